@@ -1,0 +1,1 @@
+"""GraphTheta: distributed graph learning on CPUs."""

@@ -1,0 +1,64 @@
+"""Every error raised on purpose.
+
+Each is also a builtin, so ``except ValueError`` keeps working. A message says what was expected, what was got,
+where, and what to do about it.
+"""
+
+
+class GraphThetaError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ConfigError(GraphThetaError, ValueError):
+    """A job setting is unknown, out of range, or does not fit another one."""
+
+
+class DataError(GraphThetaError, ValueError):
+    """A graph, feature, label or split is inconsistent."""
+
+
+class FormatError(GraphThetaError, ValueError):
+    """A file is unreadable, truncated, or not of the expected format."""
+
+
+class ShapeError(GraphThetaError, ValueError):
+    """Arrays do not fit together."""
+
+
+class ColumnError(GraphThetaError, KeyError):
+    """A user function reads a column that does not exist."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class UserFunctionError(GraphThetaError, TypeError):
+    """A user's transform, gather or apply returned something unusable."""
+
+
+class MissingRuleError(GraphThetaError, NotImplementedError):
+    """An operation has no gradient rule for an argument that needs one."""
+
+
+class TapeError(GraphThetaError, RuntimeError):
+    """The tape was used out of order, for example two backward passes over one recording."""
+
+
+class PartitionError(GraphThetaError, ValueError):
+    """The graph cannot be spread over the ranks as asked."""
+
+
+class ViewError(GraphThetaError, ValueError):
+    """A view does not fit the model or graph it is used with."""
+
+
+class CommError(GraphThetaError, RuntimeError):
+    """Ranks disagree on which message or collective comes next."""
+
+
+class PeerError(CommError):
+    """Another rank failed; this one stops with it."""
+
+
+class MemoryLimitError(GraphThetaError, MemoryError):
+    """The job would not fit into the memory it may use."""

@@ -1,0 +1,84 @@
+"""Counter-based random numbers, keyed by what they are for and by global ids.
+
+A draw is a pure function of (seed, purpose, words..., id, column), never of the order of calls. Any rank can make
+the draw that belongs to a node or an edge, and all ranks, partitions and thread counts agree on it.
+
+Mixing function: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+"""
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_COLUMN = np.uint64(0xD1B54A32D192ED03)
+
+
+class Purpose(IntEnum):
+    """What a stream of draws is for; streams of different purposes never meet."""
+
+    INIT = 1
+    DROPOUT = 2
+    BATCH = 3
+    SAMPLE = 4
+    NEGATIVE = 5
+    SPLIT = 6
+    DATA = 7
+    PLACEMENT = 8
+    CHECK = 9
+
+
+def _mix_int(x: int) -> int:
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
+    return x ^ (x >> 31)
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    x = x ^ (x >> np.uint64(30))
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def key(seed: int, purpose: int, *words: int) -> int:
+    """Fold seed, purpose and any further words (step, layer, ...) into one 64-bit key."""
+    k = 0
+    for word in (seed, int(purpose), *words):
+        k = _mix_int((k + _GOLDEN + (int(word) & _MASK)) & _MASK)
+    return k
+
+
+def bits(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
+    """64 random bits per id, [n] or [n, cols] uint64."""
+    h = _mix(np.asarray(ids).astype(np.uint64) * np.uint64(_GOLDEN) + np.uint64(key))
+    if cols is None:
+        return h
+    return _mix(h[:, None] + np.arange(1, cols + 1, dtype=np.uint64) * _COLUMN)
+
+
+def uniform(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
+    """Uniform draws in [0, 1), float64, [n] or [n, cols]."""
+    return (bits(key, ids, cols) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
+    """Standard normal draws (Box-Muller), float64, [n] or [n, cols]."""
+    other = _mix_int((key + _GOLDEN) & _MASK)
+    radius = np.sqrt(-2.0 * np.log1p(-uniform(key, ids, cols)))
+    return radius * np.cos(2.0 * np.pi * uniform(other, ids, cols))
+
+
+def integers(key: int, ids: np.ndarray, high: int, cols: int | None = None) -> np.ndarray:
+    """Uniform integers in [0, high), int64, [n] or [n, cols]."""
+    return np.minimum((uniform(key, ids, cols) * high).astype(np.int64), high - 1)
+
+
+def shuffle(key: int, ids: np.ndarray) -> np.ndarray:
+    """The ids in random order: sorted by their hash, ties by id."""
+    ids = np.asarray(ids)
+    return ids[np.lexsort((ids, bits(key, ids)))]

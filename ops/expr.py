@@ -1,0 +1,145 @@
+"""Edge expressions: what ``gather`` returns when it is called once with symbols instead of edges.
+
+An expression is a tree of primitives over leaves. A leaf is a column read at the source or destination of an edge,
+an edge value, an operand (parameter or constant, one array for all edges) or a key of random draws. Equal
+sub-expressions are one object, so a tree is in fact a graph without repetition.
+"""
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
+
+from .tape import Operators, needs_grad, value_of
+
+if TYPE_CHECKING:
+    from .primitive import Primitive
+
+
+class Expr(Operators):
+    """One node of an edge expression.
+
+    Attributes:
+        prim: The primitive, or None for a leaf.
+        args: Argument expressions, operands as leaves.
+        static: Static keyword arguments of the primitive.
+        leaf: ("src" | "dst" | "edge" | "operand" | "key", name) for a leaf.
+        rows: Whether it has one value per edge; if not it is one array for all edges.
+        shape: Trailing shape for one edge if ``rows``, else the whole shape.
+        live: Whether gradients flow into it.
+    """
+
+    __slots__ = ("args", "dtype", "leaf", "live", "prim", "rows", "shape", "static")
+
+    def __init__(self, prim: Primitive | None, args: tuple[Expr, ...], static: dict[str, Any], *, leaf: tuple[str, Any] | None,
+                 rows: bool, shape: tuple[int, ...], dtype: Any, live: bool):
+        self.prim = prim
+        self.args = args
+        self.static = static
+        self.leaf = leaf
+        self.rows = rows
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.live = live
+
+    def dummy(self) -> np.ndarray:
+        """An empty array of this shape, with no edges; shapes are inferred by running primitives on it."""
+        return np.ones(((0,) if self.rows else ()) + self.shape, self.dtype)
+
+    def __repr__(self) -> str:
+        if self.prim is None:
+            assert self.leaf is not None
+            return f"{self.leaf[0]}.{self.leaf[1]}"
+        return f"{self.prim.name}({', '.join(map(repr, self.args))})"
+
+
+class Tracer:
+    """The scope of one symbolic call: keeps leaves and sub-expressions unique and operands in order."""
+
+    def __init__(self) -> None:
+        self.operands: list[Any] = []
+        self._known: dict[Any, Expr] = {}
+        self._sites = 0
+        self._token: Any = None
+
+    def __enter__(self) -> Tracer:
+        self._token = _TRACER.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _TRACER.reset(self._token)
+
+    def next_site(self) -> int:
+        """Number of the next random operation inside the function."""
+        self._sites += 1
+        return self._sites
+
+    def leaf(self, kind: str, name: Any, shape: tuple[int, ...], dtype: Any, *, rows: bool = True, live: bool = True) -> Expr:
+        """The leaf of that kind and name, made on first use."""
+        known = self._known.get((kind, name))
+        if known is None:
+            known = Expr(None, (), {}, leaf=(kind, name), rows=rows, shape=tuple(shape), dtype=dtype, live=live)
+            self._known[(kind, name)] = known
+        return known
+
+    def operand(self, x: Any) -> Expr:
+        """A parameter, rowless variable, array or number as a leaf."""
+        if getattr(x, "space", None) is not None:
+            raise UserFunctionError("gather uses a value with one row per node directly; return it from transform "
+                                    "and read it as edge.src.NAME or edge.dst.NAME")
+        for i, known in enumerate(self.operands):
+            if known is x:
+                return self._known[("operand", i)]
+        value = value_of(x)
+        shape, dtype = np.shape(value), getattr(value, "dtype", None)
+        # a Python number adapts to the dtype of the array it meets; keep it weak
+        self.operands.append(x)
+        return self.leaf("operand", len(self.operands) - 1, shape, dtype if dtype is not None else np.float32,
+                         rows=False, live=needs_grad(x))
+
+    def node(self, prim: Primitive, args: tuple[Expr, ...], static: dict[str, Any]) -> Expr:
+        """The expression prim(*args), made on first use."""
+        name = (prim.name, tuple(id(a) for a in args), tuple(sorted(static.items())))
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        if not prim.rowwise:
+            raise UserFunctionError(f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply")
+        rows = any(a.rows for a in args)
+        made = Expr(prim, args, static, leaf=None, rows=rows, shape=(), dtype=np.float32, live=any(a.live for a in args))
+        for i, a in enumerate(args):
+            if a.live:
+                prim.rule(i)
+        result = self._infer(prim, args, static)
+        made.shape, made.dtype = (result.shape[1:] if rows else result.shape), result.dtype
+        self._known[name] = made
+        return made
+
+    def _infer(self, prim: Primitive, args: tuple[Expr, ...], static: dict[str, Any]) -> np.ndarray:
+        values = [value_of(self.operands[a.leaf[1]]) if a.leaf and a.leaf[0] == "operand" else a.dummy() for a in args]
+        try:
+            return np.asarray(prim.forward(*values, **static))
+        except GraphThetaError:
+            raise
+        except (ValueError, IndexError, TypeError) as error:
+            shapes = ", ".join(("[edges" + "".join(f", {d}" for d in a.shape) + "]") if a.rows else str(list(a.shape)) for a in args)
+            raise ShapeError(f"{prim.name} cannot take {shapes}: {error}") from error
+
+
+_TRACER: ContextVar[Tracer | None] = ContextVar("graphtheta_tracer", default=None)
+
+
+def tracing() -> bool:
+    """Whether a gather is being traced in this context."""
+    return _TRACER.get() is not None
+
+
+def build(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Expr:
+    """The expression prim(*args); arguments that are not expressions become operands."""
+    tracer = _TRACER.get()
+    if tracer is None:
+        raise UserFunctionError("an edge expression was kept and used outside of gather")
+    return tracer.node(prim, tuple(a if isinstance(a, Expr) else tracer.operand(a) for a in args), static)

@@ -1,0 +1,108 @@
+"""Primitives and their gradient rules: one function, one rule per argument, side by side in one table.
+
+    @primitive("exp")
+    def exp(x):
+        return np.exp(x)
+
+    defvjp(exp, x=lambda g, y, x: g * y)
+
+A rule is called as ``rule(g, y, *args, **static)`` with plain arrays. ``None`` says "no gradient here"; an argument
+with no rule at all is an error as soon as something differentiable is passed for it. Primitives work on plain
+arrays and know neither tapes nor edges; calling one with variables records it, calling it with edge expressions
+builds a larger expression.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter as Arg
+from inspect import signature
+from typing import Any
+
+from graphtheta.errors import GraphThetaError, MissingRuleError, ShapeError, UserFunctionError
+
+from .expr import Expr, build, tracing
+from .space import RowSpace
+from .tape import Var, current, needs_grad, space_of, value_of
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+class Primitive:
+    """A named array function with one gradient rule per positional argument.
+
+    Attributes:
+        rowwise: Each output row depends on the same row of the inputs only, so it may be used inside ``gather``.
+    """
+
+    def __init__(self, name: str, forward: Callable[..., Any], rowwise: bool):
+        self.name = name
+        self.forward = forward
+        self.rowwise = rowwise
+        kinds = signature(forward).parameters.values()
+        self.args = tuple(p.name for p in kinds if p.kind is Arg.POSITIONAL_OR_KEYWORD)
+        self.rules: dict[str, Callable[..., Any] | None] = {}
+        self.__doc__ = forward.__doc__
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+    def rule(self, position: int) -> Callable[..., Any] | None:
+        """The gradient rule of a positional argument.
+
+        Raises:
+            MissingRuleError: There is none; names operation and argument.
+        """
+        name = self.args[position]
+        if name not in self.rules:
+            raise MissingRuleError(f"{self.name} has no gradient rule for its argument '{name}'; "
+                                   f"add one with defvjp({self.name}, {name}=...), or None if it has no gradient")
+        return self.rules[name]
+
+    def __call__(self, *args: Any, **static: Any) -> Any:
+        if any(isinstance(a, Expr) for a in args) or tracing():
+            return build(self, args, static)
+        return self._run(args, static)
+
+    def _run(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
+        values = [value_of(a) for a in args]
+        try:
+            y = self.forward(*values, **static)
+        except GraphThetaError:
+            raise
+        except (ValueError, IndexError) as error:
+            shapes = ", ".join(str(list(getattr(v, "shape", ()))) for v in values)
+            raise ShapeError(f"{self.name} cannot take arrays of shape {shapes}: {error}") from error
+        if not any(isinstance(a, Var) or needs_grad(a) for a in args):
+            return y
+        out = Var(y, self._space(args, y))
+        rules = [self.rule(i) if needs_grad(a) else None for i, a in enumerate(args)]
+
+        def vjp(gs: list[Any]) -> list[Any]:
+            return [None if r is None else r(gs[0], y, *values, **static) for r in rules]
+
+        current().add(self.name, args, [out], vjp)
+        return out
+
+    def _space(self, args: tuple[Any, ...], y: Any) -> RowSpace | None:
+        spaces = [s for s in map(space_of, args) if s is not None]
+        if not spaces or not self.rowwise:
+            return None
+        if any(s.n != y.shape[0] for s in spaces):
+            raise UserFunctionError(f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)})")
+        return spaces[0]
+
+
+def primitive(name: str, *, rowwise: bool = True) -> Callable[[Callable[..., Any]], Primitive]:
+    """Register a function on plain arrays as a primitive."""
+    def register(forward: Callable[..., Any]) -> Primitive:
+        assert name not in PRIMITIVES, f"two primitives are called {name}"
+        PRIMITIVES[name] = Primitive(name, forward, rowwise)
+        return PRIMITIVES[name]
+    return register
+
+
+def defvjp(prim: Primitive, **rules: Callable[..., Any] | None) -> None:
+    """Give the gradient rules of a primitive by argument name."""
+    unknown = set(rules) - set(prim.args)
+    assert not unknown, f"{prim.name} has no argument {unknown}"
+    prim.rules.update(rules)

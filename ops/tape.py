@@ -1,0 +1,215 @@
+"""Reverse-mode differentiation: a list of nodes, walked backwards.
+
+Backward communicates, so every rank must meet the same operations in the same order. A list gives that for free;
+nothing here looks at the contents of an array to decide what to record. The tape knows no operation by name: a node
+carries its inputs, its outputs and one function from output gradients to input gradients.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ShapeError, TapeError
+from graphtheta.rng import Purpose, key
+
+from .space import RowSpace
+
+Vjp = Callable[[list[Any]], Sequence[Any]]
+
+
+class Operators:
+    """Arithmetic and method syntax, filled in by ``operators.py`` for variables and edge expressions alike."""
+
+    __slots__ = ()
+    # numpy must hand `array * var` over to us instead of looping over its elements
+    __array_ufunc__ = None
+
+
+class Var(Operators):
+    """A value of the forward pass.
+
+    Attributes:
+        value: numpy array, or a scipy CSR array for sparse rows.
+        space: The rows of axis 0, or None for a value that has none (parameters, losses).
+        needs_grad: Whether gradients flow into it.
+    """
+
+    __slots__ = ("needs_grad", "space", "value")
+
+    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool = False):
+        if space is not None and value.shape[0] != space.n:
+            raise ShapeError(f"a value of {value.shape[0]} rows was given for {space.n} {space.kind}s")
+        self.value = value
+        self.space = space
+        self.needs_grad = needs_grad
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype
+
+    def __repr__(self) -> str:
+        rows = f" over {self.space.kind}s" if self.space is not None else ""
+        return f"Var({self.value.dtype}{list(self.shape)}{rows})"
+
+
+class Parameter(Operators):
+    """A trainable array, the same on every rank.
+
+    Attributes:
+        value: The array.
+        name: Path inside the model ("layers.0.weight"), given when the model is built.
+        decay: Whether weight decay applies to it.
+    """
+
+    __slots__ = ("decay", "name", "value")
+    space = None
+    needs_grad = True
+
+    def __init__(self, value: Any, decay: bool = True, name: str = ""):
+        self.value = np.asarray(value)
+        self.decay = decay
+        self.name = name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name or '?'}, {self.value.dtype}{list(self.shape)})"
+
+
+@dataclass(slots=True)
+class Node:
+    """One recorded operation."""
+
+    name: str
+    inputs: list[Any]
+    outputs: list[Var]
+    vjp: Vjp
+
+
+class Tape:
+    """One forward pass and what is needed to walk it back.
+
+    Args:
+        record: False for inference: nothing is kept.
+        training: Whether dropout drops and batch statistics are used.
+        seed, step: Keys of all random draws of this pass.
+        all_sum: Sums an array over all workers; the identity on one.
+    """
+
+    def __init__(self, *, record: bool = True, training: bool = True, seed: int = 0, step: int = 0,
+                 all_sum: Callable[[np.ndarray], np.ndarray] | None = None):
+        self.record = record
+        self.training = training
+        self.seed = seed
+        self.step = step
+        self.all_sum = all_sum or (lambda x: x)
+        self.nodes: list[Node] = []
+        self._sites = 0
+        self._spent = False
+        self._token: Any = None
+
+    def __enter__(self) -> Tape:
+        self._token = _ACTIVE.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _ACTIVE.reset(self._token)
+
+    def random_key(self) -> int:
+        """A fresh key for one random operation of this pass; the same on every rank."""
+        self._sites += 1
+        return key(self.seed, Purpose.DROPOUT, self.step, self._sites)
+
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
+        """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input."""
+        if not self.record or not any(needs_grad(x) for x in inputs):
+            return
+        for out in outputs:
+            out.needs_grad = True
+        self.nodes.append(Node(name, list(inputs), list(outputs), vjp))
+
+    def backward(self, output: Var, seed: np.ndarray | None = None) -> Gradients:
+        """Walk back from ``output``; returns the gradients of leaves and parameters.
+
+        Nodes are dropped as they are passed, so memory falls during the walk and a tape serves once.
+
+        Raises:
+            TapeError: The tape has been walked already, or nothing was recorded on it.
+        """
+        if self._spent:
+            raise TapeError("this tape has been walked back already; run the forward pass again first")
+        if not self.record:
+            raise TapeError("this tape was opened with record=False, so there is nothing to walk back")
+        self._spent = True
+        grads = Gradients()
+        grads.add(output, np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype))
+        while self.nodes:
+            node = self.nodes.pop()
+            incoming = [grads.take(out) for out in node.outputs]
+            if all(g is None for g in incoming):
+                continue
+            for x, g in zip(node.inputs, node.vjp(incoming), strict=True):
+                if g is not None and needs_grad(x):
+                    grads.add(x, g)
+        return grads
+
+
+class Gradients:
+    """Gradients by variable or parameter, summed where a value was used more than once."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[Any, Any]] = {}
+
+    def add(self, x: Any, g: Any) -> None:
+        if g.shape != x.value.shape:
+            raise ShapeError(f"a gradient of shape {list(g.shape)} was made for a value of shape {list(x.value.shape)}")
+        old = self._of.get(id(x))
+        self._of[id(x)] = (x, g if old is None else old[1] + g)
+
+    def take(self, x: Any) -> Any:
+        """The gradient of an intermediate value, forgotten here; None if there is none."""
+        entry = self._of.pop(id(x), None)
+        return None if entry is None else entry[1]
+
+    def of(self, x: Any) -> Any:
+        """The gradient of a leaf or parameter; None if it was not reached."""
+        entry = self._of.get(id(x))
+        return None if entry is None else entry[1]
+
+
+_ACTIVE: ContextVar[Tape] = ContextVar("graphtheta_tape")
+
+
+def current() -> Tape:
+    """The tape of the enclosing ``with Tape()``; outside of any, one that records nothing and does not train."""
+    tape = _ACTIVE.get(None)
+    return tape if tape is not None else Tape(record=False, training=False)
+
+
+def needs_grad(x: Any) -> bool:
+    """Whether gradients flow into x; False for arrays and numbers."""
+    return getattr(x, "needs_grad", False)
+
+
+def value_of(x: Any) -> Any:
+    """The array behind a variable or parameter; anything else as it is."""
+    return x.value if isinstance(x, (Var, Parameter)) else x
+
+
+def space_of(x: Any) -> RowSpace | None:
+    """The row space of a variable; None for everything else."""
+    return x.space if isinstance(x, Var) else None
