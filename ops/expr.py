@@ -137,9 +137,19 @@ def tracing() -> bool:
     return _TRACER.get() is not None
 
 
+def tracer() -> Tracer:
+    """The tracer of the gather being traced.
+
+    Raises:
+        UserFunctionError: There is none.
+    """
+    found = _TRACER.get()
+    if found is None:
+        raise UserFunctionError("an edge expression was kept and used outside of gather")
+    return found
+
+
 def build(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Expr:
     """The expression prim(*args); arguments that are not expressions become operands."""
-    tracer = _TRACER.get()
-    if tracer is None:
-        raise UserFunctionError("an edge expression was kept and used outside of gather")
-    return tracer.node(prim, tuple(a if isinstance(a, Expr) else tracer.operand(a) for a in args), static)
+    scope = tracer()
+    return scope.node(prim, tuple(a if isinstance(a, Expr) else scope.operand(a) for a in args), static)

@@ -10,13 +10,19 @@ A rule is called as ``rule(g, y, *args, **static)`` with plain arrays. ``None`` 
 with no rule at all is an error as soon as something differentiable is passed for it. Primitives work on plain
 arrays and know neither tapes nor edges; calling one with variables records it, calling it with edge expressions
 builds a larger expression.
+
+A primitive of any number of arguments, ``def concat(*xs, axis)``, has one rule for all of them, called as
+``rule(position, g, y, *xs, **static)``.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from inspect import Parameter as Arg
 from inspect import signature
 from typing import Any
+
+from scipy.sparse import issparse
 
 from graphtheta.errors import GraphThetaError, MissingRuleError, ShapeError, UserFunctionError
 
@@ -32,14 +38,18 @@ class Primitive:
 
     Attributes:
         rowwise: Each output row depends on the same row of the inputs only, so it may be used inside ``gather``.
+        sparse: Takes scipy CSR arrays as they are; for other primitives they are made dense first.
+        args: Names of the positional arguments; the last one stands for all that follow if ``variadic``.
     """
 
-    def __init__(self, name: str, forward: Callable[..., Any], rowwise: bool):
+    def __init__(self, name: str, forward: Callable[..., Any], rowwise: bool, sparse: bool = False):
         self.name = name
         self.forward = forward
         self.rowwise = rowwise
+        self.sparse = sparse
         kinds = signature(forward).parameters.values()
-        self.args = tuple(p.name for p in kinds if p.kind is Arg.POSITIONAL_OR_KEYWORD)
+        self.args = tuple(p.name for p in kinds if p.kind in (Arg.POSITIONAL_OR_KEYWORD, Arg.VAR_POSITIONAL))
+        self.variadic = any(p.kind is Arg.VAR_POSITIONAL for p in kinds)
         self.rules: dict[str, Callable[..., Any] | None] = {}
         self.__doc__ = forward.__doc__
 
@@ -52,11 +62,14 @@ class Primitive:
         Raises:
             MissingRuleError: There is none; names operation and argument.
         """
-        name = self.args[position]
+        name = self.args[min(position, len(self.args) - 1) if self.variadic else position]
         if name not in self.rules:
             raise MissingRuleError(f"{self.name} has no gradient rule for its argument '{name}'; "
                                    f"add one with defvjp({self.name}, {name}=...), or None if it has no gradient")
-        return self.rules[name]
+        found = self.rules[name]
+        if found is not None and self.variadic and name == self.args[-1]:
+            return partial(found, position)
+        return found
 
     def __call__(self, *args: Any, **static: Any) -> Any:
         if any(isinstance(a, Expr) for a in args) or tracing():
@@ -65,6 +78,8 @@ class Primitive:
 
     def _run(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
         values = [value_of(a) for a in args]
+        if not self.sparse:
+            values = [v.toarray() if issparse(v) else v for v in values]
         try:
             y = self.forward(*values, **static)
         except GraphThetaError:
@@ -92,11 +107,11 @@ class Primitive:
         return spaces[0]
 
 
-def primitive(name: str, *, rowwise: bool = True) -> Callable[[Callable[..., Any]], Primitive]:
+def primitive(name: str, *, rowwise: bool = True, sparse: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a function on plain arrays as a primitive."""
     def register(forward: Callable[..., Any]) -> Primitive:
         assert name not in PRIMITIVES, f"two primitives are called {name}"
-        PRIMITIVES[name] = Primitive(name, forward, rowwise)
+        PRIMITIVES[name] = Primitive(name, forward, rowwise, sparse)
         return PRIMITIVES[name]
     return register
 
