@@ -16,6 +16,7 @@ import numpy as np
 from graphtheta.errors import ShapeError, TapeError
 from graphtheta.rng import Purpose, key
 
+from . import init
 from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
@@ -66,17 +67,42 @@ class Parameter(Operators):
     Attributes:
         value: The array.
         name: Path inside the model ("layers.0.weight"), given when the model is built.
-        decay: Whether weight decay applies to it.
+        decay: Multiplier of the optimiser's weight decay; 0 or False for none.
     """
 
     __slots__ = ("decay", "name", "value")
     space = None
     needs_grad = True
 
-    def __init__(self, value: Any, decay: bool = True, name: str = ""):
+    def __init__(self, value: Any, decay: float = 1.0, name: str = ""):
         self.value = np.asarray(value)
-        self.decay = decay
+        self.decay = float(decay)
         self.name = name
+
+    @classmethod
+    def glorot(cls, *shape: int, decay: float = 1.0) -> Parameter:
+        """Uniform with variance 2 / (fan_in + fan_out); fan_in = shape[0], fan_out = the product of the other axes."""
+        return cls(init.glorot(shape), decay)
+
+    @classmethod
+    def he(cls, *shape: int, decay: float = 1.0) -> Parameter:
+        """Uniform with variance 2 / fan_in; fan_in = shape[0]. For layers followed by relu."""
+        return cls(init.he(shape), decay)
+
+    @classmethod
+    def normal(cls, *shape: int, std: float = 1.0, decay: float = 1.0) -> Parameter:
+        """Normal with mean 0."""
+        return cls(init.normal(shape, std), decay)
+
+    @classmethod
+    def zeros(cls, *shape: int, decay: float = 1.0) -> Parameter:
+        """All 0."""
+        return cls(init.zeros(shape), decay)
+
+    @classmethod
+    def ones(cls, *shape: int, decay: float = 1.0) -> Parameter:
+        """All 1."""
+        return cls(init.ones(shape), decay)
 
     @property
     def shape(self) -> tuple[int, ...]:

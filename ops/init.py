@@ -1,0 +1,117 @@
+"""First values of parameters, and the float type of everything that is made.
+
+A draw is keyed by (seed, running number of the parameter in its scope), so every rank that builds the same model
+makes the same parameters. Use through ``Parameter.glorot(...)`` and its siblings.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from graphtheta import rng
+from graphtheta.errors import ConfigError
+from graphtheta.rng import Purpose
+
+_DTYPE: ContextVar[np.dtype] = ContextVar("graphtheta_dtype", default=np.dtype(np.float32))
+
+
+class _Scope:
+    """Counts the parameters made under one seed."""
+
+    def __init__(self, seed: int):
+        self.seed = seed
+        self.count = 0
+
+
+_SCOPE: ContextVar[_Scope | None] = ContextVar("graphtheta_init", default=None)
+
+
+def default_dtype() -> np.dtype:
+    """The float type of new parameters and statistics."""
+    return _DTYPE.get()
+
+
+@contextmanager
+def dtype_scope(dtype: Any) -> Iterator[None]:
+    """Make everything inside in ``"float32"`` or ``"float64"``.
+
+    Raises:
+        ConfigError: Another type.
+    """
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ConfigError(f"dtype must be float32 or float64, got {dtype}")
+    token = _DTYPE.set(np.dtype(dtype))
+    try:
+        yield
+    finally:
+        _DTYPE.reset(token)
+
+
+@contextmanager
+def init_scope(seed: int) -> Iterator[None]:
+    """Parameters made inside are a function of the seed and the order in which they are made.
+
+    Outside of any scope the seed is 0 and the count runs on within the thread.
+    """
+    token = _SCOPE.set(_Scope(seed))
+    try:
+        yield
+    finally:
+        _SCOPE.reset(token)
+
+
+def _next_key() -> int:
+    scope = _SCOPE.get()
+    if scope is None:
+        scope = _Scope(0)
+        _SCOPE.set(scope)
+    scope.count += 1
+    return rng.key(scope.seed, Purpose.INIT, scope.count)
+
+
+def _uniform(shape: tuple[int, ...], limit: float) -> np.ndarray:
+    draws = rng.uniform(_next_key(), np.arange(prod(shape)))
+    return ((2 * draws - 1) * limit).astype(default_dtype()).reshape(shape)
+
+
+def glorot(shape: tuple[int, ...]) -> np.ndarray:
+    """Uniform in +-sqrt(6 / (fan_in + fan_out)) with fan_in = shape[0], fan_out = prod(shape[1:]).
+
+    Source: https://proceedings.mlr.press/v9/glorot10a.html
+    """
+    _check("glorot", shape)
+    return _uniform(shape, sqrt(6 / max(1, shape[0] + prod(shape[1:]))))
+
+
+def he(shape: tuple[int, ...]) -> np.ndarray:
+    """Uniform in +-sqrt(6 / fan_in) with fan_in = shape[0].
+
+    Source: https://arxiv.org/abs/1502.01852
+    """
+    _check("he", shape)
+    return _uniform(shape, sqrt(6 / max(1, shape[0])))
+
+
+def normal(shape: tuple[int, ...], std: float = 1.0) -> np.ndarray:
+    """Normal with mean 0."""
+    return (rng.normal(_next_key(), np.arange(prod(shape))) * std).astype(default_dtype()).reshape(shape)
+
+
+def zeros(shape: tuple[int, ...]) -> np.ndarray:
+    """All 0."""
+    return np.zeros(shape, default_dtype())
+
+
+def ones(shape: tuple[int, ...]) -> np.ndarray:
+    """All 1."""
+    return np.ones(shape, default_dtype())
+
+
+def _check(rule: str, shape: tuple[int, ...]) -> None:
+    if not shape:
+        raise ConfigError(f"{rule} needs at least one axis, the number of inputs; use zeros() or normal() for a single number")
