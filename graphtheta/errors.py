@@ -44,6 +44,10 @@ class TapeError(GraphThetaError, RuntimeError):
     """The tape was used out of order, for example two backward passes over one recording."""
 
 
+class CheckError(GraphThetaError, AssertionError):
+    """A check of gradients or invariances found a difference."""
+
+
 class PartitionError(GraphThetaError, ValueError):
     """The graph cannot be spread over the ranks as asked."""
 

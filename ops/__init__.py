@@ -4,6 +4,7 @@ if __name__ != "graphtheta.ops":
 
 from . import operators  # noqa: F401  (fills the operators of variables)
 from .dense import embedding, linear, matmul
+from .dropout import dropout
 from .elementwise import (
     absolute,
     add,
@@ -27,16 +28,24 @@ from .elementwise import (
     sub,
     tanh,
 )
+from .gradcheck import check_gradients, check_vjp
 from .index import getitem
+from .init import default_dtype, dtype_scope, init_scope
+from .loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from .norm import RunningStats, batch_norm, layer_norm
+from .optim import SGD, Adam, AdamW, Optimiser
 from .primitive import PRIMITIVES, Primitive, defvjp, primitive
 from .rows import cast, expand_last, prefix
+from .segment import segment_max, segment_mean, segment_min, segment_softmax, segment_sum
 from .shape import broadcast_to, concat, flatten, max, mean, min, repeat_rows, reshape, stack, sum
 from .space import RowSpace
 from .tape import Parameter, Tape, Var, current
 
 __all__ = [
-    "PRIMITIVES", "Parameter", "Primitive", "RowSpace", "Tape", "Var", "absolute", "add", "broadcast_to", "cast", "clip", "concat", "current",
-    "defvjp", "div", "elu", "embedding", "exp", "expand_last", "flatten", "gelu", "getitem", "leaky_relu", "linear", "log", "matmul", "max",
-    "maximum", "mean", "min", "minimum", "mul", "neg", "power", "prefix", "primitive", "relu", "repeat_rows", "reshape", "sigmoid", "softplus",
-    "sqrt", "square", "stack", "sub", "sum", "tanh",
+    "Adam", "AdamW", "Optimiser", "PRIMITIVES", "Parameter", "Primitive", "RowSpace", "RunningStats", "SGD", "Tape", "Var", "absolute",
+    "add", "batch_norm", "binary_cross_entropy", "broadcast_to", "cast", "check_gradients", "check_vjp", "clip", "concat", "current",
+    "default_dtype", "defvjp", "div", "dropout", "dtype_scope", "elu", "embedding", "exp", "expand_last", "flatten", "gelu", "getitem",
+    "init_scope", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max", "maximum", "mean", "mean_squared_error", "min", "minimum",
+    "mul", "neg", "power", "prefix", "primitive", "relu", "repeat_rows", "reshape", "segment_max", "segment_mean", "segment_min",
+    "segment_softmax", "segment_sum", "sigmoid", "softmax_cross_entropy", "softplus", "sqrt", "square", "stack", "sub", "sum", "tanh",
 ]
