@@ -1,0 +1,28 @@
+# `make check` is what CI runs, on the environment that is active.
+PYTHON ?= python
+
+.PHONY: help typetree lint types test check
+
+help:
+	@echo "make typetree   link tree in which the installed layout lies on disk, for mypy and pyright"
+	@echo "make lint       ruff"
+	@echo "make types      mypy, and that it saw every file"
+	@echo "make test       all tests"
+	@echo "make check      lint, types, test"
+
+# Type checkers do not know package_dir: graphtheta.engine is not below graphtheta/ on disk. In the tree it is.
+typetree:
+	@rm -rf .typetree && mkdir -p .typetree/graphtheta
+	@for f in graphtheta/*.py graphtheta/py.typed; do ln -s ../../$$f .typetree/$$f; done
+	@for d in ops engine models; do ln -s ../../$$d .typetree/graphtheta/$$d; done
+
+lint:
+	$(PYTHON) -m ruff check graphtheta ops engine models tests
+
+types: typetree
+	$(PYTHON) -m mypy
+
+test:
+	$(PYTHON) -m pytest -q
+
+check: lint types test
