@@ -1,0 +1,252 @@
+"""Who trains, who validates, who tests: masks for nodes, edges and links.
+
+Every choice is a hash of the seed and the row number, so that all ranks agree and the order of calls does not matter.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph import EDGE_MASKS, Graph
+from graphtheta.rng import Purpose, bits, key, uniform
+from graphtheta.transform import first_of_each, keep_edges, pair_key
+
+# words that keep the streams of draws apart
+CLASS, FRACTION, REST, LINK, REGION = range(5)
+
+Masks = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 30, *, n_val: int | None = None,
+                n_test: int | None = None, seed: int = 0) -> Masks:
+    """Equally many random training nodes of each class.
+
+    Args:
+        y: Classes, [n] int64, -1 = unlabelled (in no part).
+        train_per_class: Training nodes of each class.
+        val_per_class: Validation nodes of each class, unless ``n_val`` is given.
+        n_val: Validation nodes of any class instead (500 in the Planetoid protocol).
+        n_test: Test nodes (1,000 in the Planetoid protocol); all others if None.
+        seed: Seed of the split.
+
+    Returns:
+        Masks (train, val, test), [n] bool each.
+
+    Raises:
+        DataError: A class has too few nodes, or too few nodes are left.
+
+    Source: Shchur et al., Pitfalls of graph neural network evaluation, https://arxiv.org/abs/1811.05868
+    """
+    y = np.asarray(y)
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise DataError(f"a split by class needs one integer class per node, got {y.dtype}{list(y.shape)}; use split=\"fraction\"")
+    nodes = np.arange(len(y))
+    order = np.lexsort((nodes, bits(key(seed, Purpose.SPLIT, CLASS), nodes), y))
+    order = order[np.searchsorted(y[order], 0):]
+    first = np.searchsorted(y[order], y[order])
+    place = np.empty(len(y), np.int64)
+    place[order] = np.arange(len(order)) - first
+    labelled = y >= 0
+    of_class = val_per_class if n_val is None else 0
+    sizes = np.bincount(y[labelled])
+    small = np.flatnonzero((sizes > 0) & (sizes < train_per_class + of_class))
+    if len(small):
+        raise DataError(f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, the split asks for {train_per_class} training and "
+                        f"{of_class} validation nodes of each class; lower train_per_class and val_per_class or use split=\"fraction\"")
+    train = labelled & (place < train_per_class)
+    val = labelled & ~train & (place < train_per_class + of_class)
+    rest = labelled & ~train & ~val
+    if n_val is not None:
+        val, rest = take(rest, n_val, seed, "validation")
+    return train, val, rest if n_test is None else take(rest, n_test, seed, "test")[0]
+
+
+def take(rest: np.ndarray, n: int, seed: int, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Move n random rows out of a mask: (taken, left)."""
+    rows = np.flatnonzero(rest)
+    if len(rows) < n:
+        raise DataError(f"{n} {what} nodes were asked for and {len(rows)} are left; lower the number")
+    taken = np.zeros_like(rest)
+    taken[rows[np.lexsort((rows, bits(key(seed, Purpose.SPLIT, REST), rows)))[:n]]] = True
+    return taken, rest & ~taken
+
+
+def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np.ndarray | None = None, seed: int = 0) -> Masks:
+    """Each row drawn by itself into training, validation or test.
+
+    Args:
+        n: Number of rows.
+        train, val: Expected shares; the rest is for testing.
+        labelled: Rows that take part, [n] bool; all if None.
+        seed: Seed of the split.
+
+    Returns:
+        Masks (train, val, test), [n] bool each.
+
+    Raises:
+        ConfigError: Shares outside 0..1 or beyond 1 together.
+    """
+    check_shares(train, val)
+    u = uniform(key(seed, Purpose.SPLIT, FRACTION), np.arange(n))
+    use = np.ones(n, bool) if labelled is None else labelled
+    return use & (u < train), use & (u >= train) & (u < train + val), use & (u >= train + val)
+
+
+def check_shares(*shares: float) -> None:
+    """Shares are not negative and leave something."""
+    if min(shares) < 0 or sum(shares) > 1 + 1e-9:
+        raise ConfigError(f"shares of a split must lie in 0..1 and add up to at most 1, got {', '.join(map(str, shares))}")
+
+
+def masks_of(part: np.ndarray) -> Masks:
+    """Masks from part numbers 0, 1, 2 (anything else: in none)."""
+    return part == 0, part == 1, part == 2
+
+
+@dataclass(frozen=True)
+class LinkSplit:
+    """A graph to learn links on, and the links held back.
+
+    Attributes:
+        graph: All nodes with the message edges only: no held-back pair is among them, in either direction.
+        val: Validation pairs, [2, n_val] int64 rows (source, destination).
+        test: Test pairs, [2, n_test] int64.
+        dropped: Message edges that were taken out because their pair is held back (duplicates, reverse edges).
+    """
+
+    graph: Graph
+    val: np.ndarray
+    test: np.ndarray
+    dropped: int
+
+
+def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int = 0) -> LinkSplit:
+    """Hold back links for validation and testing.
+
+    Both directions of an edge and its duplicates always fall into the same part: the part is a hash of the unordered
+    pair. A pair stored in both directions is held back once, lower row first. Self loops stay message edges. If the
+    graph has masks ``edge_val`` or ``edge_test`` these decide instead, and training edges that would give a held-back
+    pair away are dropped.
+
+    Args:
+        graph: The graph.
+        val, test: Expected shares of the pairs; not used if the graph has edge masks.
+        seed: Seed of the split.
+
+    Returns:
+        Message graph and held-back pairs.
+
+    Raises:
+        ConfigError: Shares outside 0..1.
+        DataError: No edges are left.
+    """
+    check_shares(val, test)
+    low, high = np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst)
+    pair = pair_key(low, high, graph.n_nodes)
+    if graph.edge_val is not None or graph.edge_test is not None:
+        none = np.zeros(graph.n_edges, bool)
+        in_test = none if graph.edge_test is None else graph.edge_test
+        in_val = none if graph.edge_val is None else graph.edge_val
+        held = np.isin(pair, pair[in_val | in_test])
+        dropped = int((held & ~in_val & ~in_test).sum())
+    else:
+        u = np.where(low == high, 1.0, uniform(key(seed, Purpose.SPLIT, LINK), pair))
+        in_test = u < test
+        in_val = ~in_test & (u < test + val)
+        held, dropped = in_val | in_test, 0
+    if held.all():
+        raise DataError(f"{graph.name}: all {graph.n_edges} edges are held back, none is left for messages; lower val and test")
+    message = keep_edges(graph, ~held).replace(**dict.fromkeys(EDGE_MASKS))
+    return LinkSplit(message, distinct_pairs(graph, pair, in_val), distinct_pairs(graph, pair, in_test), dropped)
+
+
+def distinct_pairs(graph: Graph, pair: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """One directed edge for each unordered pair among the chosen edges, [2, n]: source below destination where stored so."""
+    edges = np.flatnonzero(chosen)
+    edges = edges[np.argsort(graph.src[edges] > graph.dst[edges], kind="stable")]
+    edges = np.sort(edges[first_of_each(pair[edges])])
+    return np.stack((graph.src[edges], graph.dst[edges]))
+
+
+def region_of(position: np.ndarray, n_regions: int = 64) -> np.ndarray:
+    """Regions of equally many nodes, found by halving at the median of the wider axis in turn.
+
+    Args:
+        position: Coordinates, [n, 2] (any number of axes).
+        n_regions: Number of regions, a power of two.
+
+    Returns:
+        Region of each node, [n] int64.
+
+    Raises:
+        ConfigError: n_regions is not a power of two, or exceeds the number of nodes.
+    """
+    n = len(position)
+    if n_regions < 1 or n_regions & (n_regions - 1) or n_regions > n:
+        raise ConfigError(f"the number of regions must be a power of two up to the number of nodes ({n}), got {n_regions}")
+    region = np.zeros(n, np.int64)
+    for level in range(n_regions.bit_length() - 1):
+        axis = widest_axis(position, region, 1 << level)
+        along = np.take_along_axis(position, axis[region][:, None], 1)[:, 0]
+        order = np.lexsort((np.arange(n), along, region))
+        size = np.bincount(region, minlength=1 << level)
+        place = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
+        upper = place >= np.repeat(size // 2, size)
+        halved = np.empty(n, np.int64)
+        halved[order] = 2 * region[order] + upper
+        region = halved
+    return region
+
+
+def widest_axis(position: np.ndarray, region: np.ndarray, n_regions: int) -> np.ndarray:
+    """The axis along which each region extends most, [n_regions]."""
+    low = np.full((n_regions, position.shape[1]), np.inf)
+    high = np.full((n_regions, position.shape[1]), -np.inf)
+    np.minimum.at(low, region, position)
+    np.maximum.at(high, region, position)
+    return np.argmax(high - low, axis=1)
+
+
+def region_split(graph: Graph, position: np.ndarray, train: float = 0.6, val: float = 0.2, *, n_regions: int = 64, seed: int = 0) -> Masks:
+    """Edge masks by region: whole regions train, validate or test; edges between regions of different parts are in no mask.
+
+    Args:
+        graph: The graph.
+        position: Node coordinates, [n_nodes, 2].
+        train, val: Shares of the regions.
+        n_regions: Number of regions, a power of two.
+        seed: Seed of the split.
+
+    Returns:
+        Masks (edge_train, edge_val, edge_test), [n_edges] bool each.
+    """
+    check_shares(train, val)
+    regions = np.arange(n_regions)
+    rank = np.empty(n_regions, np.int64)
+    rank[np.lexsort((regions, bits(key(seed, Purpose.SPLIT, REGION), regions)))] = regions
+    part_of = np.searchsorted(np.round(np.cumsum([train, val]) * n_regions), rank, side="right")
+    part = part_of[region_of(np.asarray(position, np.float64), n_regions)]
+    return masks_of(np.where(part[graph.src] == part[graph.dst], part[graph.src], -1))
+
+
+def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> Graph:
+    """The graph with node masks of a kind: ``public`` (its own), ``random`` (per class) or ``fraction``.
+
+    Raises:
+        ConfigError: Another kind, or ``public`` for a graph without a split of its own.
+    """
+    if kind == "public":
+        if graph.train is None and graph.edge_train is None:
+            raise ConfigError(f"{graph.name} comes without a split of its own; choose split=\"random\" or split=\"fraction\"")
+        return graph
+    if kind == "random":
+        if graph.y is None:
+            raise ConfigError(f"{graph.name} has no node labels to split by; split links with graphtheta.split.link_split")
+        return graph.with_masks(*class_split(graph.y, seed=seed, **options))
+    if kind == "fraction":
+        labelled = None if graph.y is None else ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
+        return graph.with_masks(*fraction_split(graph.n_nodes, labelled=labelled, seed=seed))
+    raise ConfigError(f"unknown split {kind!r}; choose auto, public, random or fraction")

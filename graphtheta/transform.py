@@ -1,0 +1,202 @@
+"""Graph to graph: self loops, directions, subsets, scaling. Edges keep their order; added ones come last."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, DataError, ShapeError
+
+if TYPE_CHECKING:
+    from graphtheta.graph import Graph
+
+EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
+NODE_ROWS = ("x", "y", "train", "val", "test")
+
+
+def take_edges(graph: Graph, edges: np.ndarray) -> dict[str, Any]:
+    """The edge arrays at some edges (numbers, repeats allowed), by field."""
+    return {field: getattr(graph, field)[edges] for field in EDGE_ROWS if getattr(graph, field) is not None}
+
+
+def keep_edges(graph: Graph, keep: Any) -> Graph:
+    """The graph with some of its edges, given by a mask [n_edges] or by edge numbers."""
+    edges = rows_of(keep, graph.n_edges, "edge")
+    return graph.replace(edge_index=(graph.src[edges], graph.dst[edges]), **take_edges(graph, edges))
+
+
+def rows_of(chosen: Any, n: int, kind: str) -> np.ndarray:
+    """Row numbers from a mask or from numbers; checked."""
+    rows = np.asarray(chosen)
+    if rows.dtype == np.bool_:
+        if rows.shape != (n,):
+            raise ShapeError(f"a mask over {n} {kind}s was expected, got shape {list(rows.shape)}; give one entry per {kind}")
+        return np.flatnonzero(rows)
+    if rows.size and rows.dtype.kind not in "iu":
+        raise DataError(f"{kind} numbers have dtype {rows.dtype}; give a bool mask or integers")
+    rows = rows.astype(np.int64).ravel()
+    if rows.size and (rows.min() < 0 or rows.max() >= n):
+        bad = int(rows[(rows < 0) | (rows >= n)][0])
+        raise DataError(f"{kind} {bad} is outside 0..{n - 1}; give rows of this graph, not original ids")
+    return rows
+
+
+def pair_key(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
+    """One number per ordered pair of ends, [n_edges] int64."""
+    if n_nodes >= 2**31:
+        raise DataError(f"{n_nodes} nodes are too many to number pairs of them in 64 bits; split the graph first")
+    return src * n_nodes + dst
+
+
+def first_of_each(key: np.ndarray) -> np.ndarray:
+    """The first position of every distinct key, in order of position."""
+    return np.sort(np.unique(key, return_index=True)[1])
+
+
+def deduplicate(graph: Graph) -> Graph:
+    """Keep the first of several edges with the same source and destination."""
+    return keep_edges(graph, first_of_each(pair_key(graph.src, graph.dst, graph.n_nodes)))
+
+
+def symmetrise(graph: Graph) -> Graph:
+    """Add the reverse of every edge that has none, and merge duplicates.
+
+    Where an edge is stored in both directions each keeps its own attributes; an added one copies attributes, weight,
+    target and masks of the edge it reverses. Of duplicates the first is kept.
+    """
+    src = np.concatenate((graph.src, graph.dst))
+    dst = np.concatenate((graph.dst, graph.src))
+    first = first_of_each(pair_key(src, dst, graph.n_nodes))
+    return graph.replace(edge_index=(src[first], dst[first]), **take_edges(graph, first % max(1, graph.n_edges)))
+
+
+def add_self_loops(graph: Graph, fill: str = "mean") -> Graph:
+    """Add a self loop to every node that has none.
+
+    Args:
+        graph: The graph.
+        fill: Attributes of an added loop: ``"mean"`` of the attributes of the node's in-edges (zeros without any) or
+            ``"zeros"``. Its weight is 1; it belongs to no edge mask and has no target.
+
+    Returns:
+        A graph whose first n_edges edges are those of the input, in order.
+
+    Raises:
+        ConfigError: Another fill.
+    """
+    if fill not in ("mean", "zeros"):
+        raise ConfigError(f"self loops are filled with 'mean' or 'zeros', not {fill!r}")
+    missing = np.ones(graph.n_nodes, bool)
+    missing[graph.src[graph.src == graph.dst]] = False
+    nodes = np.flatnonzero(missing)
+    changes: dict[str, Any] = {}
+    for field in EDGE_ROWS:
+        old = getattr(graph, field)
+        if old is None:
+            continue
+        added = np.zeros((len(nodes), *old.shape[1:]), old.dtype)
+        if field == "edge_weight":
+            added[:] = 1
+        elif field == "edge_y":
+            added[:] = np.nan
+        elif field == "edge_attr" and fill == "mean":
+            added[:] = mean_of_in_edges(graph)[nodes]
+        changes[field] = np.concatenate((old, added))
+    ends = tuple(np.concatenate((end, nodes)) for end in (graph.src, graph.dst))
+    return graph.replace(edge_index=ends, **changes)
+
+
+def mean_of_in_edges(graph: Graph) -> np.ndarray:
+    """The mean attributes of each node's in-edges, [n_nodes, a] float64; zeros without any."""
+    assert graph.edge_attr is not None
+    columns = [np.bincount(graph.dst, weights=column, minlength=graph.n_nodes) for column in graph.edge_attr.T]
+    total = np.stack(columns, axis=1) if columns else np.zeros((graph.n_nodes, 0))
+    return total / np.maximum(1, np.bincount(graph.dst, minlength=graph.n_nodes))[:, None]
+
+
+def subset(graph: Graph, nodes: Any) -> Graph:
+    """The graph of some nodes and the edges between them.
+
+    Args:
+        graph: The graph.
+        nodes: A mask [n_nodes], or row numbers (not original ids) in the order wanted, without repeats.
+
+    Returns:
+        Nodes renumbered 0, 1, ... in the order given; ``node_ids`` still hold the original ids.
+
+    Raises:
+        ShapeError, DataError: A mask of another size, numbers out of range or repeated, no nodes.
+    """
+    rows = rows_of(nodes, graph.n_nodes, "node")
+    row_of = np.full(graph.n_nodes, -1, np.int64)
+    row_of[rows] = np.arange(len(rows))
+    if len(rows) and not np.array_equal(row_of[rows], np.arange(len(rows))):
+        raise DataError("the same node is named twice in a subset; name each once")
+    edges = np.flatnonzero((row_of[graph.src] >= 0) & (row_of[graph.dst] >= 0))
+    kept = {field: getattr(graph, field)[rows] for field in NODE_ROWS if getattr(graph, field) is not None}
+    return graph.replace(edge_index=(row_of[graph.src[edges]], row_of[graph.dst[edges]]), n_nodes=len(rows), multilabel=graph.multilabel,
+                         n_classes=graph.n_classes if graph.label_kind == "classes" else None,
+                         node_ids=graph.original_ids[rows], **kept, **take_edges(graph, edges))
+
+
+def components(graph: Graph) -> np.ndarray:
+    """The weakly connected component of each node, [n_nodes]."""
+    import scipy.sparse as sp
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(graph.n_edges, np.int8)
+    matrix = sp.coo_array((ones, (graph.src, graph.dst)), shape=(graph.n_nodes, graph.n_nodes))
+    return connected_components(matrix, directed=True, connection="weak")[1]
+
+
+def largest_component(graph: Graph) -> Graph:
+    """The nodes of the largest weakly connected component; of equally large ones that of the lowest node."""
+    of = components(graph)
+    sizes = np.bincount(of)
+    best = of[np.argmax(sizes[of])]
+    return graph if sizes[best] == graph.n_nodes else subset(graph, of == best)
+
+
+def row_normalise(graph: Graph) -> Graph:
+    """Divide each row of x by the sum of its absolute values; rows of zeros stay.
+
+    Source: preprocess_features of https://github.com/tkipf/gcn
+    """
+    x = required(graph, "x")
+    total = np.asarray(abs(x).sum(axis=1), np.float64).ravel()
+    scale = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).astype(np.float32)
+    if isinstance(x, np.ndarray):
+        return graph.replace(x=x * scale[:, None])
+    out = x.copy()
+    out.data *= np.repeat(scale, np.diff(x.indptr))
+    return graph.replace(x=out)
+
+
+def standardise(a: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+    """Columns with mean 0 and deviation 1 over some rows (all if None); a constant column becomes 0."""
+    known = a if rows is None or not rows.any() else a[rows]
+    if not len(known):
+        return a
+    mean, deviation = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64)
+    # rounding leaves a constant column a deviation of some 1e-8 of its size
+    varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1e-30)
+    return ((a - mean) * np.where(varies, 1 / np.where(varies, deviation, 1), 0)).astype(np.float32)
+
+
+def standardise_features(graph: Graph) -> Graph:
+    """Standardise x over the training nodes; sparse features become a plain array."""
+    x = required(graph, "x")
+    return graph.replace(x=standardise(x if isinstance(x, np.ndarray) else x.toarray(), graph.train))
+
+
+def standardise_edge_attr(graph: Graph) -> Graph:
+    """Standardise edge_attr over the training edges."""
+    return graph.replace(edge_attr=standardise(required(graph, "edge_attr"), graph.edge_train))
+
+
+def required(graph: Graph, field: str) -> Any:
+    """A field that must be there."""
+    value = getattr(graph, field)
+    if value is None:
+        raise DataError(f"{graph.name}: the graph has no {field} to scale; give {field}= or leave the scaling out")
+    return value

@@ -1,0 +1,274 @@
+"""Checks of the arrays of a graph, made once where they enter.
+
+Each function returns the array in its canonical form (dtype, shape, read-only) or raises an error that names where
+the array came from, the field, the first bad row and value, and what to do.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphtheta.errors import DataError, ShapeError
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+SPARSE_BELOW = 0.25
+
+
+class Place:
+    """Where an array stands, for messages: file or caller, and field."""
+
+    def __init__(self, where: str, field: str):
+        self.text = f"{where}: {field}" if where else field
+
+    def shape(self, problem: str, remedy: str) -> ShapeError:
+        return ShapeError(f"{self.text}: {problem}; {remedy}")
+
+    def data(self, problem: str, remedy: str) -> DataError:
+        return DataError(f"{self.text}: {problem}; {remedy}")
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is a scipy sparse matrix or array, without importing scipy."""
+    return hasattr(x, "tocsr") and hasattr(x, "nnz")
+
+
+def frozen(a: np.ndarray) -> np.ndarray:
+    """A read-only view of the array, contiguous in memory."""
+    a = np.ascontiguousarray(a).view() if a.ndim else a
+    a.flags.writeable = False
+    return a
+
+
+def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Split ``edge_index`` [2, n_edges], or a pair (src, dst), into two int64 arrays."""
+    place = Place(where, "edge_index")
+    if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
+        src, dst = (np.asarray(end) for end in edge_index)
+        if src.ndim != 1 or src.shape != dst.shape:
+            raise place.shape(f"src has shape {list(src.shape)} and dst {list(dst.shape)}", "both must be [n_edges]")
+    else:
+        pair = np.asarray(edge_index)
+        if pair.ndim != 2 or pair.shape[0] != 2:
+            hint = "transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else "give row 0 = sources and row 1 = destinations"
+            raise place.shape(f"expected shape [2, n_edges], got {list(pair.shape)}", hint)
+        src, dst = pair
+    return check_ids(src, place, "sources"), check_ids(dst, place, "destinations")
+
+
+def check_ids(ids: np.ndarray, place: Place, what: str) -> np.ndarray:
+    """Integer ids as int64; an empty array of any dtype is accepted."""
+    if ids.size and ids.dtype.kind not in "iu":
+        raise place.data(f"{what} have dtype {ids.dtype}", "node ids must be integers; number the nodes 0..n_nodes-1 "
+                                                            "and give the original names as node_ids")
+    if ids.size and ids.dtype == np.uint64 and int(ids.max()) > np.iinfo(np.int64).max:
+        raise place.data(f"{what} reach {int(ids.max())}", "ids must fit into int64")
+    return frozen(ids.astype(np.int64, copy=False))
+
+
+def count_nodes(n_nodes: int | None, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray) -> int:
+    """The stated number of nodes, else the rows of the first node array given, else the largest id + 1."""
+    if n_nodes is not None:
+        return int(n_nodes)
+    for a in arrays:
+        if a is not None:
+            return int(a.shape[0]) if hasattr(a, "shape") and len(a.shape) else len(a)
+    return max(int(src.max(initial=-1)), int(dst.max(initial=-1))) + 1
+
+
+def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> None:
+    """Both ends of every edge lie in 0..n_nodes-1."""
+    if n_nodes < 1:
+        raise Place(where, "n_nodes").data(f"the graph has {n_nodes} nodes", "a graph needs at least one")
+    for name, ids in (("source", src), ("destination", dst)):
+        if not len(ids) or (ids.min() >= 0 and ids.max() < n_nodes):
+            continue
+        edge = int(np.flatnonzero((ids < 0) | (ids >= n_nodes))[0])
+        raise Place(where, "edge_index").data(
+            f"edge {edge} has {name} {int(ids[edge])}, outside 0..{n_nodes - 1}",
+            f"the graph has {n_nodes} nodes; number them from 0, or state a larger n_nodes")
+
+
+def check_rows(a: Any, n: int, kind: str, place: Place) -> None:
+    """The first axis has one row per node or edge."""
+    shape = list(a.shape)
+    if not shape or shape[0] != n:
+        raise place.shape(f"expected {n} rows, one per {kind}, got shape {shape}", f"give one row for each of the {n} {kind}s")
+
+
+def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
+    """Feature rows as float32 [n, d]: CSR while sparse enough, a plain array otherwise; all finite."""
+    if x is None:
+        return None
+    place = Place(where, field)
+    if is_sparse(x):
+        return check_sparse(x, n, kind, place)
+    x = np.asarray(x)
+    if x.ndim == 1:
+        x = x[:, None]
+    if x.ndim != 2:
+        raise place.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
+    check_rows(x, n, kind, place)
+    return frozen(to_float32(x, kind, place))
+
+
+def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.ndarray:
+    """Sparse features as sorted float32 CSR without duplicates; dense from a density of 0.25 on."""
+    import scipy.sparse as sp
+
+    check_rows(x, n, kind, place)
+    if x.dtype.kind not in "fiub":
+        raise place.data(f"values have dtype {x.dtype}", "features must be real numbers")
+    x = sp.csr_array(x)
+    if not (x.has_canonical_format and x.dtype == np.float32):
+        x = x.astype(np.float32)
+        x.sum_duplicates()
+    if x.nnz >= SPARSE_BELOW * max(1, x.shape[0] * x.shape[1]):
+        return frozen(to_float32(x.toarray(), kind, place))
+    bad = np.flatnonzero(~np.isfinite(x.data))
+    if len(bad):
+        row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
+        raise not_finite(place, kind, row, int(x.indices[bad[0]]), x.data[bad[0]], len(bad))
+    return x
+
+
+def to_float32(a: np.ndarray, kind: str, place: Place, *, allow_nan: bool = False) -> np.ndarray:
+    """Real numbers as float32; refuses NaN (unless allowed), infinities and values beyond the float32 range."""
+    if a.dtype.kind not in "fiub":
+        raise place.data(f"values have dtype {a.dtype}", "give real numbers")
+    with np.errstate(over="ignore"):
+        out = a.astype(np.float32, copy=False)
+    # a sum is finite unless an entry is not, or it overflows: only then look for the entry
+    if out.size and not np.isfinite(out.sum(dtype=np.float64)):
+        wrong = np.isinf(out) if allow_nan else ~np.isfinite(out)
+        if wrong.any():
+            first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+            column = int(first[1]) if len(first) > 1 else None
+            raise not_finite(place, kind, int(first[0]), column, a[first], int(wrong.sum()))
+    return out
+
+
+def not_finite(place: Place, kind: str, row: int, column: int | None, value: Any, count: int) -> DataError:
+    """The error for NaN and infinite values."""
+    at = f"{kind} {row}" + ("" if column is None else f", column {column}")
+    more = "" if count == 1 else f" ({count} such values)"
+    return place.data(f"{at} is {float(value)}{more}", "replace or drop values that are not finite float32 numbers before building the graph")
+
+
+def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
+    """One finite float32 per row."""
+    if a is None:
+        return None
+    place = Place(where, field)
+    a = np.asarray(a)
+    check_rows(a, n, kind, place)
+    if a.ndim != 1:
+        raise place.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
+    return frozen(to_float32(a, kind, place))
+
+
+def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
+    """Edge targets, float32 [n] or [n, k]; NaN stands for an edge without a target."""
+    if a is None:
+        return None
+    place = Place(where, "edge_y")
+    a = np.asarray(a)
+    check_rows(a, n, "edge", place)
+    if a.ndim > 2:
+        raise place.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
+    return frozen(to_float32(a, "edge", place, allow_nan=True))
+
+
+def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str) -> tuple[np.ndarray | None, int, bool]:
+    """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node."""
+    if y is None:
+        return None, int(n_classes or 0), bool(multilabel)
+    place = Place(where, "y")
+    y = np.asarray(y)
+    check_rows(y, n, "node", place)
+    if y.ndim == 1 and y.dtype.kind in "iub":
+        return check_classes(y.astype(np.int64, copy=False), n_classes, place)
+    if y.ndim > 2:
+        raise place.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
+    y = y[:, None] if y.ndim == 1 else y
+    out = to_float32(y, "node", place, allow_nan=True)
+    binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
+    if multilabel and not binary:
+        row, column = (int(i) for i in np.argwhere(~((out == 0) | (out == 1) | np.isnan(out)))[0])
+        raise place.data(f"node {row}, column {column} is {float(out[row, column])}", "multi-label targets are 0, 1 or NaN (unknown)")
+    several = binary and y.shape[1] > 1 if multilabel is None else bool(multilabel)
+    if n_classes and several and n_classes != out.shape[1]:
+        raise place.shape(f"{out.shape[1]} columns for {n_classes} classes", "give one column per class")
+    return frozen(out), out.shape[1] if several else 0, several
+
+
+def check_classes(y: np.ndarray, n_classes: int | None, place: Place) -> tuple[np.ndarray, int, bool]:
+    """Class numbers 0..n_classes-1, or -1 for unlabelled."""
+    known = int(y.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
+    wrong = np.flatnonzero((y < -1) | (y >= known))
+    if len(wrong):
+        node = int(wrong[0])
+        raise place.data(f"node {node} has label {int(y[node])}, outside 0..{known - 1} (or -1 for unlabelled)",
+                         f"there are {known} classes; renumber the labels or state a larger n_classes")
+    return frozen(y), known, False
+
+
+def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
+    """A boolean mask with one entry per row."""
+    if mask is None:
+        return None
+    place = Place(where, field)
+    mask = np.asarray(mask)
+    if mask.dtype != np.bool_:
+        raise place.data(f"expected a bool mask, got dtype {mask.dtype}",
+                          f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")
+    if mask.ndim != 1:
+        raise place.shape(f"expected shape [{n}], got {list(mask.shape)}", "give one mask per split, not several in columns")
+    check_rows(mask, n, kind, place)
+    return frozen(mask)
+
+
+def check_disjoint(masks: dict[str, np.ndarray | None], kind: str, where: str) -> None:
+    """No row is in two masks."""
+    given = [(name, mask) for name, mask in masks.items() if mask is not None]
+    for i, (first, a) in enumerate(given):
+        for second, b in given[i + 1:]:
+            both = np.flatnonzero(a & b)
+            if len(both):
+                raise Place(where, f"{first} and {second}").data(
+                    f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}", "a row may be in one of the masks only")
+
+
+def check_labelled(y: np.ndarray | None, masks: dict[str, np.ndarray | None], kind: str, field: str, where: str) -> None:
+    """Every row in a mask has a label or target."""
+    if y is None:
+        return
+    missing = y < 0 if y.dtype.kind == "i" else np.isnan(y) if y.ndim == 1 else np.isnan(y).all(axis=1)
+    if not missing.any():
+        return
+    for name, mask in masks.items():
+        bad = np.flatnonzero(mask & missing) if mask is not None else ()
+        if len(bad):
+            raise Place(where, name).data(f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
+                                          f"take {kind}s without {field} out of the mask")
+
+
+def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
+    """Original ids: unique integers or strings, one per node."""
+    if ids is None:
+        return None
+    place = Place(where, "node_ids")
+    ids = np.asarray(ids)
+    if ids.dtype.kind not in "iuU":
+        raise place.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
+    if ids.ndim != 1:
+        raise place.shape(f"expected shape [{n}], got {list(ids.shape)}", "give one id per node")
+    check_rows(ids, n, "node", place)
+    unique, first, count = np.unique(ids, return_index=True, return_counts=True)
+    if len(unique) != n:
+        again = int(np.argmax(count > 1))
+        raise place.data(f"id {unique[again]} stands for {int(count[again])} nodes, the first is node {int(first[again])}",
+                         "original ids must be unique")
+    return frozen(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids)
