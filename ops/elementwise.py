@@ -233,8 +233,8 @@ def clip(x: Any, low: float | None, high: float | None) -> Any:
 
 def _constant(function: str, name: str, x: Any) -> float:
     """A number as a Python number, so that it adapts to the type of arrays."""
-    if isinstance(x, (int, float)):
-        return x
     if isinstance(x, np.generic):
         return x.item()
+    if isinstance(x, (int, float)):
+        return x
     raise UserFunctionError(f"{function}: {name} must be a number, got {type(x).__name__}")

@@ -20,6 +20,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 
 from .expr import Expr
 from .primitive import defvjp, primitive
+from .space import RowSpace
 from .tape import Parameter, Var, space_of
 
 
@@ -75,12 +76,7 @@ def prefix(x: Any, n: int) -> Any:
     if np.ndim(getattr(x, "value", x)) == 0 or x.shape[0] < n:
         raise ShapeError(f"prefix: {n} rows are wanted of a value of shape {list(x.shape)}")
     space = space_of(x)
-    if space is not None and space.n == n:
-        return x
-    out = _prefix(x, n=n)
-    if space is not None:
-        out.space = space.prefix(n)
-    return out
+    return _prefix(x, n=n) if space is None else _cut(x, space.prefix(n))
 
 
 def expand_last(x: Any, n: int = 1) -> Any:
@@ -118,7 +114,15 @@ def same_rows(*args: Any) -> list[Any]:
         if not s.nested_with(shortest):
             raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s meet, but these are different sets of rows; "
                                     "combine values of the same nodes or edges only")
-    return [prefix(a, shortest.n) if space_of(a) is not None else a for a in args]
+    return [a if space_of(a) is None else _cut(a, shortest) for a in args]
+
+
+def _cut(x: Var, space: RowSpace) -> Var:
+    if x.space is None or x.space.n == space.n:
+        return x
+    out = _prefix(x, n=space.n)
+    out.space = space
+    return out
 
 
 def same_dtype(*args: Any) -> list[Any]:

@@ -1,0 +1,29 @@
+"""Slow twins: what fast code promises, written as plainly as possible."""
+from __future__ import annotations
+
+import numpy as np
+
+
+def _segments(values, indptr):
+    return [values[a:b] for a, b in zip(indptr[:-1], indptr[1:], strict=True)]
+
+
+def segment_sum(values, indptr):
+    return np.array([s.sum(axis=0) for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+
+
+def segment_mean(values, indptr):
+    return np.array([s.mean(axis=0) if len(s) else np.zeros(values.shape[1:]) for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+
+
+def segment_max(values, indptr):
+    return np.array([s.max(axis=0) if len(s) else np.zeros(values.shape[1:]) for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+
+
+def segment_min(values, indptr):
+    return -segment_max(-values, indptr)
+
+
+def segment_softmax(values, indptr):
+    parts = [np.exp(s) / np.exp(s).sum(axis=0) for s in _segments(values, indptr)]
+    return np.concatenate([np.zeros((0, *values.shape[1:])), *parts])

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from graphtheta.errors import ConfigError, FormatError, ShapeError
+from graphtheta.ops import SGD, Adam, AdamW, Parameter
+
+MAKERS = {
+    "sgd_momentum": lambda p: SGD(p, 0.1, momentum=0.9, weight_decay=0.01),
+    "sgd_nesterov": lambda p: SGD(p, 0.1, momentum=0.9, nesterov=True),
+    "adam": lambda p: Adam(p, 0.05, weight_decay=0.01),
+    "adamw": lambda p: AdamW(p, 0.05, weight_decay=0.1),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_optimiser_agrees_with_pytorch(golden, name):
+    ref = golden("optimisers")
+    p = Parameter(ref["start"])
+    optimiser = MAKERS[name]([p])
+    for g, expected in zip(ref["grads"], ref[name], strict=True):
+        optimiser.step([g])
+        assert np.allclose(p.value, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_optimiser_resumed_goes_on_as_if_never_stopped(rng, name):
+    start, grads = rng.normal(size=(2, 3)), rng.normal(size=(6, 2, 3))
+    p, q = Parameter(start, name="w"), Parameter(start, name="w")
+    whole, first = MAKERS[name]([p]), MAKERS[name]([q])
+    for i, g in enumerate(grads):
+        if i == 3:
+            state = first.state()
+            first = MAKERS[name]([q])
+            first.load_state(state)
+        whole.step([g])
+        first.step([g])
+    assert np.array_equal(p.value, q.value)
+
+
+@pytest.mark.parametrize("make", [lambda p: SGD(p, 0.1), *MAKERS.values()])
+def test_optimiser_keeps_old_versions_and_types(make):
+    p = Parameter(np.ones((2, 2), np.float32))
+    old = p.value
+    optimiser = make([p])
+    optimiser.lr = np.float64(0.1)
+    optimiser.step([np.ones((2, 2), np.float32)])
+    assert np.array_equal(old, np.ones((2, 2)))
+    assert p.dtype == np.float32
+    assert not np.array_equal(p.value, old)
+
+
+def test_optimiser_decay_is_scaled_per_parameter():
+    parameters = [Parameter(np.ones(1), decay=d, name=str(d)) for d in (0, 0.5, True)]
+    SGD(parameters, 0.1, weight_decay=0.2).step([np.zeros(1)] * 3)
+    assert np.allclose([p.value[0] for p in parameters], [1, 0.99, 0.98])
+
+
+def test_optimiser_state_is_named_and_checked():
+    p = Parameter(np.ones(2), name="layers.0.weight")
+    optimiser = Adam([p], 0.1)
+    state = optimiser.state()
+    assert set(state) == {"steps", "mean/layers.0.weight", "square/layers.0.weight"}
+    with pytest.raises(FormatError, match="missing entries: mean/layers"):
+        optimiser.load_state({k: v for k, v in state.items() if not k.startswith("mean")})
+    with pytest.raises(FormatError, match="unknown entries: momentum"):
+        optimiser.load_state({**state, "momentum/w": np.ones(2)})
+    with pytest.raises(FormatError, match=r"is float32\[2\], expected float64\[2\]"):
+        optimiser.load_state({**state, "mean/layers.0.weight": np.ones(2, np.float32)})
+
+
+def test_optimiser_refuses_what_does_not_fit():
+    p = Parameter(np.ones(2), name="w")
+    with pytest.raises(ShapeError, match=r"gradient of w has shape \[3\], the parameter \[2\]"):
+        SGD([p], 0.1).step([np.ones(3)])
+    with pytest.raises(ShapeError, match="0 gradients were given for 1"):
+        SGD([p], 0.1).step([])
+    with pytest.raises(ConfigError, match="one name: w"):
+        SGD([p, Parameter(np.ones(1), name="w")], 0.1)
+
+
+@pytest.mark.parametrize("make", [lambda p: SGD(p, -1), lambda p: SGD(p, 0.1, momentum=1), lambda p: SGD(p, 0.1, nesterov=True),
+                                  lambda p: Adam(p, float("nan")), lambda p: Adam(p, 0.1, betas=(1, 0.9)), lambda p: AdamW(p, 0.1, eps=0),
+                                  lambda p: Adam(p, 0.1, weight_decay=-1)])
+def test_optimiser_refuses_settings_out_of_range(make):
+    with pytest.raises(ConfigError):
+        make([Parameter(np.ones(2))])

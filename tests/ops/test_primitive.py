@@ -1,0 +1,176 @@
+"""Every primitive: gradients, types, no rows, shapes inside gather. A primitive without a case here fails."""
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import graphtheta.ops
+from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, check_vjp, defvjp, primitive
+from graphtheta.ops.expr import Tracer
+
+for _module in pkgutil.iter_modules(graphtheta.ops.__path__):
+    importlib.import_module(f"graphtheta.ops.{_module.name}")
+
+OURS = {name: p for name, p in PRIMITIVES.items() if p.forward.__module__.startswith("graphtheta.ops")}
+N = 6
+_rng = np.random.default_rng(1)
+
+
+@dataclass
+class Rows:
+    """An argument with one entry per row."""
+
+    value: np.ndarray
+
+
+def rows(*shape):
+    return Rows(_rng.normal(size=(N, *shape)))
+
+
+def fixed(*shape):
+    return _rng.normal(size=shape)
+
+
+def positive(*shape):
+    return Rows(_rng.uniform(0.5, 2, size=(N, *shape)))
+
+
+INDPTR = np.array([0, 2, 2, 5, 6])
+USED = (np.array([0, 0, 3]), np.array([1, 2, 0]))
+BINARY = [((rows(3), rows(3)), {}), ((rows(2, 3), rows(2, 1)), {}), ((rows(2, 3), fixed(3)), {}), ((rows(2, 1), fixed(2, 3)), {}),
+          ((fixed(3), rows(2, 3)), {}), ((fixed(4, 1), fixed(3)), {}), ((fixed(), rows()), {})]
+UNARY = [((rows(),), {}), ((rows(2, 3),), {}), ((fixed(3),), {})]
+KEY = (("...",), ("slice", 1, None, None))
+
+CASES = {
+    **{name: BINARY for name in ("add", "sub", "mul", "maximum", "minimum")},
+    "div": [((rows(2, 3), positive(2, 1)), {}), ((fixed(3), positive(2, 3)), {}), ((rows(2, 3), np.array([1.0, 2.0, -1.5])), {})],
+    **{name: UNARY for name in ("neg", "exp", "square", "absolute", "relu", "sigmoid", "tanh", "softplus", "gelu", "edge_softmax")},
+    **{name: [((positive(),), {}), ((positive(2, 3),), {})] for name in ("log", "sqrt")},
+    "power": [((positive(3),), {"exponent": e}) for e in (-0.5, 0, 1, 2.5)] + [((rows(3),), {"exponent": 3})],
+    "leaky_relu": [((rows(3),), {"slope": 0.2})],
+    "elu": [((rows(3),), {"alpha": 1.3})],
+    "clip": [((rows(3),), {"low": -0.5, "high": None}), ((rows(3),), {"low": -0.5, "high": 0.5})],
+    "cast": [((rows(3),), {"dtype": "float64"}), ((Rows(np.arange(N)),), {"dtype": "float64"})],
+    "expand_last": [((rows(3),), {"n": 2}), ((fixed(3),), {"n": 1})],
+    "prefix": [((fixed(N, 3),), {"n": 4}), ((fixed(N, 3),), {"n": 0})],
+    "matmul": [((rows(3), fixed(3, 2)), {}), ((rows(2, 3), fixed(3, 4, 2)), {}), ((rows(3), fixed(3)), {}), ((fixed(4, 3), fixed(3, 2)), {})],
+    "embedding": [((fixed(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}), ((fixed(4), Rows(_rng.integers(0, 4, (N, 2)))), {})],
+    "sum": [((rows(2, 3),), {"axis": a, "keepdims": k}) for a in ((-1,), (-2,), (-2, -1)) for k in (False, True)],
+    "max": [((rows(2, 3, 2),), {"axis": a, "keepdims": k}) for a in ((-1,), (-3,), (-3, -1)) for k in (False, True)],
+    "reshape": [((rows(2, 3),), {"keep": 1, "shape": (6,)}), ((fixed(2, 3),), {"keep": 0, "shape": (3, 2)})],
+    "concat": [((rows(2), rows(3), rows(1)), {"axis": -1}), ((rows(2, 3), rows(1, 3)), {"axis": -2})],
+    "repeat_rows": [((fixed(2, 3), rows(4)), {}), ((fixed(), rows()), {})],
+    "broadcast_to": [((rows(1, 3),), {"keep": 1, "shape": (2, 3)}), ((fixed(3),), {"keep": 0, "shape": (2, 3)})],
+    "getitem": [((rows(3),), {"key": KEY}), ((rows(3),), {"key": (("...",), ("list", 0, 2, 0))}), ((rows(2, 3),), {"key": (("...",), ("int", -1))}),
+                ((rows(3),), {"key": (("...",), ("new",), ("slice", None, None, 2))}), ((fixed(4, 3),), {"key": (("int", 1),)})],
+    "dropout": [((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}), ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1})],
+    "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
+    "ones_like": [],
+    **{name: [((fixed(N, 3), INDPTR), {}), ((fixed(N), INDPTR), {})]
+       for name in ("segment_sum", "segment_mean", "segment_max", "segment_min", "segment_softmax")},
+    "softmax_cross_entropy": [((fixed(N, 3), np.array([0, 1, 2, 0, 1, -1]), np.array([0, 2, 4])), {"total": 7.0}),
+                              ((fixed(N, 3), np.zeros(N, int), np.zeros(0, int)), {"total": 0.0})],
+    "binary_cross_entropy": [((fixed(N, 3), np.zeros((N, 3), int), USED), {"total": 5.0})],
+    "mean_squared_error": [((fixed(N, 3), np.ones((N, 3), int), USED), {"total": 5.0})],
+}
+ALL = [pytest.param(name, *case, id=f"{name}{i}") for name, cases in CASES.items() for i, case in enumerate(cases)]
+ROWWISE = [p for p in ALL if OURS[p.values[0]].rowwise and any(isinstance(a, Rows) for a in p.values[1])]
+
+
+def variables(args, dtype=np.float64, n=N):
+    """Arguments as variables; all that are float need gradients."""
+    space = RowSpace(np.arange(n) * 7)
+
+    def typed(x):
+        return x.astype(dtype) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+
+    def made(a):
+        if isinstance(a, Rows):
+            return Var(typed(a.value[:n]), space, a.value.dtype.kind == "f")
+        return Parameter(typed(a)) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a
+
+    return [made(a) for a in args]
+
+
+def run(name, args, static):
+    with Tape() as tape:
+        out = OURS[name](*args, **static)
+    return out, tape
+
+
+def gradients(given, out, tape):
+    """Arguments that have a gradient, with it."""
+    grads = tape.backward(out)
+    return [(a, grads.of(a)) for a in given if getattr(a, "needs_grad", False) and grads.of(a) is not None]
+
+
+def test_primitives_all_have_a_case():
+    assert set(OURS) == set(CASES), "add a case for each new primitive, remove those of primitives that are gone"
+
+
+@pytest.mark.parametrize(("name", "args", "static"), ALL)
+def test_primitive_gradient_agrees_with_differences(name, args, static):
+    check_vjp(lambda *a: OURS[name](*a, **static), *variables(args))
+
+
+@pytest.mark.parametrize(("name", "args", "static"), [p for p in ALL if p.values[0] != "cast"])
+def test_primitive_float32_stays_float32(name, args, static):
+    given = variables(args, np.float32)
+    out, tape = run(name, given, static)
+    assert out.dtype == np.float32
+    for a, g in gradients(given, out, tape):
+        assert (g.dtype, g.shape) == (np.float32, a.shape)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "args", "static"), ROWWISE)
+def test_primitive_takes_no_rows(name, args, static):
+    given = variables(args, n=0)
+    out, tape = run(name, given, static)
+    full, _ = run(name, variables(args), static)
+    assert out.shape == (0, *full.shape[1:])
+    for a, g in gradients(given, out, tape):
+        assert g.shape == a.shape
+        assert np.all(g == 0)
+
+
+@pytest.mark.parametrize(("name", "args", "static"), ROWWISE)
+def test_primitive_has_same_shape_inside_gather(name, args, static):
+    full, _ = run(name, variables(args), static)
+    with Tracer() as tracer:
+        leaves = [tracer.leaf("src", f"x{i}", a.value.shape[1:], a.value.dtype, live=a.value.dtype.kind == "f") if isinstance(a, Rows) else a
+                  for i, a in enumerate(args)]
+        e = OURS[name](*leaves, **static)
+    assert (e.rows, e.shape, e.dtype) == (True, full.shape[1:], full.dtype)
+
+
+@pytest.mark.parametrize("name", [n for n, p in OURS.items() if not p.rowwise])
+def test_primitive_that_mixes_rows_is_refused_inside_gather(name):
+    args, static = CASES[name][0]
+    with Tracer() as tracer:
+        leaf = tracer.leaf("src", "x", args[0].shape[1:], np.float64)
+        with pytest.raises(UserFunctionError, match="cannot be used inside gather"):
+            OURS[name](leaf, *args[1:], **static)
+
+
+def test_primitive_without_rule_names_operation_and_argument():
+    if "test_no_rule" not in PRIMITIVES:
+        primitive("test_no_rule")(lambda left, right: left + right)
+        defvjp(PRIMITIVES["test_no_rule"], left=lambda g, y, left, right: g)
+    with Tape(), pytest.raises(MissingRuleError, match="test_no_rule has no gradient rule for its argument 'right'"):
+        PRIMITIVES["test_no_rule"](1.0, Parameter(np.ones(2)))
+
+
+def test_primitive_with_wrong_shapes_names_them():
+    with pytest.raises(ShapeError, match=r"add cannot take arrays of shape \[2\], \[3\]"):
+        OURS["add"](np.ones(2), np.ones(3))
+
+
+def test_primitive_on_plain_arrays_gives_plain_arrays():
+    assert type(OURS["exp"](np.zeros(2))) is np.ndarray
