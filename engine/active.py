@@ -1,0 +1,126 @@
+"""The graph as a model sees it: one forward pass over a view.
+
+A model is written once against this class. It counts the supersteps, hands out node and edge values for the rows
+that are active, and carries new edge values from the layer that made them to the next.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphtheta.errors import ViewError
+
+from ..ops.space import RowSpace
+from ..ops.tape import Var, current
+from .view import GraphView, Level
+
+if TYPE_CHECKING:
+    from .layer import Layer
+
+
+class ActiveGraph:
+    """One forward pass over a view.
+
+    Attributes:
+        x: Input features of the nodes the first layer needs.
+        directions: Directions of the layers run so far.
+    """
+
+    def __init__(self, view: GraphView, **inputs: Any):
+        self.view = view
+        self.directions: list[str] = []
+        self._inputs = inputs
+        self._spaces = {view.space.n: view.space}
+        self._carried: dict[str, tuple[Var, Level]] = {}
+
+    @property
+    def ledger(self) -> Any:
+        return self.view.partition.comm.ledger
+
+    @property
+    def x(self) -> Any:
+        return self.node("x")
+
+    def node(self, name: str, n: int | None = None) -> Any:
+        """A stored node column ("x", "in_degree", "out_degree", ...), [n, ...]; KeyError if there is none."""
+        n = self.view.space.n if n is None else n
+        if name in self._inputs:
+            return self._inputs[name]
+        return Var(self.view.node_column(name, n), self.space(n))
+
+    def node_names(self) -> list[str]:
+        """Names of the stored node columns a layer may read."""
+        return [n for n in self.view.partition.node if n in ("x", "in_degree", "out_degree")]
+
+    def space(self, n: int) -> RowSpace:
+        """The row space of the first n rows."""
+        if n not in self._spaces:
+            self._spaces[n] = self.view.space.prefix(n)
+        return self._spaces[n]
+
+    def next_level(self, layer: Layer) -> tuple[Level, int]:
+        """The level the next layer runs over, and its number.
+
+        Raises:
+            ViewError: The model runs more layers than the view was built for.
+        """
+        if layer.sum is None:
+            if self.view.pairs is None:
+                raise ViewError(f"{type(layer).__name__} makes a value for each edge; it is a decoder and needs an edge or link task")
+            return self.view.pairs, len(self.view.levels)
+        number = len(self.directions)
+        if number >= len(self.view.levels):
+            raise ViewError(f"the model runs more layers than the {len(self.view.levels)} this view was built for; "
+                            "a model must run the same layers in every forward pass")
+        self.directions.append(layer.direction)
+        return self.view.levels[number], number
+
+    # ---- edge values
+
+    def edge_space(self, level: Level) -> RowSpace:
+        """The row space of the edges of a level."""
+        return RowSpace(level.gid, "edge")
+
+    def edge_schema(self) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
+        """Trailing shape, dtype and need of a gradient of the edge values gather may read."""
+        stored = {n: (self.view.edge_column(n).shape[1:], self.view.edge_column(n).dtype, f"edge.{n}" in self._inputs) for n in self.view.edge_names()}
+        return {**stored, **{n: (v.shape[1:], v.dtype, v.needs_grad) for n, (v, _) in self._carried.items()}}
+
+    def edges(self, names: list[str], level: Level) -> tuple[dict[str, Any], frozenset[str]]:
+        """Edge values for a level, and which of them are in the level's own order."""
+        values: dict[str, Any] = {}
+        for name in names:
+            if name in self._carried:
+                values[name] = self._bring(name, level)
+            else:
+                values[name] = self._inputs.get(f"edge.{name}", self.view.edge_column(name))
+        return values, frozenset(n for n in names if n in self._carried)
+
+    def carry(self, outputs: dict[str, Var], level: Level) -> None:
+        """Keep new edge values for the layers that follow."""
+        if outputs and len(level.passes) > 1:
+            raise ViewError("new edge values from a layer along both directions would give an edge two values; use direction 'in' or 'out'")
+        for name, value in outputs.items():
+            self._carried[name] = (value, level)
+
+    def _bring(self, name: str, level: Level) -> Var:
+        """A carried edge value in the order of another level."""
+        value, made_in = self._carried[name]
+        if made_in is level:
+            return value
+        order = np.argsort(made_in.stored, kind="stable")
+        at = np.searchsorted(made_in.stored, level.stored, sorter=order)
+        found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
+        if len(found) != level.n_edges or np.any(made_in.stored[found] != level.stored):
+            raise ViewError(f"edge.{name} was made by a layer that saw other edges than the layer that reads it; "
+                            "sample all layers alike (--sample-shared with equal fanouts) or do without sampling")
+        out = Var(value.value[found], self.edge_space(level))
+
+        def vjp(gs: list[Any]) -> list[Any]:
+            back = np.zeros(value.shape, value.dtype)
+            np.add.at(back, found, gs[0])
+            return [back]
+
+        current().add("carry", [value], [out], vjp)
+        return out

@@ -1,0 +1,103 @@
+"""Communities of a graph for cluster-batch training, by well-kept libraries."""
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, FormatError
+
+METHODS = ("louvain", "metis")
+
+
+def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = "louvain", n_clusters: int = 0, seed: int = 0) -> np.ndarray:
+    """The cluster of every node.
+
+    Args:
+        src, dst: Edges; direction is ignored.
+        method: "louvain", "metis", or the path of an .npy file with one cluster number per node.
+        n_clusters: For Louvain, 0 keeps the communities as found, more packs them into that many clusters of similar
+            size; METIS needs it.
+        seed: Seed of the method.
+
+    Returns:
+        [n_nodes] int64, numbered from 0 without gaps.
+
+    Raises:
+        ConfigError: Unknown method, library missing, or bad number.
+        FormatError: The file does not fit.
+
+    Source: Blondel et al., https://arxiv.org/abs/0803.0476; Karypis and Kumar, METIS.
+    """
+    if method == "louvain":
+        found = _louvain(src, dst, n_nodes, seed)
+        found = _pack(found, n_clusters) if n_clusters else found
+    elif method == "metis":
+        found = _metis(src, dst, n_nodes, n_clusters, seed)
+    else:
+        found = _from_file(method, n_nodes)
+    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+
+
+def _louvain(src: np.ndarray, dst: np.ndarray, n_nodes: int, seed: int) -> np.ndarray:
+    try:
+        import igraph
+    except ImportError:
+        raise ConfigError("cluster batches by Louvain need igraph: pip install 'graphtheta[cluster]'") from None
+    pairs = _undirected(src, dst, n_nodes)
+    graph = igraph.Graph(n=n_nodes, edges=pairs)
+    igraph.set_random_number_generator(random.Random(seed))
+    try:
+        return np.asarray(graph.community_multilevel().membership)
+    finally:
+        igraph.set_random_number_generator(random)
+
+
+def _metis(src: np.ndarray, dst: np.ndarray, n_nodes: int, n_clusters: int, seed: int) -> np.ndarray:
+    try:
+        import pymetis
+    except ImportError:
+        raise ConfigError("cluster batches by METIS need pymetis: pip install 'graphtheta[metis]', or use --cluster-method louvain") from None
+    if not 1 <= n_clusters <= n_nodes:
+        raise ConfigError(f"METIS needs the number of clusters, 1 to {n_nodes}: set --clusters (got {n_clusters})")
+    pairs = _undirected(src, dst, n_nodes)
+    both = np.concatenate((pairs, pairs[:, ::-1]))
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    ptr = np.concatenate(([0], np.cumsum(np.bincount(both[:, 0], minlength=n_nodes))))
+    if n_clusters == 1:
+        return np.zeros(n_nodes, np.int64)
+    _, parts = pymetis.part_graph(n_clusters, xadj=ptr, adjncy=both[:, 1], options=pymetis.Options(seed=seed))
+    return np.asarray(parts)
+
+
+def _undirected(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
+    """Each unordered pair once, without self loops, [n, 2]."""
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    keys = np.unique((low * np.int64(n_nodes) + high)[low != high])
+    return np.stack((keys // n_nodes, keys % n_nodes), axis=1)
+
+
+def _pack(found: np.ndarray, n: int) -> np.ndarray:
+    """Join communities into n clusters: largest first, each into the smallest cluster so far."""
+    sizes = np.bincount(found)
+    if n > len(sizes):
+        raise ConfigError(f"Louvain found {len(sizes)} communities, fewer than the {n} clusters asked for; lower --clusters or use --cluster-method metis")
+    load, home = np.zeros(n, np.int64), np.empty(len(sizes), np.int64)
+    for community in np.lexsort((np.arange(len(sizes)), -sizes)):
+        home[community] = np.argmin(load)
+        load[home[community]] += sizes[community]
+    return home[found]
+
+
+def _from_file(path: str, n_nodes: int) -> np.ndarray:
+    file = Path(path)
+    if not file.exists():
+        raise ConfigError(f"cluster method {path!r} is neither {' nor '.join(METHODS)} nor a file; give one of these or an .npy file")
+    try:
+        found = np.load(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise FormatError(f"{path} is not a readable .npy file of cluster numbers: {error}") from error
+    if found.shape != (n_nodes,) or found.dtype.kind not in "iu":
+        raise FormatError(f"{path} holds {found.dtype}{list(found.shape)}; expected one integer for each of the {n_nodes} nodes")
+    return found

@@ -1,0 +1,167 @@
+"""Evaluation and prediction over the whole graph, by the code that trains: the same model, views and supersteps."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ops.tape import Tape
+from . import metric
+from .comm import Comm
+from .layer import Model
+from .pair import PairPlan
+from .partition import Partition
+from .strategy import whole
+from .task import EdgeTask, Links, Seeds, link_pairs, loss_of
+from .view import GraphView
+
+SPLITS = ("train", "val", "test")
+Metrics = dict[str, float]
+
+
+class Evaluator(ABC):
+    """Metrics of a model by split: "val_accuracy", "val_loss", ..."""
+
+    def __init__(self, partition: Partition, layers: list[str]):
+        self.partition, self.layers = partition, layers
+
+    @property
+    def comm(self) -> Comm:
+        return self.partition.comm
+
+    @abstractmethod
+    def metrics(self, model: Model) -> Metrics:
+        """All metrics of all splits.
+
+        Collective: all ranks of the partition.
+        """
+
+    def run(self, model: Model, view: GraphView) -> Any:
+        """The outputs of a model without training it."""
+        with Tape(record=False, training=False, all_sum=self.comm.all_sum):
+            return model(view)
+
+    def score(self, split: str, kind: str, y: np.ndarray, out: Any, rows: np.ndarray) -> Metrics:
+        """Metrics of some rows of this worker, summed over all of them."""
+        with Tape(record=False, training=False, all_sum=self.comm.all_sum):
+            loss = float(self.comm.all_sum(np.asarray(loss_of(kind, out, y, rows).value, np.float64)))
+        found = _MEASURES[kind](self.comm, y[rows], out.value[rows])
+        return {f"{split}_{name}": value for name, value in {"loss": loss, **found}.items()}
+
+
+class NodeEvaluator(Evaluator):
+    """Of node labels.
+
+    Args:
+        kind: "classes", "labels" or "values".
+    """
+
+    def __init__(self, partition: Partition, layers: list[str], kind: str):
+        super().__init__(partition, layers)
+        self.kind = kind
+        self._view = whole(partition, layers)
+
+    def metrics(self, model: Model) -> Metrics:
+        out, y = self.run(model, self._view), self.partition.node["y"]
+        y = y.reshape(out.shape) if self.kind == "values" else y
+        found: Metrics = {}
+        for split in SPLITS:
+            mask = self.partition.node.get(split)
+            if mask is not None and self.comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0:
+                found |= self.score(split, self.kind, y, out, mask & (y >= 0) if self.kind == "classes" else mask)
+        return found
+
+    def predict(self, model: Model) -> np.ndarray | None:
+        """Outputs of all nodes by global id, [n_nodes, ...] on rank 0, None elsewhere.
+
+        Collective: all ranks of the partition.
+        """
+        out = self.run(model, self._view).value
+        ids, rows = self.comm.gather_rows(self.partition.masters), self.comm.gather_rows(out)
+        return _ordered(ids, rows, self.partition.n_nodes)
+
+
+class EdgeEvaluator(Evaluator):
+    """Of values of stored edges; ``masks`` are by split, over the local edges in storage order."""
+
+    def __init__(self, partition: Partition, layers: list[str], task: EdgeTask, masks: dict[str, np.ndarray]):
+        super().__init__(partition, layers)
+        self._masks, self.kind = masks, task.kind
+        self._view = whole(partition, layers, task.masked(np.ones(partition.n_local_edges, bool)))
+
+    def metrics(self, model: Model) -> Metrics:
+        out, pairs = self.run(model, self._view), self._view.pairs
+        assert pairs is not None
+        found: Metrics = {}
+        for split, mask in self._masks.items():
+            found |= self.score(split, self.kind, pairs.label.reshape(out.shape), out, mask[pairs.stored])
+        return found
+
+    def predict(self, model: Model) -> np.ndarray | None:
+        """Outputs of all edges by global id, [n_edges, ...] on rank 0, None elsewhere.
+
+        Collective: all ranks of the partition.
+        """
+        out, pairs = self.run(model, self._view).value, self._view.pairs
+        assert pairs is not None
+        return _ordered(self.comm.gather_rows(pairs.gid), self.comm.gather_rows(out), self.partition.n_edges)
+
+
+@dataclass
+class LinkEvaluator(Evaluator):
+    """Of held-back links against fixed negatives; the messages run along the training links only."""
+
+    partition: Partition
+    layers: list[str]
+    links: dict[str, Links]
+
+    def __post_init__(self) -> None:
+        self._views = {}
+        for split, links in self.links.items():
+            plan = PairPlan(self.partition, link_pairs(self.partition, links, np.arange(len(links.src))))
+            self._views[split] = whole(self.partition, self.layers, Seeds(plan.needed, plan))
+
+    def metrics(self, model: Model) -> Metrics:
+        found: Metrics = {}
+        for split, view in self._views.items():
+            assert view.pairs is not None
+            out = self.run(model, view)
+            found |= self.score(split, "labels", view.pairs.label.reshape(out.shape), out, np.ones(out.shape[0], bool))
+            scores = np.empty(len(view.pairs.order), out.dtype)
+            scores[view.pairs.order] = out.value.reshape(-1)
+            table = scores.reshape(-1, self.links[split].negatives + 1)
+            sums = self.comm.all_sum(metric.ranking_sums(metric.ranks(table[:, 0], table[:, 1:])))
+            found |= {f"{split}_mrr": metric.mrr(sums)}
+            found |= {f"{split}_hits{k}": value for k, value in zip((1, 3, 10), metric.hits(sums), strict=True)}
+        return found
+
+
+def _classes(comm: Comm, y: np.ndarray, out: np.ndarray) -> Metrics:
+    table = comm.all_sum(metric.confusion(y, out.argmax(axis=1), out.shape[1]))
+    counts = metric.counts_of(table)
+    return {"accuracy": metric.accuracy(table), "f1_micro": metric.f1(counts, "micro"), "f1_macro": metric.f1(counts, "macro")}
+
+
+def _labels(comm: Comm, y: np.ndarray, out: np.ndarray) -> Metrics:
+    counts = comm.all_sum(metric.label_counts(y, (out > 0).astype(y.dtype)))
+    labels, scores = comm.gather_rows(y), comm.gather_rows(out)
+    area = 0.0 if labels is None or scores is None else metric.auc(np.concatenate(labels), np.concatenate(scores))
+    return {"f1_micro": metric.f1(counts, "micro"), "f1_macro": metric.f1(counts, "macro"), "auc": comm.broadcast(area)}
+
+
+def _values(comm: Comm, y: np.ndarray, out: np.ndarray) -> Metrics:
+    sums = comm.all_sum(metric.regression_sums(y, out))
+    return {"mae": metric.mae(sums), "rmse": metric.rmse(sums), "r2": metric.r2(sums)}
+
+
+_MEASURES = {"classes": _classes, "labels": _labels, "values": _values}
+
+
+def _ordered(ids: list[np.ndarray] | None, rows: list[np.ndarray] | None, n: int) -> np.ndarray | None:
+    if ids is None or rows is None:
+        return None
+    found = np.zeros((n, *rows[0].shape[1:]), rows[0].dtype)
+    found[np.concatenate(ids)] = np.concatenate(rows)
+    return found

@@ -1,0 +1,134 @@
+"""Layers and models: what a user writes.
+
+A layer has one method per stage of NN-TGAR. A model runs layers over a graph; it sees neither ranks nor partitions
+nor batches, and the same source serves every strategy.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, UserFunctionError
+
+from ..ops.norm import RunningStats
+from ..ops.tape import Parameter, Var
+from .active import ActiveGraph
+from .superstep import run_superstep
+from .view import GraphView
+
+DIRECTIONS = ("in", "out", "both")
+
+
+class Module:
+    """Anything with parameters, found through its attributes, lists and dicts."""
+
+    def named_parameters(self, path: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Parameters with their paths, each once, in the order of the attributes."""
+        yield from _walk(self, path, Parameter, set())
+
+    def parameters(self) -> list[Parameter]:
+        """Parameters in order; also gives each its name."""
+        found = []
+        for name, p in self.named_parameters():
+            p.name = name
+            found.append(p)
+        return found
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Parameters and running statistics by path."""
+        arrays = {name: p.value for name, p in self.named_parameters()}
+        for name, s in _walk(self, "", RunningStats, set()):
+            arrays[f"{name}.mean"], arrays[f"{name}.var"] = s.mean, s.var
+        return arrays
+
+    def load_state(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take values from ``state()`` of an equal model.
+
+        Raises:
+            ConfigError: A name is missing or unknown, or a shape differs.
+        """
+        mine = self.state()
+        missing, unknown = sorted(set(mine) - set(arrays)), sorted(set(arrays) - set(mine))
+        if missing or unknown:
+            raise ConfigError(f"the weights do not fit the model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; "
+                              "use the model options the weights were trained with")
+        for name, x in mine.items():
+            if x.shape != arrays[name].shape:
+                raise ConfigError(f"the weight {name} has shape {list(arrays[name].shape)}, the model needs {list(x.shape)}; "
+                                  "use the model options the weights were trained with")
+        for name, p in self.named_parameters():
+            p.value = np.array(arrays[name], p.value.dtype)
+        for name, s in _walk(self, "", RunningStats, set()):
+            s.mean, s.var = np.array(arrays[f"{name}.mean"], s.mean.dtype), np.array(arrays[f"{name}.var"], s.var.dtype)
+
+
+def _walk(x: Any, path: str, wanted: type, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(x) in seen:
+        return
+    if isinstance(x, wanted):
+        seen.add(id(x))
+        yield path, x
+    elif isinstance(x, Module):
+        seen.add(id(x))
+        for name, value in vars(x).items():
+            if not name.startswith("_"):
+                yield from _walk(value, f"{path}.{name}" if path else name, wanted, seen)
+    elif isinstance(x, (list, tuple)):
+        for i, value in enumerate(x):
+            yield from _walk(value, f"{path}.{i}", wanted, seen)
+    elif isinstance(x, dict):
+        for name, value in x.items():
+            yield from _walk(value, f"{path}.{name}", wanted, seen)
+
+
+class Layer(Module):
+    """One superstep. Override the methods that differ from passing ``h`` along.
+
+    Attributes:
+        sum: Name of the aggregator ("sum", "mean", "max", "min"), a tuple of names, or None for a decoder that
+            makes one value per edge.
+        direction: "in" (messages run along the edges), "out" (against them) or "both".
+    """
+
+    sum: str | tuple[str, ...] | None = "sum"
+    direction = "in"
+
+    def transform(self, node: Any) -> dict[str, Any]:
+        """NN-Transform: node columns that gather may read, by name."""
+        return {"h": node.h}
+
+    def gather(self, edge: Any) -> Any:
+        """NN-Gather: the message of an edge, or (message, {name: new edge value})."""
+        return edge.src.h
+
+    def apply(self, node: Any, total: Any) -> Any:
+        """NN-Apply: new node values from the node's columns and the total of its messages."""
+        return total
+
+    def __call__(self, graph: ActiveGraph, h: Any, **columns: Any) -> Any:
+        if not isinstance(graph, ActiveGraph):
+            raise UserFunctionError(f"{type(self).__name__} is called as layer(graph, h), with the graph that forward was given")
+        if self.direction not in DIRECTIONS:
+            raise UserFunctionError(f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}")
+        return run_superstep(self, graph, h, columns)
+
+
+class Model(Module):
+    """A network: ``forward`` runs layers over the graph it is given and returns node values or edge values."""
+
+    def forward(self, graph: ActiveGraph) -> Var:
+        """Compute the outputs of the view's targets.
+
+        Raises:
+            UserFunctionError: Not overridden.
+        """
+        raise UserFunctionError(f"{type(self).__name__} has no forward(self, graph)")
+
+    def __call__(self, view: GraphView, **inputs: Any) -> Var:
+        graph = ActiveGraph(view, **inputs)
+        out = self.forward(graph)
+        if not isinstance(out, Var) or out.space is None:
+            raise UserFunctionError(f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values")
+        return out

@@ -1,0 +1,120 @@
+"""Pairs of nodes that a decoder scores: edges to predict values for, links and negatives.
+
+Pairs are placed on workers freely, so their ends are fetched through a plan of their own, made for the batch. Pairs
+of one kind of ends form a selection, as edges do, and run through the same recipe.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ops.aggregator import Segments
+from ..ops.reference import Chunk
+from .exchange import Exchange, MovePlan, plan_requests
+from .partition import MASTER, MIRROR, Partition
+from .view import Maps, Pass
+
+_NO_GROUPS = Segments(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@dataclass
+class Pairs:
+    """The pairs of this worker.
+
+    Attributes:
+        src, dst: Global ids of the ends, [n] int64.
+        gid: Global ids of the pairs; random draws are keyed by them.
+        stored: Storage positions of the edges the pairs are; None if they are no edges.
+        label: What to predict, [n] or [n, k].
+    """
+
+    src: np.ndarray
+    dst: np.ndarray
+    gid: np.ndarray
+    stored: np.ndarray | None
+    label: np.ndarray
+
+
+@dataclass
+class PairSelection:
+    """Pairs whose sources are of one kind of row and whose destinations are of one kind."""
+
+    kinds: tuple[int, int]
+    src: np.ndarray
+    dst: np.ndarray
+    stored: np.ndarray
+    gid: np.ndarray
+    offset: int
+
+    def chunks(self, partition: Partition, limit: int, maps: Maps) -> Iterator[Chunk]:
+        """The pairs in chunks of at most ``limit``."""
+        for a in range(0, len(self.src), limit):
+            b = min(a + limit, len(self.src))
+            yield Chunk(maps.place(self.kinds[0], self.src[a:b], receiver=False), maps.place(self.kinds[1], self.dst[a:b], receiver=True),
+                        self.stored[a:b], slice(self.offset + a, self.offset + b), self.gid[a:b], _NO_GROUPS, None)
+
+
+@dataclass
+class PairLevel:
+    """The level a decoder runs over; pairs are ordered by the kinds of their ends."""
+
+    n_in: int
+    n_out: int
+    passes: list[Pass]
+    n_edges: int
+    stored: np.ndarray
+    gid: np.ndarray
+    label: np.ndarray
+    order: np.ndarray
+
+
+class PairPlan:
+    """Where the ends of this worker's pairs come from.
+
+    Attributes:
+        needed: Mask of the masters that some pair of some worker needs, [n_masters] bool.
+
+    Collective: all ranks of the partition.
+    """
+
+    def __init__(self, partition: Partition, pairs: Pairs):
+        self._partition, self._pairs = partition, pairs
+        owner, rank = partition.owner, partition.comm.rank
+        ends = np.unique(np.concatenate((pairs.src, pairs.dst)))
+        away = ends[owner[ends] != rank]
+        away = away[np.argsort(owner[away], kind="stable")]
+        bounds = np.searchsorted(owner[away], np.arange(partition.comm.size + 1))
+        wanted = [partition.row_of[away[a:b]] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._plan = plan_requests(partition.comm, partition.n_masters, wanted)
+        self._away = away
+        self.needed = np.zeros(partition.n_masters, bool)
+        self.needed[partition.row_of[ends[owner[ends] == rank]]] = True
+        self.needed[self._plan.rows] = True
+
+    def level(self, place: np.ndarray | None, n_in: int) -> PairLevel:
+        """The level over a frame in which master row r stands at place[r] (None: at r)."""
+        partition, pairs = self._partition, self._pairs
+        rank, n = partition.comm.rank, len(pairs.src)
+        by_gid = np.argsort(self._away, kind="stable")
+
+        def locate(end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            away = partition.owner[end] != rank
+            row = partition.row_of[end].astype(np.int64)
+            row[away] = by_gid[np.searchsorted(self._away, end[away], sorter=by_gid)]
+            return away.astype(np.int8), row
+
+        (src_kind, src), (dst_kind, dst) = locate(pairs.src), locate(pairs.dst)
+        kind = dst_kind * 2 + src_kind
+        order = np.argsort(kind, kind="stable")
+        stored = np.zeros(n, np.int64) if pairs.stored is None else pairs.stored
+        selections, at = [], 0
+        for number, kinds in enumerate(((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))):
+            part = order[at: at + int(np.count_nonzero(kind == number))]
+            selections.append(PairSelection(kinds, src[part], dst[part], stored[part], pairs.gid[part], at))
+            at += len(part)
+        plan: MovePlan = self._plan if place is None else self._plan.renumbered(place, n_in)
+        exchange = Exchange(partition.comm, plan)
+        sweep = Pass(partition, selections, Maps(place, None, None), exchange, exchange)  # type: ignore[arg-type]
+        return PairLevel(n_in, n_in, [sweep], n, stored[order], pairs.gid[order], pairs.label[order], order)

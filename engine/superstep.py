@@ -1,0 +1,160 @@
+"""One superstep of NN-TGAR: transform, gather, sum, apply over the active rows and edges of one level.
+
+Which columns move is derived from what the traced gather reads and from where the edges live; nobody writes it down.
+Messages about a user's functions name the layer, the stage and the remedy.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphtheta.errors import ColumnError, UserFunctionError
+
+from ..ops.program import EdgeProgram, trace
+from ..ops.rows import prefix
+from ..ops.space import RowSpace
+from ..ops.tape import Parameter, Var, current, needs_grad
+from .gather import Inputs, gather_sum
+
+if TYPE_CHECKING:
+    from .active import ActiveGraph
+    from .layer import Layer
+
+
+class NodeColumns:
+    """What transform and apply are called with: the columns of the active nodes as attributes."""
+
+    def __init__(self, owner: str, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int):
+        self._owner, self._stage, self._columns, self._graph, self._n = owner, stage, columns, graph, n
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self._columns:
+            x = self._columns[name]
+            return prefix(x, self._n) if x.shape[0] > self._n else x
+        try:
+            return self._graph.node(name, self._n)
+        except KeyError:
+            raise ColumnError(f"{self._stage} of {self._owner} reads node.{name}, which does not exist; "
+                              f"there are {', '.join([*self._columns, *self._graph.node_names()])}") from None
+
+
+class Totals:
+    """Several totals by the name of their aggregator."""
+
+    def __init__(self, owner: str, totals: dict[str, Var]):
+        self._owner, self._totals = owner, totals
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._totals:
+            raise ColumnError(f"apply of {self._owner} reads total.{name}; its sum offers {', '.join(self._totals)}")
+        return self._totals[name]
+
+
+def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any]) -> Any:
+    """Run a layer over the next level of the graph's view.
+
+    Args:
+        layer: The user's functions.
+        graph: The forward pass under way.
+        h: Node values, [n, ...]; rows beyond those the level needs are cut off.
+        extra: Further node columns by name.
+
+    Returns:
+        New node values for the rows after the level; or, for a layer without a sum, the value of each edge.
+
+    Collective: all ranks of the view's partition.
+    """
+    owner, ledger = type(layer).__name__, graph.ledger
+    level, number = graph.next_level(layer)
+    given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
+    with ledger.stage("transform"):
+        made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
+    columns = _check_transform(owner, made, given, graph, level.n_in)
+    program = _program(layer, owner, columns, graph)
+    key = current().random_key() if current().training else None
+    totals, outputs = _run_phases(program, columns, graph, level, number, key)
+    if layer.sum is None:
+        value = outputs.pop("")
+        graph.carry(outputs, level)
+        return value
+    graph.carry(outputs, level)
+    total = totals[""] if isinstance(layer.sum, str) else Totals(owner, totals)
+    with ledger.stage("apply"):
+        out = layer.apply(NodeColumns(owner, "apply", {**given, **columns}, graph, level.n_out), total)
+    return _check_apply(owner, out, level.n_out)
+
+
+def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any, number: int, key: int | None) -> tuple[dict[str, Var], dict[str, Var]]:
+    out_space, edge_space = graph.space(level.n_out), graph.edge_space(level)
+    totals: dict[str, Var] = {}
+    outputs: dict[str, Var] = {}
+    for phase in program.phases:
+        nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
+        edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
+        inputs = Inputs(nodes, edges, carried, {i: program.operands[i] for i in phase.operands}, key)
+        totals, outputs = gather_sum(phase, level, inputs, out_space, edge_space)
+        if phase.result is not None:
+            columns = {**columns, phase.result: _padded(totals[""], graph.space(level.n_in))}
+    return totals, outputs
+
+
+def _padded(x: Var, space: RowSpace) -> Var:
+    """A total as a column of all rows before the level; only receiving rows are ever read."""
+    if x.space is not None and x.space.n == space.n:
+        return x
+    n = x.shape[0]
+    y = Var(np.concatenate((x.value, np.zeros((space.n - n, *x.shape[1:]), x.dtype))), space)
+    current().add("pad", [x], [y], lambda gs: [gs[0][:n]])
+    return y
+
+
+def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph) -> EdgeProgram:
+    """The traced gather; traced anew only if the shapes or types it reads changed."""
+    nodes = {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in columns.items() if not sp.issparse(x.value)}
+    for n in graph.node_names():
+        x = graph.node(n, 0)
+        if not sp.issparse(x.value):
+            nodes.setdefault(n, (x.shape[1:], x.dtype, False))
+    edges = graph.edge_schema()
+    structure = (tuple(nodes.items()), tuple(edges.items()))
+    known = layer.__dict__.get("_traced")
+    if known is None or known[0] != structure:
+        known = (structure, trace(layer.gather, nodes, edges, layer.sum, owner))
+        layer.__dict__["_traced"] = known
+    return known[1]
+
+
+def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
+    if not isinstance(x, Var) or x.space is None:
+        kind = "a parameter" if isinstance(x, Parameter) else type(x).__name__
+        raise UserFunctionError(f"{owner} was called with {kind} as {name}; expected node values such as graph.x or the result of a layer")
+    if not x.space.nested_with(graph.space(n)):
+        raise UserFunctionError(f"{owner} was called with {name} from another forward pass; keep values within one call of forward")
+    if x.space.n < n:
+        raise UserFunctionError(f"{owner} was called with {name} of a later layer than the one before it; call layers in the order values flow")
+    return prefix(x, n) if x.space.n > n else x
+
+
+def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int) -> dict[str, Any]:
+    if not isinstance(made, dict):
+        raise UserFunctionError(f"transform of {owner} returned {type(made).__name__}; expected a dict of node columns, such as dict(z=...)")
+    for name, x in made.items():
+        if not isinstance(x, Var) or x.space is None or x.shape[0] != n:
+            got = f"{list(x.shape)}" if hasattr(x, "shape") else type(x).__name__
+            raise UserFunctionError(f"transform of {owner} returned {name} = {got}; expected one row for each of the {n} nodes")
+    return {**given, **made}
+
+
+def _check_apply(owner: str, out: Any, n: int) -> Any:
+    if not isinstance(out, Var) or out.space is None or out.shape[0] != n:
+        got = f"{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
+        raise UserFunctionError(f"apply of {owner} returned {got}; expected one row for each of the {n} nodes")
+    return out
+
+

@@ -1,0 +1,264 @@
+"""Edge programs: a traced gather, split into phases that each need one pass over the edges.
+
+``trace`` calls the user's gather once with symbols. The planner then looks at how edge softmax is used. Where the
+softmax weight enters a summed message linearly, score and value go into one softmax-weighted sum: one pass, one
+message per mirror. Everywhere else a first phase computes the log-normaliser of the scores per destination, and the
+softmax becomes exp(score - normaliser) in the phase after it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ColumnError, GraphThetaError, UserFunctionError
+
+from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, Aggregator, Shape, aggregator
+from .elementwise import exp, sub
+from .expr import Expr, Tracer
+from .primitive import defvjp, primitive
+
+Schema = Mapping[str, tuple[Shape, Any, bool]]
+
+
+@primitive("edge_softmax")
+def _edge_softmax(score: Any) -> Any:
+    """Stands in the expression until the planner has replaced it."""
+    return score
+
+
+defvjp(_edge_softmax, score=lambda g, y, score: g)
+
+
+@primitive("ones_like")
+def ones_like(x: Any) -> Any:
+    """Ones in the shape of x."""
+    return np.ones_like(x)
+
+
+defvjp(ones_like, x=None)
+
+
+def softmax(score: Any) -> Any:
+    """Softmax of an edge score over the in-edges of each destination; used inside ``gather`` only.
+
+    Args:
+        score: Edge expression, [edges, ...]; each trailing column is normalised by itself.
+
+    Raises:
+        UserFunctionError: Used outside of gather.
+    """
+    if not isinstance(score, Expr):
+        raise UserFunctionError("gt.softmax normalises scores over the in-edges of a node, so it is used inside gather, on edge values")
+    return _edge_softmax(score)
+
+
+@dataclass
+class Phase:
+    """One pass over the edges.
+
+    Attributes:
+        message: Parts of the message (score and value for a softmax-weighted sum); empty if nothing is summed.
+        aggregators: By name of the total; a single unnamed one has the name "".
+        outputs: New edge values by name.
+        result: Name of the destination column that the total becomes for the next phase; None in the last.
+        order: All expressions needed, arguments first.
+        reads: Columns read, by ("src" | "dst" | "edge").
+    """
+
+    message: list[Expr]
+    aggregators: dict[str, Aggregator]
+    outputs: dict[str, Expr]
+    result: str | None = None
+    order: list[Expr] = field(init=False)
+    reads: dict[str, tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = _ordered([*self.message, *self.outputs.values()])
+        leaves = [e.leaf for e in self.order if e.leaf is not None]
+        self.reads = {kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")}
+
+    @property
+    def operands(self) -> list[int]:
+        """Numbers of the operands this phase uses."""
+        return [e.leaf[1] for e in self.order if e.leaf is not None and e.leaf[0] == "operand"]
+
+    @property
+    def width(self) -> int:
+        """Numbers held per edge while a chunk is computed."""
+        return sum(int(np.prod(e.shape)) for e in self.order if e.rows)
+
+
+@dataclass
+class EdgeProgram:
+    """A traced gather.
+
+    Attributes:
+        phases: In order; all but the last produce a destination column for later ones.
+        operands: Parameters and constants used, one array for all edges each.
+        value: Trailing shape and dtype of what gather returned.
+    """
+
+    phases: list[Phase]
+    operands: list[Any]
+    value: tuple[Shape, Any]
+
+
+class _Columns:
+    """``edge.src`` or ``edge.dst``: attribute access makes leaves."""
+
+    def __init__(self, tracer: Tracer, end: str, schema: Schema, owner: str):
+        self._tracer, self._end, self._schema, self._owner = tracer, end, schema, owner
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._schema:
+            raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which does not exist; "
+                              f"transform offers {', '.join(self._schema) or 'nothing'}")
+        shape, dtype, live = self._schema[name]
+        return self._tracer.leaf(self._end, name, shape, dtype, live=live)
+
+
+class EdgeSymbols:
+    """What gather is called with: ``src`` and ``dst`` columns, and edge values as attributes."""
+
+    def __init__(self, tracer: Tracer, nodes: Schema, edges: Schema, owner: str):
+        self._tracer, self._edges, self._owner = tracer, edges, owner
+        self.src = _Columns(tracer, "src", nodes, owner)
+        self.dst = _Columns(tracer, "dst", nodes, owner)
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._edges:
+            have = ", ".join(f"edge.{n}" for n in self._edges) or "none"
+            raise ColumnError(f"gather of {self._owner} reads edge.{name}, but the edges of this graph have no such value (there are: {have})")
+        shape, dtype, live = self._edges[name]
+        return self._tracer.leaf("edge", name, shape, dtype, live=live)
+
+
+def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, owner: str) -> EdgeProgram:
+    """Call gather once with symbols and plan its phases.
+
+    Args:
+        gather: The user's function; returns a message or (message, new edge values by name).
+        nodes: Trailing shape, dtype and whether it needs a gradient, of each node column.
+        edges: The same for edge values.
+        sum: Name of the aggregator, several names, or None to return the message per edge.
+        owner: Name of the layer, for messages.
+
+    Raises:
+        UserFunctionError: Gather returned something that is not an edge expression.
+        ColumnError: It reads a column that does not exist.
+        ShapeError: Shapes inside it do not fit.
+    """
+    with Tracer() as tracer:
+        try:
+            returned = gather(EdgeSymbols(tracer, nodes, edges, owner))
+        except GraphThetaError as error:
+            error.add_note(f"in gather of {owner}")
+            raise
+        message, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
+        if not isinstance(message, Expr):
+            raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, edge.dst and "
+                                    "edge values, or (message, {name: new edge value})")
+        if not isinstance(outputs, dict) or not all(isinstance(e, Expr) for e in outputs.values()):
+            raise UserFunctionError(f"gather of {owner}: new edge values must be a dict of edge expressions by name")
+        for e in [message, *outputs.values()]:
+            if not e.rows:
+                raise UserFunctionError(f"gather of {owner} returned {e!r}, which does not depend on the edge; multiply it with an edge or node value")
+        value = (message.shape, message.dtype)
+        if sum is None:
+            phases = _softmax_phases(tracer, [], {}, {"": message, **outputs})
+        else:
+            names = (sum,) if isinstance(sum, str) else tuple(sum)
+            aggregators = {"" if isinstance(sum, str) else n: aggregator(n) for n in names}
+            phases = _plan(tracer, message, aggregators, outputs)
+        return EdgeProgram(phases, tracer.operands, value)
+
+
+def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
+    softmaxes = [e for e in _ordered([message]) if e.prim is _edge_softmax]
+    linear = len(softmaxes) == 1 and list(aggregators) == [""] and aggregators[""].name == "sum" and not _uses(_edge_softmax, outputs.values())
+    if linear:
+        weight = softmaxes[0]
+        rest = _coefficient(tracer, message, weight)
+        if rest is not None and message.shape[: len(weight.shape)] == weight.shape and rest.shape == message.shape:
+            return [Phase([weight.args[0], rest], {"": SOFTMAX_SUM}, outputs)]
+    return _softmax_phases(tracer, [message], aggregators, outputs)
+
+
+def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
+    """Replace every softmax by exp(score - normaliser), innermost first, with one phase for each normaliser."""
+    phases: list[Phase] = []
+    roots = [*message, *outputs.values()]
+    while True:
+        found = next((e for e in _ordered(roots) if e.prim is _edge_softmax), None)
+        if found is None:
+            break
+        score, column = found.args[0], f"normaliser {len(phases)}"
+        phases.append(Phase([score], {"": LOG_SUM_EXP}, {}, result=column))
+        weight = exp(sub(score, tracer.leaf("dst", column, score.shape, score.dtype)))
+        roots = [_replace(tracer, e, found, weight, {}) for e in roots]
+    phases.append(Phase(roots[: len(message)], aggregators, dict(zip(outputs, roots[len(message):], strict=True))))
+    return phases
+
+
+def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
+    """The factor c with e = weight * c, or None if e is not linear in weight."""
+    if e is weight:
+        return tracer.node(ones_like, (weight.args[0],), {})
+    if e.prim is None:
+        return None
+    inside = [_contains(a, weight) for a in e.args]
+    name = e.prim.name
+    linear_first = name in ("neg", "expand_last", "dropout", "div")
+    if (linear_first or name == "mul") and sum(inside) == 1 and (inside[0] or name == "mul"):
+        at = inside.index(True)
+        inner = _coefficient(tracer, e.args[at], weight)
+        return None if inner is None else tracer.node(e.prim, (*e.args[:at], inner, *e.args[at + 1:]), e.static)
+    if name in ("add", "sub") and all(inside):
+        left, right = (_coefficient(tracer, a, weight) for a in e.args)
+        return None if left is None or right is None else tracer.node(e.prim, (left, right), e.static)
+    return None
+
+
+def _replace(tracer: Tracer, e: Expr, old: Expr, new: Expr, done: dict[int, Expr]) -> Expr:
+    if e is old:
+        return new
+    if e.prim is None:
+        return e
+    if id(e) not in done:
+        done[id(e)] = tracer.node(e.prim, tuple(_replace(tracer, a, old, new, done) for a in e.args), e.static)
+    return done[id(e)]
+
+
+def _contains(e: Expr, wanted: Expr) -> bool:
+    return any(x is wanted for x in _ordered([e]))
+
+
+def _uses(prim: Any, roots: Any) -> bool:
+    return any(e.prim is prim for e in _ordered(list(roots)))
+
+
+def _ordered(roots: list[Expr]) -> list[Expr]:
+    """Every expression below the roots once, arguments first."""
+    seen: set[int] = set()
+    order: list[Expr] = []
+
+    def visit(e: Expr) -> None:
+        if id(e) in seen:
+            return
+        seen.add(id(e))
+        for a in e.args:
+            visit(a)
+        order.append(e)
+
+    for root in roots:
+        visit(root)
+    return order
+
+
