@@ -1,0 +1,108 @@
+"""Small objects and arrays as bytes: msgpack with three extensions, no pickle.
+
+Unlike plain msgpack the round trip is exact: tuples stay tuples, numpy scalars and arrays keep type and shape. What
+could run code or hide a pointer (object arrays, classes, functions) is refused when writing and when reading.
+Large arrays need not be copied into the bytes: ``encode`` sets them aside and ``decode`` leaves room for them.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from graphtheta.errors import FormatError
+
+# Arrays of at least this many bytes are set aside when the caller asks for it.
+LARGE = 1 << 16
+_TUPLE, _ARRAY, _ASIDE = 1, 2, 3
+_KINDS = "biufcSUmM"
+
+
+def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
+    """Write an object as bytes.
+
+    Args:
+        obj: None, bool, int, float, str, bytes, numpy scalars and arrays, and lists, tuples and dicts of them.
+        aside: If given, arrays of ``LARGE`` bytes and more are appended to it, contiguous, instead of being written
+            into the bytes.
+
+    Returns:
+        The bytes.
+
+    Raises:
+        FormatError: If the object holds anything else, among it arrays of dtype object.
+    """
+
+    def extend(value: Any) -> msgpack.ExtType:
+        if isinstance(value, tuple):
+            return msgpack.ExtType(_TUPLE, pack(list(value)))
+        if isinstance(value, (np.ndarray, np.generic)):
+            return array(value)
+        raise FormatError(
+            f"cannot encode {value!r:.60} of type {type(value).__module__}.{type(value).__qualname__}; "
+            "send numbers, strings, arrays, and lists, tuples or dicts of them"
+        )
+
+    def array(value: np.ndarray | np.generic) -> msgpack.ExtType:
+        if value.dtype.kind not in _KINDS:
+            raise FormatError(f"cannot encode an array of dtype {value.dtype}; convert it to numbers or strings first")
+        # a scalar is marked by shape None, since a 0-d array is something else
+        shape = list(value.shape) if isinstance(value, np.ndarray) else None
+        head = [value.dtype.str, shape]
+        if aside is not None and isinstance(value, np.ndarray) and value.nbytes >= LARGE:
+            aside.append(np.ascontiguousarray(value))
+            return msgpack.ExtType(_ASIDE, pack(head))
+        return msgpack.ExtType(_ARRAY, pack([*head, value.tobytes()]))
+
+    def pack(value: Any) -> bytes:
+        data: bytes = msgpack.packb(value, default=extend, strict_types=True)
+        return data
+
+    try:
+        return pack(obj)
+    except (OverflowError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"cannot encode {type(obj).__name__}: {error}; integers must fit 64 bits, arrays 4 GiB") from error
+
+
+def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> Any:
+    """Read what ``encode`` wrote.
+
+    Args:
+        data: The bytes.
+        aside: Where arrays that were set aside go: for each one a new array of its dtype and shape is appended, in
+            the order of ``encode``, and it is for the caller to fill it. The object refers to these arrays.
+
+    Returns:
+        The object. Arrays are fresh and writable.
+
+    Raises:
+        FormatError: If the bytes are damaged, cut short, or hold something ``encode`` does not write.
+    """
+
+    def extend(code: int, payload: bytes) -> Any:
+        value = unpack(payload)
+        if code == _TUPLE:
+            return tuple(value)
+        dtype = np.dtype(value[0])
+        if dtype.kind not in _KINDS:
+            raise FormatError(f"refused to decode an array of dtype {dtype}")
+        if code == _ASIDE and aside is not None:
+            aside.append(np.empty(value[1], dtype))
+            return aside[-1]
+        if code != _ARRAY:
+            raise FormatError(f"cannot decode extension {code}")
+        flat = np.frombuffer(value[2], dtype)
+        return flat[0] if value[1] is None else flat.reshape(value[1]).copy()
+
+    def unpack(payload: bytes | memoryview) -> Any:
+        return msgpack.unpackb(payload, ext_hook=extend, strict_map_key=False)
+
+    try:
+        return unpack(data)
+    except FormatError:
+        raise
+    except (ValueError, TypeError, IndexError, KeyError, msgpack.UnpackException) as error:
+        raise FormatError(f"cannot decode {len(data)} bytes: {error}; they are damaged or were not written by encode") from error

@@ -1,0 +1,398 @@
+"""How ranks talk: one interface for MPI, a single rank, and simulated ranks.
+
+An implementation supplies four primitives on plain buffers; everything that gives a result its value is here, once, so
+that all implementations agree.
+"""
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import CommError, ShapeError
+
+from .codec import decode, encode
+from .failure import kinds, rebuild
+from .ledger import Ledger
+from .reduction import combine_ranks
+from .site import call_site, collective, describe, digest, mismatch
+
+# An encoded object up to this size travels together with its length.
+FRAME = 248
+MAX_TAG = 32767
+
+Send = tuple[int, np.ndarray]
+
+
+class Tag(IntEnum):
+    """What a move is for; messages of different tags never match each other."""
+
+    TO_MIRRORS = 1
+    TO_MASTERS = 2
+    GATHER_ROWS = 3
+    ALL_TO_ALL = 4
+
+
+class Pending:
+    """Messages under way. Until ``end`` returns, sent arrays must not be changed and received ones not be read."""
+
+    __slots__ = ("_finish", "_ledger")
+
+    def __init__(self, ledger: Ledger, finish: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._finish: Callable[[], None] | None = finish
+
+    def end(self) -> None:
+        """Wait until every array is sent and received.
+
+        Raises:
+            CommError: If called twice, or if a message has not the size its receiver expects.
+        """
+        if self._finish is None:
+            raise CommError(f"Pending.end was called twice (second time at {call_site()}); each move_begin has one end")
+        finish, self._finish = self._finish, None
+        with self._ledger.waiting():
+            finish()
+
+
+class Comm(ABC):
+    """A group of ranks.
+
+    Attributes:
+        rank: Number of this rank, 0 to ``size - 1``.
+        size: Number of ranks.
+        ledger: Account of this rank's time, bytes and messages. A collective counts as one message with the bytes this
+            rank contributes; with one rank nothing is counted.
+        operation: The collective being run, for error messages.
+    """
+
+    def __init__(self, rank: int, size: int, strict: bool = False) -> None:
+        self.rank = rank
+        self.size = size
+        self.ledger = Ledger()
+        self.operation: tuple[Any, ...] = ()
+        self._strict = strict
+        self._calls = 0
+
+    # -- what an implementation supplies ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def _gather_flat(self, x: np.ndarray) -> np.ndarray:
+        """Every rank's ``x`` [n] as [size, n]."""
+
+    @abstractmethod
+    def _swap_flat(self, x: np.ndarray) -> np.ndarray:
+        """Row q of ``x`` [size, n] goes to rank q; returns the rows received, [size, n]."""
+
+    @abstractmethod
+    def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
+        """Fill the bytes ``x`` [n] with those of ``root``."""
+
+    @abstractmethod
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
+        """Start messages between distinct ranks; returns the function that waits for them."""
+
+    # -- collectives -----------------------------------------------------------------------------------------------
+
+    @collective
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        self._enter("barrier")
+        self._gather(np.zeros(1, np.uint8))
+        self._count(0)
+
+    @collective
+    def all_sum(self, x: np.ndarray) -> np.ndarray:
+        """Sum over the ranks, added in rank order.
+
+        Args:
+            x: Array of any shape, float or integer; same shape and dtype on every rank.
+
+        Returns:
+            New array like ``x``, with the same bits on every rank.
+
+        Raises:
+            CommError: If the dtype cannot be added up.
+        """
+        x = np.asarray(x)
+        if x.dtype.kind not in "fiu":
+            raise CommError(f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()}; convert it first")
+        self._enter("all_sum", str(x.dtype), x.shape)
+        return self._reduce(x, np.add)
+
+    @collective
+    def all_max(self, x: np.ndarray) -> np.ndarray:
+        """Maximum over the ranks, element by element; NaN on any rank gives NaN.
+
+        Args:
+            x: Array of any shape, float, integer or bool; same shape and dtype on every rank.
+
+        Returns:
+            New array like ``x``, with the same bits on every rank.
+
+        Raises:
+            CommError: If the dtype has no order.
+        """
+        return self._extreme("all_max", x, np.maximum)
+
+    @collective
+    def all_min(self, x: np.ndarray) -> np.ndarray:
+        """Minimum over the ranks, element by element; NaN on any rank gives NaN.
+
+        Args:
+            x: Array of any shape, float, integer or bool; same shape and dtype on every rank.
+
+        Returns:
+            New array like ``x``, with the same bits on every rank.
+
+        Raises:
+            CommError: If the dtype has no order.
+        """
+        return self._extreme("all_min", x, np.minimum)
+
+    @collective
+    def all_gather(self, obj: Any) -> list[Any]:
+        """Small objects of all ranks, on all ranks.
+
+        Args:
+            obj: Anything ``codec.encode`` accepts. For rows of data use ``gather_rows``.
+
+        Returns:
+            The objects in rank order; the own one is a copy too.
+
+        Raises:
+            FormatError: If the object cannot be encoded.
+        """
+        self._enter("all_gather")
+        return [decode(data) for data in self._gather_bytes(encode(obj))]
+
+    @collective
+    def broadcast(self, obj: Any, root: int = 0) -> Any:
+        """An object of one rank, on all ranks; large arrays travel without being copied into a message.
+
+        Args:
+            obj: On ``root`` anything ``codec.encode`` accepts; ignored elsewhere.
+            root: The rank that has the object.
+
+        Returns:
+            On ``root`` the object itself, elsewhere a copy.
+
+        Raises:
+            FormatError: If the object cannot be encoded.
+        """
+        self._check_rank(root, "broadcast")
+        self._enter("broadcast", root)
+        arrays: list[np.ndarray] = []
+        data = encode(obj, arrays) if self.rank == root else b""
+        n_bytes = np.array([len(data)], np.int64).view(np.uint8)
+        with self.ledger.waiting():
+            self._broadcast_flat(n_bytes, root)
+            body = np.frombuffer(bytearray(data) or bytearray(int(n_bytes.view(np.int64)[0])), np.uint8)
+            self._broadcast_flat(body, root)
+            result = obj if self.rank == root else decode(memoryview(body), arrays)
+            for array in arrays:
+                self._broadcast_flat(array.reshape(-1).view(np.uint8), root)
+        if self.rank == root:
+            self._count(len(data) + sum(array.nbytes for array in arrays))
+        return result
+
+    @collective
+    def gather_rows(self, x: np.ndarray, root: int = 0) -> list[np.ndarray] | None:
+        """Arrays of different lengths of all ranks, on one rank.
+
+        Args:
+            x: Rows [n, ...]; n may differ between ranks and may be 0, dtype and trailing shape may not.
+            root: The rank that receives.
+
+        Returns:
+            On ``root`` the arrays in rank order (copies), elsewhere None.
+
+        Raises:
+            ShapeError: If dtype or trailing shape differ between ranks; on all ranks.
+        """
+        self._check_rank(root, "gather_rows")
+        self._enter("gather_rows", root)
+        x = np.ascontiguousarray(x)
+        heads = [decode(data) for data in self._gather_bytes(encode((x.dtype.str, x.shape)))]
+        self._check_rows("gather_rows", [(dtype, shape[1:]) for dtype, shape in heads])
+        if self.rank != root:
+            self.move_begin([(root, x)], [], Tag.GATHER_ROWS).end()
+            return None
+        parts = [x.copy() if q == root else np.empty(shape, x.dtype) for q, (_, shape) in enumerate(heads)]
+        self.move_begin([], [(q, part) for q, part in enumerate(parts) if q != root], Tag.GATHER_ROWS).end()
+        return parts
+
+    @collective
+    def all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
+        """Send ``parts[q]`` to rank q; only non-empty parts become messages.
+
+        Args:
+            parts: One array [n_q, ...] for each rank, of one dtype and trailing shape; lengths are free.
+
+        Returns:
+            What each rank sent here, in rank order; the own part is copied.
+
+        Raises:
+            ShapeError: If the number of parts is not ``size`` or dtypes or trailing shapes differ.
+        """
+        if len(parts) != self.size:
+            raise ShapeError(f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at {call_site()}")
+        parts = [np.ascontiguousarray(part) for part in parts]
+        kinds = [(part.dtype.str, part.shape[1:]) for part in parts]
+        self._check_rows("all_to_all", kinds)
+        self._enter("all_to_all")
+        heads = np.array([(len(part), digest(kinds[0])) for part in parts], np.int64)
+        arriving = self._swap(heads)
+        self._count(heads.nbytes)
+        strange = np.flatnonzero(arriving[:, 1] != heads[0, 1])
+        if len(strange):
+            raise ShapeError(
+                f"all_to_all: rank {self.rank} sends {kinds[0][0]} rows of shape {kinds[0][1]}, rank {strange[0]} another "
+                f"dtype or row shape, at {call_site()}; use one dtype and trailing shape on all ranks"
+            )
+        result = [
+            parts[q].copy() if q == self.rank else np.empty((n, *kinds[0][1]), parts[0].dtype)
+            for q, n in enumerate(arriving[:, 0])
+        ]
+        others = [q for q in range(self.size) if q != self.rank]
+        self.move_begin([(q, parts[q]) for q in others], [(q, result[q]) for q in others], Tag.ALL_TO_ALL).end()
+        return result
+
+    @collective
+    def agree(self, error: Exception | None) -> None:
+        """Raise on all ranks if any rank has an error, so that none waits for one that has given up.
+
+        Args:
+            error: What went wrong on this rank, or None.
+
+        Raises:
+            Exception: A rank with an error raises its own; the others raise the error of the lowest failing rank, of
+                the same class where that is a builtin or ours (otherwise its nearest such base), text "rank r: ...".
+        """
+        self._enter("agree")
+        own = None if error is None else (kinds(error), str(error))
+        heads = [decode(data) for data in self._gather_bytes(encode(own))]
+        if error is not None:
+            raise error
+        for rank, head in enumerate(heads):
+            if head is not None:
+                raise rebuild(head[0], f"rank {rank}: {head[1]}")
+
+    # -- moves -----------------------------------------------------------------------------------------------------
+
+    def move_begin(self, sends: list[Send], recvs: list[Send], tag: int) -> Pending:
+        """Start sending and receiving arrays whose sizes both sides know.
+
+        Messages between two ranks with one tag are received in the order in which they were sent. Empty arrays are
+        not sent at all.
+
+        Args:
+            sends: Pairs of destination rank and C-contiguous array.
+            recvs: Pairs of source rank and C-contiguous, writable array to be filled.
+            tag: Kind of move, 0 to 32767, usually a ``Tag``.
+
+        Returns:
+            The pending move; call its ``end``.
+
+        Raises:
+            CommError: If a partner is out of range or this rank itself, or a buffer is not contiguous or writable.
+        """
+        sends = [item for item in sends if item[1].size]
+        recvs = [item for item in recvs if item[1].size]
+        for partner, array in (*sends, *recvs):
+            if not 0 <= partner < self.size or partner == self.rank:
+                raise CommError(f"move: rank {self.rank} of {self.size} cannot exchange with rank {partner}, at {call_site()}")
+            if not array.flags.c_contiguous:
+                raise CommError(f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; copy it first")
+        for partner, array in recvs:
+            if not array.flags.writeable:
+                raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}")
+        if not 0 <= tag <= MAX_TAG:
+            raise CommError(f"move: expected a tag from 0 to {MAX_TAG}, got {tag} at {call_site()}")
+        self._count(sum(array.nbytes for _, array in sends), len(sends))
+        return Pending(self.ledger, self._post(sends, recvs, int(tag)))
+
+    # -- the end of a rank -----------------------------------------------------------------------------------------
+
+    def leave(self, text: str, code: int) -> int:
+        """End this rank's part after an uncaught error; other processes of the job end too.
+
+        Args:
+            text: What to tell the user, complete with newline; printed at most once in the job if all ranks fail alike.
+            code: Exit status to end with.
+
+        Returns:
+            The exit status, if the caller is to exit by itself.
+        """
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        return code
+
+    # -- shared parts ----------------------------------------------------------------------------------------------
+
+    def _enter(self, *operation: Any) -> None:
+        self.operation = operation
+        if self._strict:
+            self._check_together()
+
+    def _check_together(self) -> None:
+        self._calls += 1
+        own = np.array([digest((self._calls, self.operation))], np.int64)
+        if (self._gather(own) == own).all():
+            return
+        lines = self._gather_bytes(f"call {self._calls}, {describe(self.operation)} at {call_site()}".encode())
+        raise CommError(mismatch([line.decode() for line in lines]))
+
+    def _count(self, n_bytes: int, messages: int = 1) -> None:
+        if self.size > 1:
+            self.ledger.sent(n_bytes, messages)
+
+    def _gather(self, x: np.ndarray) -> np.ndarray:
+        with self.ledger.waiting():
+            return self._gather_flat(x)
+
+    def _swap(self, x: np.ndarray) -> np.ndarray:
+        with self.ledger.waiting():
+            return self._swap_flat(x)
+
+    def _gather_bytes(self, data: bytes) -> list[bytes]:
+        frame = np.zeros(8 + FRAME, np.uint8)
+        frame[:8].view(np.int64)[0] = len(data)
+        frame[8 : 8 + len(data)] = np.frombuffer(data[:FRAME], np.uint8)
+        frames = self._gather(frame)
+        lengths = frames[:, :8].copy().view(np.int64)[:, 0]
+        rest = int(lengths.max()) - FRAME
+        if rest > 0:
+            tail = np.zeros(rest, np.uint8)
+            tail[: max(len(data) - FRAME, 0)] = np.frombuffer(data[FRAME:], np.uint8)
+            frames = np.concatenate([frames, self._gather(tail)], axis=1)
+        self._count(len(data))
+        return [row[8 : 8 + n].tobytes() for row, n in zip(frames, lengths, strict=True)]
+
+    def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        x = np.asarray(x)
+        if x.dtype.kind not in "fiub":
+            raise CommError(f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}")
+        self._enter(name, str(x.dtype), x.shape)
+        return self._reduce(x, combine)
+
+    def _reduce(self, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        result = combine_ranks(x, combine, self.size, self._gather, self._swap)
+        self._count(x.nbytes)
+        return result
+
+    def _check_rank(self, root: int, name: str) -> None:
+        if not 0 <= root < self.size:
+            raise CommError(f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}")
+
+    def _check_rows(self, name: str, kinds: list[tuple[str, tuple[int, ...]]]) -> None:
+        for index, kind in enumerate(kinds):
+            if kind != kinds[0]:
+                raise ShapeError(
+                    f"{name}: part 0 has {kinds[0][0]} rows of shape {kinds[0][1]}, part {index} {kind[0]} rows of shape "
+                    f"{kind[1]}, at {call_site()}; use one dtype and trailing shape on all ranks"
+                )

@@ -1,0 +1,90 @@
+"""Errors that cross the border of a rank: how they are named, rebuilt elsewhere, and printed."""
+from __future__ import annotations
+
+import builtins
+import traceback
+
+from graphtheta import errors
+from graphtheta.errors import CommError, GraphThetaError
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Add a line below the message of an error, where this Python can (3.11 and later).
+
+    Args:
+        error: The error, changed in place; type and traceback stay.
+        note: The line.
+    """
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+
+
+def kinds(error: Exception) -> list[str]:
+    """Names of the class of an error and its bases, nearest first.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        What ``rebuild`` needs beside the text.
+    """
+    return [kind.__name__ for kind in type(error).__mro__ if kind.__module__ in (errors.__name__, "builtins")]
+
+
+def rebuild(names: list[str], text: str) -> Exception:
+    """Make an error of another rank again.
+
+    Args:
+        names: What ``kinds`` returned there.
+        text: Its message.
+
+    Returns:
+        An error of the first class in ``names`` that can be made from a text.
+    """
+    for name in names:
+        kind = getattr(errors, name, None) or getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                return kind(text)
+            except TypeError:
+                continue  # some builtins, UnicodeDecodeError for one, cannot be made from a text
+    return CommError(text)
+
+
+def exit_code(error: BaseException) -> int:
+    """Exit status of a process that ends with ``error``.
+
+    Args:
+        error: The uncaught error.
+
+    Returns:
+        What ``SystemExit`` asks for, 130 for Ctrl-C, 1 otherwise.
+    """
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def report(error: BaseException, rank: int, size: int) -> str:
+    """What the user reads about an uncaught error.
+
+    Args:
+        error: The error.
+        rank: Where it was raised.
+        size: Number of ranks.
+
+    Returns:
+        Class and message for an error raised on purpose, since a traceback adds nothing to it; the traceback for
+        others, which are bugs. Prefixed by the rank where there are several. Empty if there is nothing to say.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        text = "interrupted"
+    elif isinstance(error, SystemExit):
+        text = error.code if isinstance(error.code, str) else ""
+    elif isinstance(error, GraphThetaError):
+        text = f"{type(error).__name__}: {error}"
+    else:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+    if not text:
+        return ""
+    return f"rank {rank}/{size}: {text}\n" if size > 1 else f"{text}\n"

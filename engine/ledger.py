@@ -1,0 +1,123 @@
+"""Where the time of one rank goes: seconds, waiting, bytes and messages, stage by stage.
+
+Always on. Time belongs to exactly one bucket at any moment: a stage, or the waiting done inside a stage. Changing
+bucket costs one clock read, so a ``with`` block costs two, and the sum of all buckets is the time since the ledger
+was made: nothing is counted twice and nothing is lost.
+"""
+from __future__ import annotations
+
+from time import perf_counter
+from types import TracebackType
+
+STAGES = ("transform", "move", "gather", "apply", "reduce", "batch", "evaluate", "other")
+FIELDS = ("seconds", "wait", "bytes", "messages")
+
+Snapshot = dict[str, dict[str, float]]
+
+
+class _Bucket:
+    """A reusable ``with`` block that books time under one field of one stage."""
+
+    __slots__ = ("_field", "_ledger", "_stage")
+
+    def __init__(self, ledger: Ledger, stage: str | None, field: str) -> None:
+        self._ledger = ledger
+        self._stage = stage
+        self._field = field
+
+    def __enter__(self) -> None:
+        # waiting has no stage of its own: it is booked under the stage it happens in
+        stage = self._ledger.current if self._stage is None else self._stage
+        self._ledger._enter(stage, self._field)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ledger._exit()
+
+
+class Ledger:
+    """The account of one rank.
+
+    Example:
+        >>> ledger = Ledger()
+        >>> before = ledger.snapshot()
+        >>> with ledger.stage("gather"):
+        ...     ledger.sent(800)
+        >>> ledger.since(before)["gather"]["bytes"]
+        800
+
+    Attributes:
+        current: Stage that time and messages are booked under now; "other" outside of every ``with`` block.
+    """
+
+    def __init__(self) -> None:
+        self._books: Snapshot = {stage: {"seconds": 0.0, "wait": 0.0, "bytes": 0, "messages": 0} for stage in STAGES}
+        self._stages = {stage: _Bucket(self, stage, "seconds") for stage in STAGES}
+        self._waiting = _Bucket(self, None, "wait")
+        self._outer: list[tuple[str, str]] = []
+        self.current = "other"
+        self._field = "seconds"
+        self._since = perf_counter()
+
+    def stage(self, name: str) -> _Bucket:
+        """A ``with`` block whose time belongs to stage ``name``; the time of blocks inside it is taken out.
+
+        Args:
+            name: One of ``STAGES``.
+
+        Returns:
+            The context manager.
+
+        Raises:
+            KeyError: If there is no such stage.
+        """
+        return self._stages[name]
+
+    def waiting(self) -> _Bucket:
+        """A ``with`` block that books its time as waiting, apart from the working seconds of the stage around it."""
+        return self._waiting
+
+    def sent(self, n_bytes: int, messages: int = 1) -> None:
+        """Count what this rank sends under the current stage.
+
+        Args:
+            n_bytes: Bytes of payload.
+            messages: Number of messages they go in.
+        """
+        book = self._books[self.current]
+        book["bytes"] += n_bytes
+        book["messages"] += messages
+
+    def snapshot(self) -> Snapshot:
+        """All counters since the ledger was made.
+
+        Returns:
+            ``{stage: {"seconds", "wait", "bytes", "messages"}}``, a copy that later work does not change.
+        """
+        self._book()
+        return {stage: dict(book) for stage, book in self._books.items()}
+
+    def since(self, snapshot: Snapshot) -> Snapshot:
+        """All counters since ``snapshot`` was taken.
+
+        Args:
+            snapshot: What ``snapshot()`` returned earlier.
+
+        Returns:
+            The differences, in the same form.
+        """
+        now = self.snapshot()
+        return {stage: {field: book[field] - snapshot[stage][field] for field in FIELDS} for stage, book in now.items()}
+
+    def _book(self) -> None:
+        now = perf_counter()
+        self._books[self.current][self._field] += now - self._since
+        self._since = now
+
+    def _enter(self, stage: str, field: str) -> None:
+        self._book()
+        self._outer.append((self.current, self._field))
+        self.current, self._field = stage, field
+
+    def _exit(self) -> None:
+        self._book()
+        self.current, self._field = self._outer.pop()

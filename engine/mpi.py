@@ -1,0 +1,228 @@
+"""The communicator of real processes. The only file that imports mpi4py.
+
+Waiting is never left to the MPI library, which spins: with more ranks than cores a spinning rank keeps the one it waits
+for from running (measured: four ranks on two cores become a hundred times slower). All operations are started
+non-blocking and polled here, first with ``sched_yield`` in between, which costs nothing when the message is near, then
+with short sleeps. Polling also lets Ctrl-C through and notices ranks that have left the program.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from time import monotonic, sleep
+
+import mpi4py
+import numpy as np
+
+from graphtheta.errors import CommError
+
+from .comm import Comm, Send
+from .site import call_site, describe
+
+mpi4py.rc.thread_level = "funneled"
+from mpi4py import MPI  # noqa: E402  (starts MPI, with the thread level set above)
+
+YIELDS = 100
+FIRST_SLEEP, LONGEST_SLEEP = 1e-5, 2e-4
+# Longest message in one piece: counts stay below 2^31 for libraries of any age.
+PIECE = 1 << 30
+# How long a failing rank waits for the others to fail alike, so that one speaks for all.
+TOGETHER = 0.7
+# How long messages of a rank that has left may still be under way.
+LATE = 1.0
+_FAILED, _LEFT = 1, 2
+
+
+class MpiComm(Comm):
+    """All processes started by mpiexec or srun.
+
+    Args:
+        strict: Check before each collective that all ranks are in the same one.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        world = MPI.COMM_WORLD
+        super().__init__(world.Get_rank(), world.Get_size(), strict)
+        # three private communicators: no message of ours can match one of the user's, or one of another purpose
+        self._moves = world.Dup()
+        self._collectives = world.Dup()
+        self._control = world.Dup()
+        self._started = 0
+        self._open: list[MPI.Request] = []
+        self._left: dict[int, tuple[int, float]] = {}
+        self._ended = False
+
+    # -- primitives ------------------------------------------------------------------------------------------------
+
+    def _gather_flat(self, x: np.ndarray) -> np.ndarray:
+        result = np.empty((self.size, *x.shape), x.dtype)
+        self._collect(lambda: self._collectives.Iallgather([_raw(x), MPI.BYTE], [_raw(result), MPI.BYTE]))
+        return result
+
+    def _swap_flat(self, x: np.ndarray) -> np.ndarray:
+        result = np.empty_like(x)
+        self._collect(lambda: self._collectives.Ialltoall([_raw(x), MPI.BYTE], [_raw(result), MPI.BYTE]))
+        return result
+
+    def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
+        for piece in _pieces(x):
+            self._collect(lambda piece=piece: self._collectives.Ibcast([piece, MPI.BYTE], root))  # type: ignore[misc]
+
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
+        requests, sizes = [], []
+        for partner, array in recvs:
+            for piece in _pieces(array):
+                requests.append(self._moves.Irecv([piece, MPI.BYTE], partner, tag))
+                sizes.append(piece.nbytes)
+        for partner, array in sends:
+            requests.extend(self._moves.Isend([piece, MPI.BYTE], partner, tag) for piece in _pieces(array))
+        self._open.extend(requests)
+        sources = [partner for partner, _ in recvs]
+
+        def finish() -> None:
+            statuses = [MPI.Status() for _ in requests]
+            handles = list(requests)
+            self._wait(handles, statuses, sources)
+            self._open = [request for request in self._open if request]
+            for partner_status, size in zip(statuses, sizes, strict=False):
+                got = partner_status.Get_count(MPI.BYTE)
+                if got != size:
+                    raise CommError(
+                        f"move: rank {self.rank} expects {size} bytes from rank {partner_status.Get_source()} (tag {tag}), "
+                        f"got {got}, at {call_site()}; both sides must use the same plan"
+                    )
+
+        return finish
+
+    def _collect(self, start: Callable[[], MPI.Request]) -> None:
+        self._started += 1
+        request = start()
+        self._open.append(request)
+        self._wait([request], None, None)
+        self._open = [request for request in self._open if request]
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def _wait(self, requests: list[MPI.Request], statuses: list[MPI.Status] | None, sources: list[int] | None) -> None:
+        """Poll until all requests are done; ``sources`` are the ranks they depend on, None for a collective."""
+        try:
+            for _ in range(YIELDS):
+                if MPI.Request.Testall(requests, statuses):
+                    return
+                os.sched_yield()
+            pause = FIRST_SLEEP
+            while not MPI.Request.Testall(requests, statuses):
+                self._check_left(sources)
+                sleep(pause)
+                pause = min(2 * pause, LONGEST_SLEEP)
+        except MPI.Exception as error:
+            what = describe(self.operation) if sources is None else f"a move from ranks {sources}"
+            raise CommError(f"{what}: {error}, at {call_site()}; do all ranks agree on sizes and order?") from error
+
+    def _check_left(self, sources: list[int] | None) -> None:
+        """Raise if a rank that is waited for has ended its program."""
+        status = MPI.Status()
+        while self._control.Iprobe(MPI.ANY_SOURCE, _LEFT, status):
+            count = np.zeros(1, np.int64)
+            self._control.Recv([count, MPI.INT64_T], status.Get_source(), _LEFT)
+            self._left[status.Get_source()] = (int(count[0]), monotonic() + LATE)
+        for rank, (started, deadline) in self._left.items():
+            missing = started < self._started if sources is None else rank in sources and monotonic() > deadline
+            if missing:
+                what = describe(self.operation) if sources is None else "a move"
+                raise CommError(f"rank {rank} has left the program, but rank {self.rank} waits for it in {what} at {call_site()}")
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leave in good order: returns when every rank is done. Called when Python exits."""
+        if self._ended or MPI.Is_finalized():
+            return
+        self._ended = True
+        notes = self._tell(_LEFT)
+        self._left.update({self.rank: (0, 0.0)})
+        self._started = 0  # nobody's count is lower: from here on a rank that has left is no error
+        pause = FIRST_SLEEP
+        while len(self._left) < self.size or not MPI.Request.Testall(notes):
+            self._check_left(None)
+            sleep(pause)
+            pause = min(2 * pause, LONGEST_SLEEP)
+
+    def leave(self, text: str, code: int) -> int:
+        """End the job after an uncaught error on this rank.
+
+        If all ranks fail within ``TOGETHER`` seconds, the lowest one prints and all exit by themselves. Otherwise the
+        lowest failing rank prints and aborts the others.
+
+        Args:
+            text: What to tell the user.
+            code: Exit status.
+
+        Returns:
+            The exit status, if all ranks fail together.
+        """
+        if self._ended or MPI.Is_finalized():
+            return code
+        self._ended = True
+        if self.rank == 0:
+            _say(text)
+        notes = self._tell(_FAILED)
+        failed = {self.rank}
+        deadline = monotonic() + TOGETHER
+        while monotonic() < deadline:
+            self._hear_failed(failed)
+            if len(failed) == self.size and MPI.Request.Testall(notes) and MPI.Request.Testall(self._open):
+                _finalize(code)
+                return code
+            sleep(LONGEST_SLEEP)
+        if min(failed) < self.rank:
+            sleep(TOGETHER)  # a lower rank is about to speak and abort
+        elif self.rank:
+            _say(text)
+        _abort(code)
+        return code
+
+    def _tell(self, tag: int) -> list[MPI.Request]:
+        self._note = np.array([self._started], np.int64)
+        return [self._control.Isend([self._note, MPI.INT64_T], q, tag) for q in range(self.size) if q != self.rank]
+
+    def _hear_failed(self, failed: set[int]) -> None:
+        status = MPI.Status()
+        while self._control.Iprobe(MPI.ANY_SOURCE, _FAILED, status):
+            self._control.Recv([np.zeros(1, np.int64), MPI.INT64_T], status.Get_source(), _FAILED)
+            failed.add(status.Get_source())
+
+
+def _raw(x: np.ndarray) -> np.ndarray:
+    return x.reshape(-1).view(np.uint8)
+
+
+def _pieces(x: np.ndarray) -> list[np.ndarray]:
+    raw = _raw(x)
+    return [raw[begin : begin + PIECE] for begin in range(0, raw.nbytes, PIECE)]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _finalize(code: int) -> None:
+    """End MPI; a library that cannot, because of something left half done, must not keep the job alive."""
+    guard = threading.Timer(1.0, os._exit, [code])
+    guard.daemon = True
+    guard.start()
+    MPI.Finalize()
+    guard.cancel()
+
+
+def _abort(code: int) -> None:
+    """End all processes. The library's own message would only repeat, in its words, what has been said."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.dup2(null, 1)
+    MPI.COMM_WORLD.Abort(code)

@@ -1,0 +1,107 @@
+"""How many threads a rank may use, from the cores it may run on and the ranks it shares them with."""
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from .comm import Comm
+from .site import collective
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The threads of one rank.
+
+    Attributes:
+        count: Threads that BLAS and compiled kernels may use, at least 1.
+        cores: Cores this rank may run on.
+        ranks_on_node: Ranks on this machine.
+        blas: Whether BLAS was told; it can only be with threadpoolctl installed.
+    """
+
+    count: int
+    cores: int
+    ranks_on_node: int
+    blas: bool
+
+    def __str__(self) -> str:
+        told = "" if self.blas else "; BLAS not limited, install threadpoolctl"
+        return f"{self.count} threads per rank ({self.cores} cores, {self.ranks_on_node} ranks on this machine{told})"
+
+
+@collective
+def place_threads(comm: Comm) -> Threads:
+    """Choose the number of threads of each rank and hand it to BLAS and Numba.
+
+    A core that several ranks may use counts for each of them in equal parts, so that pinned and unpinned ranks both
+    get their share. A CPU quota of the control group and OMP_NUM_THREADS are upper bounds.
+
+    Args:
+        comm: All ranks.
+
+    Returns:
+        What was chosen for this rank.
+    """
+    cores = available_cores()
+    neighbours = [others for node, others in comm.all_gather((platform.node(), cores)) if node == platform.node()]
+    count = share(cores, neighbours, cpu_quota(), os.environ.get("OMP_NUM_THREADS", ""))
+    if "numba" in sys.modules:
+        numba = sys.modules["numba"]
+        numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    else:
+        os.environ.setdefault("NUMBA_NUM_THREADS", str(count))
+    return Threads(count, len(cores), len(neighbours), _limit_blas(count))
+
+
+def share(cores: list[int], neighbours: list[list[int]], quota: float | None, omp: str) -> int:
+    """Threads for one rank.
+
+    Args:
+        cores: Cores it may use.
+        neighbours: The same for every rank of the machine, this one included.
+        quota: CPUs all ranks of the machine may use together, or None.
+        omp: Text of OMP_NUM_THREADS; only its first number counts.
+
+    Returns:
+        At least 1.
+    """
+    users = Counter(core for others in neighbours for core in others)
+    fair = sum(1.0 / users[core] for core in cores)
+    if quota is not None:
+        fair = min(fair, quota / len(neighbours))
+    first = omp.split(",")[0].strip()
+    if first.isdigit() and int(first) > 0:
+        fair = min(fair, int(first))
+    return max(1, int(fair + 1e-6))
+
+
+def available_cores() -> list[int]:
+    """Numbers of the cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cpu_quota() -> float | None:
+    """CPUs the control group of this process may use, or None without a limit."""
+    for folder, names in (("/sys/fs/cgroup", ["cpu.max"]), ("/sys/fs/cgroup/cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"])):
+        try:
+            quota, period = " ".join((Path(folder) / name).read_text() for name in names).split()
+            if quota != "max" and int(quota) > 0:
+                return int(quota) / int(period)
+        except (OSError, ValueError):
+            continue  # another version of control groups, or none
+    return None
+
+
+def _limit_blas(count: int) -> bool:
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return False
+    threadpool_limits(limits=count)
+    return True
