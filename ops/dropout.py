@@ -91,9 +91,9 @@ def dropout(x: Any, rate: float) -> Any:
     rate = float(rate)
     if isinstance(x, Expr) or tracing():
         scope = tracer()
-        ids = scope.leaf("edge", "gid", (), np.int64, live=False) if getattr(x, "rows", False) else _positions(x)
-        key = scope.leaf("key", "run", (), np.uint64, rows=False, live=False)
-        return _dropout(x, ids, key, rate=rate, site=scope.next_site())
+        ids: Any = scope.leaf("edge", "gid", (), np.int64, live=False) if getattr(x, "rows", False) else _positions(x)
+        run = scope.leaf("key", "run", (), np.uint64, rows=False, live=False)
+        return _dropout(x, ids, run, rate=rate, site=scope.next_site())
     tape = current()
     if not tape.training:
         return x

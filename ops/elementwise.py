@@ -228,7 +228,8 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 def clip(x: Any, low: float | None, high: float | None) -> Any:
     """x limited to [low, high]; None leaves a side open. The gradient is 0 outside."""
-    return _clip(x, low=None if low is None else _constant("clip", "low", low), high=None if high is None else _constant("clip", "high", high))
+    bounds = {"low": low, "high": high}
+    return _clip(x, **{name: None if b is None else _constant("clip", name, b) for name, b in bounds.items()})
 
 
 def _constant(function: str, name: str, x: Any) -> float:

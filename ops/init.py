@@ -17,7 +17,7 @@ from graphtheta import rng
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose
 
-_DTYPE: ContextVar[np.dtype] = ContextVar("graphtheta_dtype", default=np.dtype(np.float32))
+_DTYPE: ContextVar[str] = ContextVar("graphtheta_dtype", default="float32")
 
 
 class _Scope:
@@ -33,7 +33,7 @@ _SCOPE: ContextVar[_Scope | None] = ContextVar("graphtheta_init", default=None)
 
 def default_dtype() -> np.dtype:
     """The float type of new parameters and statistics."""
-    return _DTYPE.get()
+    return np.dtype(_DTYPE.get())
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def dtype_scope(dtype: Any) -> Iterator[None]:
     """
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ConfigError(f"dtype must be float32 or float64, got {dtype}")
-    token = _DTYPE.set(np.dtype(dtype))
+    token = _DTYPE.set(np.dtype(dtype).name)
     try:
         yield
     finally:

@@ -64,7 +64,7 @@ defvjp(_softmax_cross_entropy, logits=_softmax_cross_entropy_vjp, labels=None, u
 defvjp(_binary_cross_entropy, targets=None, used=None,
        logits=lambda g, y, logits, targets, used, total: _scattered(logits, used, expit(logits[used]) - targets[used], g, total))
 defvjp(_mean_squared_error, targets=None, used=None,
-       predictions=lambda g, y, predictions, targets, used, total: _scattered(predictions, used, 2 * (predictions[used] - targets[used]), g, total))
+       predictions=lambda g, y, x, targets, used, total: _scattered(x, used, 2 * (x[used] - targets[used]), g, total))
 
 
 def softmax_cross_entropy(logits: Any, labels: Any, mask: Any = None, total: float | None = None) -> Any:

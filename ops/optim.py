@@ -80,7 +80,8 @@ class Optimiser(ABC):
         wrong = {"missing": set(expected) - set(state), "unknown": set(state) - set(expected)}
         for what, names in wrong.items():
             if names:
-                raise FormatError(f"optimiser state with {what} entries: {', '.join(sorted(names))}; it belongs to another model or optimiser")
+                raise FormatError(f"optimiser state with {what} entries: {', '.join(sorted(names))}; "
+                                  "it belongs to another model or optimiser")
         for name, old in expected.items():
             new = np.asarray(state[name])
             if name != "steps" and (new.shape != old.shape or new.dtype != old.dtype):
@@ -100,7 +101,8 @@ class SGD(Optimiser):
         ConfigError: Nesterov without momentum.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0, momentum: float = 0.0, nesterov: bool = False):
+    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0, momentum: float = 0.0,
+                 nesterov: bool = False):
         _check("momentum", momentum, 0 <= momentum < 1)
         if nesterov and momentum == 0:
             raise ConfigError("nesterov needs a momentum above 0")

@@ -112,8 +112,8 @@ def same_rows(*args: Any) -> list[Any]:
     shortest = min(spaces, key=lambda s: s.n)
     for s in spaces:
         if not s.nested_with(shortest):
-            raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s meet, but these are different sets of rows; "
-                                    "combine values of the same nodes or edges only")
+            raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s meet, but these are different sets "
+                                    "of rows; combine values of the same nodes or edges only")
     return [a if space_of(a) is None else _cut(a, shortest) for a in args]
 
 

@@ -122,5 +122,6 @@ def _checked(function: str, values: Any, indptr: Any) -> np.ndarray:
     if bounds.ndim != 1 or len(bounds) == 0 or bounds[0] != 0 or np.any(bounds[1:] < bounds[:-1]):
         raise ShapeError(f"{function}: indptr must rise from 0, one more entry than there are segments")
     if bounds[-1] != values.shape[0]:
-        raise ShapeError(f"{function}: indptr ends at {bounds[-1]}, values has {values.shape[0]} rows; sort the values by segment and count again")
+        raise ShapeError(f"{function}: indptr ends at {bounds[-1]}, values has {values.shape[0]} rows; sort the values by segment and "
+                         "count again")
     return bounds

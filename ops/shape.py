@@ -92,12 +92,12 @@ def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:
     if axis is None and not rows:
         return tuple(range(-width, 0))
     given = axis if isinstance(axis, tuple) else (axis,)
-    axes = tuple(sorted({a if rows or a is None or a < 0 else a - width for a in given}))
-    if any(a is None or not -width <= a < 0 for a in axes):
+    axes = {a if rows or a < 0 else a - width for a in given if a is not None}
+    if axis is None or any(not -width <= a < 0 for a in axes):
         what = f"a row value with {width} trailing axes" if rows else f"a value of shape {list(trailing(x))}"
-        allowed = (f"use axis -{width} to -1" if width else "it has none to reduce") + (", the row axis belongs to the engine" if rows else "")
-        raise ShapeError(f"{function}: axis {axis} of {what}: {allowed}")
-    return axes
+        allowed = f"use axis -{width} to -1" if width else "it has none to reduce"
+        raise ShapeError(f"{function}: axis {axis} of {what}: {allowed}" + (", the row axis belongs to the engine" if rows else ""))
+    return tuple(sorted(axes))
 
 
 @primitive("reshape")

@@ -5,7 +5,7 @@ import numpy as np
 
 
 def _segments(values, indptr):
-    return [values[a:b] for a, b in zip(indptr[:-1], indptr[1:], strict=True)]
+    return [values[indptr[i]:indptr[i + 1]] for i in range(len(indptr) - 1)]
 
 
 def segment_sum(values, indptr):
@@ -13,11 +13,13 @@ def segment_sum(values, indptr):
 
 
 def segment_mean(values, indptr):
-    return np.array([s.mean(axis=0) if len(s) else np.zeros(values.shape[1:]) for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+    empty = np.zeros(values.shape[1:])
+    return np.array([s.mean(axis=0) if len(s) else empty for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
 
 
 def segment_max(values, indptr):
-    return np.array([s.max(axis=0) if len(s) else np.zeros(values.shape[1:]) for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+    empty = np.zeros(values.shape[1:])
+    return np.array([s.max(axis=0) if len(s) else empty for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
 
 
 def segment_min(values, indptr):

@@ -13,7 +13,8 @@ def run(loss, x, *args, **options):
     return out.value, tape.backward(out).of(v)
 
 
-@pytest.mark.parametrize(("loss", "targets", "name"), [(softmax_cross_entropy, "y", "cross_entropy"), (binary_cross_entropy, "targets", "binary_cross_entropy")])
+@pytest.mark.parametrize(("loss", "targets", "name"), [(softmax_cross_entropy, "y", "cross_entropy"),
+                                                       (binary_cross_entropy, "targets", "binary_cross_entropy")])
 def test_loss_agrees_with_pytorch(golden, loss, targets, name):
     ref = golden("losses")
     value, g = run(loss, ref["logits"], ref[targets], ref["mask"])

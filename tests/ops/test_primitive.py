@@ -48,9 +48,9 @@ UNARY = [((rows(),), {}), ((rows(2, 3),), {}), ((fixed(3),), {})]
 KEY = (("...",), ("slice", 1, None, None))
 
 CASES = {
-    **{name: BINARY for name in ("add", "sub", "mul", "maximum", "minimum")},
+    **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), BINARY),
     "div": [((rows(2, 3), positive(2, 1)), {}), ((fixed(3), positive(2, 3)), {}), ((rows(2, 3), np.array([1.0, 2.0, -1.5])), {})],
-    **{name: UNARY for name in ("neg", "exp", "square", "absolute", "relu", "sigmoid", "tanh", "softplus", "gelu", "edge_softmax")},
+    **dict.fromkeys(("neg", "exp", "square", "absolute", "relu", "sigmoid", "tanh", "softplus", "gelu", "edge_softmax"), UNARY),
     **{name: [((positive(),), {}), ((positive(2, 3),), {})] for name in ("log", "sqrt")},
     "power": [((positive(3),), {"exponent": e}) for e in (-0.5, 0, 1, 2.5)] + [((rows(3),), {"exponent": 3})],
     "leaky_relu": [((rows(3),), {"slope": 0.2})],
@@ -59,17 +59,21 @@ CASES = {
     "cast": [((rows(3),), {"dtype": "float64"}), ((Rows(np.arange(N)),), {"dtype": "float64"})],
     "expand_last": [((rows(3),), {"n": 2}), ((fixed(3),), {"n": 1})],
     "prefix": [((fixed(N, 3),), {"n": 4}), ((fixed(N, 3),), {"n": 0})],
-    "matmul": [((rows(3), fixed(3, 2)), {}), ((rows(2, 3), fixed(3, 4, 2)), {}), ((rows(3), fixed(3)), {}), ((fixed(4, 3), fixed(3, 2)), {})],
-    "embedding": [((fixed(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}), ((fixed(4), Rows(_rng.integers(0, 4, (N, 2)))), {})],
+    "matmul": [((rows(3), fixed(3, 2)), {}),
+               ((rows(2, 3), fixed(3, 4, 2)), {}), ((rows(3), fixed(3)), {}), ((fixed(4, 3), fixed(3, 2)), {})],
+    "embedding": [((fixed(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}),
+                  ((fixed(4), Rows(_rng.integers(0, 4, (N, 2)))), {})],
     "sum": [((rows(2, 3),), {"axis": a, "keepdims": k}) for a in ((-1,), (-2,), (-2, -1)) for k in (False, True)],
     "max": [((rows(2, 3, 2),), {"axis": a, "keepdims": k}) for a in ((-1,), (-3,), (-3, -1)) for k in (False, True)],
     "reshape": [((rows(2, 3),), {"keep": 1, "shape": (6,)}), ((fixed(2, 3),), {"keep": 0, "shape": (3, 2)})],
     "concat": [((rows(2), rows(3), rows(1)), {"axis": -1}), ((rows(2, 3), rows(1, 3)), {"axis": -2})],
     "repeat_rows": [((fixed(2, 3), rows(4)), {}), ((fixed(), rows()), {})],
     "broadcast_to": [((rows(1, 3),), {"keep": 1, "shape": (2, 3)}), ((fixed(3),), {"keep": 0, "shape": (2, 3)})],
-    "getitem": [((rows(3),), {"key": KEY}), ((rows(3),), {"key": (("...",), ("list", 0, 2, 0))}), ((rows(2, 3),), {"key": (("...",), ("int", -1))}),
+    "getitem": [((rows(3),), {"key": KEY}), ((rows(3),), {"key": (("...",), ("list", 0, 2, 0))}),
+                ((rows(2, 3),), {"key": (("...",), ("int", -1))}),
                 ((rows(3),), {"key": (("...",), ("new",), ("slice", None, None, 2))}), ((fixed(4, 3),), {"key": (("int", 1),)})],
-    "dropout": [((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}), ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1})],
+    "dropout": [((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}),
+                ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1})],
     "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
     "ones_like": [],
     **{name: [((fixed(N, 3), INDPTR), {}), ((fixed(N), INDPTR), {})]
@@ -144,8 +148,8 @@ def test_primitive_takes_no_rows(name, args, static):
 def test_primitive_has_same_shape_inside_gather(name, args, static):
     full, _ = run(name, variables(args), static)
     with Tracer() as tracer:
-        leaves = [tracer.leaf("src", f"x{i}", a.value.shape[1:], a.value.dtype, live=a.value.dtype.kind == "f") if isinstance(a, Rows) else a
-                  for i, a in enumerate(args)]
+        leaves = [tracer.leaf("src", f"x{i}", a.value.shape[1:], a.value.dtype, live=a.value.dtype.kind == "f")
+                  if isinstance(a, Rows) else a for i, a in enumerate(args)]
         e = OURS[name](*leaves, **static)
     assert (e.rows, e.shape, e.dtype) == (True, full.shape[1:], full.dtype)
 

@@ -19,7 +19,9 @@ def test_align_adds_trailing_axes_of_rows_at_the_right():
     assert np.array_equal(out.value, score.value[:, :, None] * z.value)
 
 
-@pytest.mark.parametrize(("shape", "fixed", "expected"), [((), (3,), (3,)), ((2,), (2, 3), (2, 3)), ((2, 3), (3,), (2, 3)), ((1,), (4,), (4,)), ((), (), ())])
+@pytest.mark.parametrize(("shape", "fixed", "expected"), [((), (3,), (3,)),
+                                                           ((2,), (2, 3), (2, 3)), ((2, 3), (3,), (2, 3)), ((1,), (4,), (4,)),
+                                                          ((), (), ())])
 def test_align_never_lets_rows_meet_a_parameter_axis(shape, fixed, expected):
     out = add(row(*shape), Parameter(np.zeros(fixed)))
     assert out.shape == (5, *expected)

@@ -131,8 +131,9 @@ def test_repeat_rows_and_broadcast_to(rng):
         ops.repeat_rows(x, x)
 
 
-@pytest.mark.parametrize("key", [(..., 0), (..., -1), (..., slice(1, None)), (..., 0, slice(None)), (slice(None), 1), (..., None), (slice(None), None, 1),
-                                 (..., [2, 0, 2]), (..., np.array([True, False, True])), (slice(None), slice(None), slice(None, None, -1)), ...])
+@pytest.mark.parametrize("key", [(..., 0), (..., -1), (..., slice(1, None)), (..., 0, slice(None)), (slice(None), 1), (..., None),
+                                 (slice(None), None, 1), (..., [2, 0, 2]), (..., np.array([True, False, True])),
+                                 (slice(None), slice(None), slice(None, None, -1)), ...])
 def test_getitem_equals_numpy(rng, key):
     x = row(rng, 2, 3)
     assert np.array_equal(x[key].value, x.value[key])
