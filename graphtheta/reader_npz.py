@@ -1,0 +1,228 @@
+"""Graphs in npz files: arrays only, never pickles, and nothing allocated that the file does not hold.
+
+A file is a zip of .npy members. Each header is read first; the shape it declares must match the size of the member, the
+size must fit into memory, and only then is the array read.
+
+Fields of a graph file: ``edge_index`` [2, n_edges] (or ``src`` and ``dst``), ``x`` (or CSR parts ``x_data, x_indices,
+x_indptr, x_shape``), ``y``, ``train_mask, val_mask, test_mask`` (or ``train, val, test``), ``edge_attr``,
+``edge_weight``, ``edge_y``, ``edge_train, edge_val, edge_test``, ``node_ids``, ``n_nodes`` and ``meta`` (a JSON text).
+"""
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from graphtheta.errors import FormatError
+from graphtheta.graph import Graph
+
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, RuntimeError, NotImplementedError, MemoryError, OverflowError,
+              zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError)
+AGAIN = "the file is damaged or incomplete; copy or download it again"
+ALIASES = {"train_mask": "train", "val_mask": "val", "test_mask": "test", "orig_id": "node_ids", "entity_names": "node_ids"}
+FIELDS = ("x", "y", "train", "val", "test", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test", "node_ids")
+PARTS = ("data", "indices", "indptr", "shape")
+
+
+class ArrayFile:
+    """Checked access to the arrays of an npz file.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        path: The file.
+        fields: Names of its arrays, in order.
+
+    Raises:
+        FormatError: The file is missing, unreadable or not an npz file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise FormatError(f"{self.path}: there is no such file; check the path")
+        try:
+            self._zip = zipfile.ZipFile(self.path)
+            members = self._zip.infolist()
+        except UNREADABLE as error:
+            raise FormatError(f"{self.path}: not a readable npz file ({error}); {AGAIN}, or write it with numpy.savez") from error
+        self._members = {m.filename[:-4]: m for m in members if m.filename.endswith(".npy")}
+        self.fields = list(self._members)
+
+    def __contains__(self, field: str) -> bool:
+        return field in self._members
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def read(self, field: str, kinds: str = "fiub", ndim: int | None = None) -> np.ndarray:
+        """One array.
+
+        Args:
+            field: Its name.
+            kinds: Letters of the numpy dtype kinds accepted (f floats, i and u integers, b bool, U text).
+            ndim: Number of axes; any if None.
+
+        Raises:
+            FormatError: Missing, of another kind or number of axes, or damaged; names file, field and remedy.
+        """
+        if field not in self._members:
+            raise FormatError(f"{self.path}: field '{field}' is missing; the file has {', '.join(self.fields) or 'no arrays'}")
+        at, member = f"{self.path}: field '{field}'", self._members[field]
+        try:
+            with self._zip.open(member) as stream:
+                shape, dtype = read_header(stream)
+                self._check(at, shape, dtype, member.file_size - stream.tell(), kinds, ndim)
+            with self._zip.open(member) as stream:
+                return np.asarray(npy.read_array(stream, allow_pickle=False))
+        except FormatError:
+            raise
+        except UNREADABLE as error:
+            raise FormatError(f"{at}: cannot be read ({error or type(error).__name__}); {AGAIN}") from error
+
+    def _check(self, at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None) -> None:
+        """What the header declares is wanted, is in the file and fits into memory."""
+        if dtype.hasobject:
+            raise FormatError(f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling can run code; "
+                              "save plain number or text arrays")
+        if dtype.kind not in kinds:
+            raise FormatError(f"{at} has dtype {dtype}, expected {kinds_text(kinds)}; convert it before saving")
+        if ndim is not None and len(shape) != ndim:
+            raise FormatError(f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving")
+        declared = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or declared != held:
+            raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; {AGAIN}")
+        if declared > memory_bytes():
+            raise FormatError(f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; use a larger machine")
+
+    def text(self, field: str) -> str:
+        """A field holding one text; empty if the field is missing."""
+        return str(self.read(field, "U", 0)) if field in self else ""
+
+
+def read_header(stream: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of a .npy stream."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy format version {version} is for structured arrays only")
+    shape, _, dtype = npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
+    return shape, dtype
+
+
+def memory_bytes() -> int:
+    """Bytes of memory of this machine; no limit where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**63
+
+
+def kinds_text(kinds: str) -> str:
+    """Dtype kinds in words."""
+    names = {"f": "floats", "i": "integers", "u": "unsigned integers", "b": "bool", "U": "text"}
+    return " or ".join(names[k] for k in kinds)
+
+
+def read_meta(file: ArrayFile) -> dict[str, Any]:
+    """The JSON text ``meta``; empty if there is none."""
+    text = file.text("meta")
+    try:
+        meta = json.loads(text) if text else {}
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{file.path}: field 'meta' is not JSON ({error}); write it with json.dumps") from error
+    return meta if isinstance(meta, dict) else {"note": meta}
+
+
+def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and destinations, from ``edge_index`` or from ``src`` and ``dst``."""
+    if "edge_index" in file:
+        pair = file.read("edge_index", "iu", 2)
+        if pair.shape[0] != 2:
+            raise FormatError(f"{file.path}: field 'edge_index' has shape {list(pair.shape)}, expected [2, n_edges]; transpose it before saving")
+        return pair[0], pair[1]
+    if "src" in file and "dst" in file:
+        return file.read("src", "iu", 1), file.read("dst", "iu", 1)
+    several = [f for f in file.fields if f.startswith("edge_index__")]
+    if several:
+        raise FormatError(f"{file.path}: several kinds of edges ({', '.join(several)}); graphs with more than one type of node or edge are "
+                          "not supported, save one type under 'edge_index'")
+    raise FormatError(f"{file.path}: field 'edge_index' is missing; the file has {', '.join(file.fields) or 'no arrays'}")
+
+
+def read_features(file: ArrayFile, field: str = "x") -> Any:
+    """Features, a plain array or checked CSR parts; None if there are none."""
+    if field in file:
+        return file.read(field)
+    names = [f"{field}_{part}" for part in PARTS]
+    present = [name for name in names if name in file]
+    if not present:
+        return None
+    if len(present) < len(names):
+        missing = sorted(set(names) - set(present))[0]
+        raise FormatError(f"{file.path}: field '{missing}' is missing beside '{present[0]}'; sparse features need {', '.join(names)}")
+    values = file.read(names[0], "fiub", 1)
+    indices, indptr, shape = (file.read(name, "iu", 1) for name in names[1:])
+    return csr(values, indices, indptr, shape, f"{file.path}: field '{field}'")
+
+
+def csr(values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Any, at: str) -> Any:
+    """A CSR array from parts of unknown origin, checked before any compiled code follows the indices.
+
+    Raises:
+        FormatError: The parts do not make a CSR matrix.
+    """
+    import scipy.sparse as sp
+
+    if len(shape) != 2 or len(indptr) != int(shape[0]) + 1 or len(values) != len(indices):
+        raise FormatError(f"{at}: CSR parts of {len(values)} values, {len(indices)} indices and {len(indptr)} bounds do not make a "
+                          f"matrix of shape {[int(n) for n in shape]}; {AGAIN}")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+        raise FormatError(f"{at}: the row bounds (indptr) must rise from 0 to {len(indices)}; {AGAIN}")
+    if len(indices) and (indices.min() < 0 or indices.max() >= int(shape[1])):
+        raise FormatError(f"{at}: column indices run from {indices.min()} to {indices.max()}, outside 0..{int(shape[1]) - 1}; {AGAIN}")
+    return sp.csr_array((values, indices, indptr), shape=(int(shape[0]), int(shape[1])))
+
+
+def read_npz(path: str | os.PathLike[str]) -> Graph:
+    """A graph from an npz file; see the module for the fields.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The graph as stored. Fields it has no use for are named in ``meta["unused_fields"]``.
+
+    Raises:
+        FormatError: The file is unreadable or a field has the wrong form.
+        ShapeError, DataError: The arrays do not make a graph.
+    """
+    with ArrayFile(path) as file:
+        meta = read_meta(file)
+        fields: dict[str, Any] = {"x": read_features(file)}
+        used = {"edge_index", "src", "dst", "meta", "n_nodes", "x", *(f"x_{part}" for part in PARTS)}
+        for name in file.fields:
+            field = ALIASES.get(name, name)
+            if field in FIELDS and field != "x":
+                fields[field] = file.read(name, "iuU" if field == "node_ids" else "fiub")
+                used.add(name)
+        n_nodes = int(file.read("n_nodes", "iu", 0)) if "n_nodes" in file else meta.get("num_nodes", meta.get("n_nodes"))
+        unused = [name for name in file.fields if name not in used]
+        if unused:
+            meta["unused_fields"] = unused
+        classes = meta.get("num_classes")
+        plain = "y" in fields and fields["y"].ndim == 1 and fields["y"].dtype.kind in "iu"
+        return Graph(read_edges(file), n_nodes, n_classes=classes if plain else None, name=str(meta.get("name", file.path.stem)), meta=meta,
+                     where=str(file.path), **fields)
