@@ -36,13 +36,13 @@ def _dropout(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
 def _drop(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
     width = prod(x.shape[1:])
     flat = x.reshape(len(ids), width)
-    out = np.zeros_like(flat)
+    out = np.empty_like(flat)
     scale, folded = _scale(x, rate), rng.key(int(key), Purpose.DROPOUT, site)
     step = max(1, _BLOCK // max(1, width))
     for start in range(0, len(ids), step):
         rows = slice(start, start + step)
         kept = rng.bits(folded, ids[rows], width) >= _threshold(rate)
-        np.multiply(flat[rows], scale, out=out[rows], where=kept)
+        np.multiply(flat[rows], kept * scale, out=out[rows])
     return out.reshape(x.shape)
 
 

@@ -60,8 +60,10 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
         if shape != x.shape[1:]:
             raise ShapeError(f"batch_norm: {name} must have the trailing shape {list(x.shape[1:])} of x, got {list(shape)}")
     tape, rows, scale = current(), _dense(x), value_of(gamma)
-    if tape.training:
-        mean, var, total = _statistics(rows, tape.all_sum)
+    # the rule must not hold the tape that will hold the rule
+    training, all_sum = tape.training, tape.all_sum
+    if training:
+        mean, var, total = _statistics(rows, all_sum)
         if total > 0:
             stats.update(mean, var * (total / max(total - 1, 1)), momentum)
     else:
@@ -75,9 +77,9 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
         g_beta, g_gamma = g.sum(axis=0), (g * unit).sum(axis=0)
         if not needs_grad(x):
             return [None, g_gamma, g_beta]
-        if not tape.training:
+        if not training:
             return [g * (scale * inverse), g_gamma, g_beta]
-        mean_g, mean_gu = tape.all_sum(np.stack([g_beta, g_gamma]).astype(np.float64)) / max(total, 1)
+        mean_g, mean_gu = all_sum(np.stack([g_beta, g_gamma]).astype(np.float64)) / max(total, 1)
         g_x = (g - mean_g.astype(g.dtype) - unit * mean_gu.astype(g.dtype)) * (scale * inverse)
         return [g_x, g_gamma, g_beta]
 

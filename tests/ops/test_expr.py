@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Var, defvjp, exp, primitive
+from graphtheta.ops.expr import Tracer, build, tracing
+
+
+def test_tracer_makes_equal_expressions_once():
+    w = Parameter(np.ones(3, np.float32))
+    with Tracer() as tracer:
+        h = tracer.leaf("src", "h", (3,), np.float32)
+        assert tracer.leaf("src", "h", (3,), np.float32) is h
+        assert h * w is h * w
+        assert h * w is not w * h
+    assert tracer.operands == [w]
+
+
+def test_tracer_knows_what_is_live():
+    with Tracer() as tracer:
+        a = tracer.leaf("edge", "weight", (), np.float32, live=False)
+        assert not (a * 2).live
+        assert (a * Parameter(np.ones((), np.float32))).live
+
+
+def test_tracer_computes_parameters_without_rows():
+    with Tracer():
+        e = exp(Parameter(np.ones((2, 3), np.float32)))
+    assert (e.rows, e.shape, e.live) == (False, (2, 3), True)
+
+
+def test_tracer_refuses_node_values_used_directly():
+    with Tracer() as tracer, pytest.raises(UserFunctionError, match="one row per node directly"):
+        tracer.leaf("src", "h", (3,), np.float64) * Var(np.ones((2, 3)), RowSpace(np.arange(2)))
+
+
+def test_tracer_names_shapes_that_do_not_fit():
+    with Tracer() as tracer, pytest.raises(ShapeError, match=r"mul cannot take \[edges, 3\], \[edges, 2\]"):
+        tracer.leaf("src", "h", (3,), np.float32) * tracer.leaf("dst", "h", (2,), np.float32)
+
+
+def test_tracer_asks_for_missing_rules_at_once():
+    if "test_no_edge_rule" not in PRIMITIVES:
+        primitive("test_no_edge_rule")(lambda x, y: x + y)
+        defvjp(PRIMITIVES["test_no_edge_rule"], x=None)
+    with Tracer() as tracer:
+        h = tracer.leaf("src", "h", (3,), np.float32)
+        PRIMITIVES["test_no_edge_rule"](h, 1.0)
+        with pytest.raises(MissingRuleError, match="argument 'y'"):
+            PRIMITIVES["test_no_edge_rule"](h, h)
+
+
+def test_expression_kept_outside_of_gather_is_refused():
+    with Tracer() as tracer:
+        h = tracer.leaf("src", "h", (3,), np.float32)
+    assert not tracing()
+    with pytest.raises(UserFunctionError, match="outside of gather"):
+        exp(h)
+    with pytest.raises(UserFunctionError, match="outside of gather"):
+        build(PRIMITIVES["exp"], (h,), {})

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from graphtheta.errors import ShapeError, TapeError
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, current, mul, square
+
+
+def test_tape_adds_up_gradients_of_repeated_use():
+    p = Parameter(np.array([3.0]))
+    with Tape() as tape:
+        out = add(square(p), mul(p, p))
+    assert tape.backward(out).of(p) == 12
+
+
+def test_tape_records_the_same_nodes_with_and_without_rows():
+    def names(n):
+        with Tape() as tape:
+            square(add(Var(np.ones((n, 2)), RowSpace(np.arange(n))), Parameter(np.ones(2))))
+        return [node.name for node in tape.nodes]
+
+    assert names(0) == names(3) == ["add", "square"]
+
+
+def test_tape_skips_what_the_output_does_not_use():
+    p, q = Parameter(np.ones(2)), Parameter(np.ones(2))
+    with Tape() as tape:
+        square(q)
+        out = square(p)
+    grads = tape.backward(out)
+    assert grads.of(q) is None
+    assert np.array_equal(grads.of(p), [2, 2])
+
+
+def test_tape_serves_once_and_only_if_it_recorded():
+    p = Parameter(np.ones(2))
+    with Tape() as tape:
+        out = square(p)
+    tape.backward(out)
+    with pytest.raises(TapeError, match="walked back already"):
+        tape.backward(out)
+    with Tape(record=False) as tape:
+        out = square(p)
+    assert not out.needs_grad
+    with pytest.raises(TapeError, match="record=False"):
+        tape.backward(out)
+
+
+def test_tape_random_keys_depend_on_seed_step_and_count():
+    def keys(seed, step):
+        tape = Tape(seed=seed, step=step)
+        return [tape.random_key() for _ in range(2)]
+
+    assert keys(1, 2) == keys(1, 2)
+    assert len({*keys(1, 2), *keys(2, 2), *keys(1, 3)}) == 6
+
+
+def test_current_outside_of_a_tape_neither_records_nor_trains():
+    assert not current().record
+    assert not current().training
+    with Tape() as tape:
+        assert current() is tape
+
+
+def test_var_of_the_wrong_number_of_rows_is_refused():
+    with pytest.raises(ShapeError, match="2 rows was given for 3 nodes"):
+        Var(np.ones((2, 2)), RowSpace(np.arange(3)))
+
+
+def test_space_prefixes_are_nested():
+    space = RowSpace(np.arange(5) * 10)
+    inner = space.prefix(3)
+    assert np.array_equal(inner.gid, [0, 10, 20])
+    assert inner.prefix(2).nested_with(space)
+    assert space.prefix(5) is space
+    assert not RowSpace(np.arange(5)).nested_with(space)
