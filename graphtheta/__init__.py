@@ -1,1 +1,39 @@
-"""GraphTheta: distributed graph learning on CPUs."""
+"""GraphTheta: distributed graph learning on CPUs.
+
+Names are loaded when they are first used, so that importing the package is fast, compiles nothing and starts no MPI.
+"""
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# where each public name lives
+_FRONT = {
+    "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "trainer", "preset": "published", "check": "check",
+}
+_ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "start": "start"}
+_EDGE = {"softmax": "expr"}
+_OPS = (
+    "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "check_gradients", "check_vjp", "clip", "concat", "dropout", "elu",
+    "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max", "maximum", "mean", "min", "minimum",
+    "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum", "tanh",
+)
+_HOME = {
+    **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},
+    **{name: f"graphtheta.engine.{module}" for name, module in _ENGINE.items()},
+    **{name: f"graphtheta.ops.{module}" for name, module in _EDGE.items()},
+    **dict.fromkeys(_OPS, "graphtheta.ops"),
+}
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'graphtheta' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

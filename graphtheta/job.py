@@ -22,6 +22,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
     "fanout": ("strategy", ("mini",)),
     "replace": ("strategy", ("mini",)),
+    "share_sample": ("strategy", ("mini",)),
     "clusters": ("strategy", ("cluster",)),
     "clusters_per_batch": ("strategy", ("cluster",)),
     "cluster_method": ("strategy", ("cluster",)),
@@ -50,26 +51,25 @@ class DataKeys(Keys):
     """Data"""
 
     dataset: str = "sbm"
-    """Embedded generator (sbm, rmat), or an npz file or a folder with the original Planetoid files."""
-    data_folder: str = ""
-    """Folder in which a dataset given by name is looked up as NAME.npz; by default the environment variable GRAPHTHETA_DATA."""
-    split: Literal["auto", "public", "random", "fraction"] = "auto"
-    """Who trains, validates and tests: the split that comes with the data, random per class, or random shares; auto takes the
-    first of these that fits."""
-    train_per_class: int = Field(20, ge=1)
-    """Training nodes of each class in a random split."""
-    val_per_class: int = Field(30, ge=0)
-    """Validation nodes of each class in a random split."""
+    """Embedded graph (sbm, rmat, ring, star), a named one (cora, ...), an npz file or a folder of Planetoid files; options follow as
+    rmat:scale=17,edge_factor=8."""
+    data_dir: str = ""
+    """Folder of the named files; by default that in the environment variable GRAPHTHETA_DATA."""
+    split: Literal["auto", "public", "random", "fraction", "none"] = "auto"
+    """Who trains, validates and tests: the split that comes with the data, equally many of each class, or random shares; auto is the
+    usual one of the dataset."""
+    train_per_class: int = Field(0, ge=0)
+    """Training nodes of each class in a random split; 0 is as usual for the dataset, mostly 20."""
+    val_per_class: int = Field(0, ge=0)
+    """Validation nodes of each class in a random split; 0 is as usual for the dataset, mostly 30."""
     self_loops: Literal["auto", "yes", "no"] = "auto"
-    """Add missing self loops, remove them, or let the model decide."""
-    symmetric: bool = False
-    """Add the missing reverse edges."""
-    largest_component: bool = False
-    """Keep only the largest connected component."""
-    normalise_features: Literal["none", "rows", "columns"] = "none"
-    """Node features: rows adds each node up to 1, columns gives each feature mean 0 and deviation 1 over the training nodes."""
-    normalise_edges: bool = False
-    """Edge attributes: mean 0 and deviation 1 of each."""
+    """Add missing self loops (yes), drop all (no), or leave them as they are."""
+    symmetric: Literal["auto", "yes", "no"] = "auto"
+    """Add missing reverse edges; auto is as usual for the dataset."""
+    largest_component: Literal["auto", "yes", "no"] = "auto"
+    """Keep only the largest connected component; auto is as usual for the dataset."""
+    normalise_features: Literal["auto", "none", "row", "standard"] = "auto"
+    """Node features: each node adds up to 1 (row), or each feature has mean 0 and deviation 1 over the training nodes (standard)."""
 
 
 class ModelKeys(Keys):
@@ -113,6 +113,8 @@ class StrategyKeys(Keys):
     Without it nothing is sampled."""
     replace: bool = False
     """Sample with replacement."""
+    share_sample: bool = False
+    """Draw one sample for all layers, so that edge values can be carried from layer to layer; needs equal fanouts."""
     clusters: int = Field(0, ge=0)
     """Number of clusters; 0 leaves it to louvain."""
     clusters_per_batch: int = Field(1, ge=1)
@@ -158,7 +160,9 @@ class TrainKeys(Keys):
     decay_first_layer_only: bool = False
     """Put the penalty on the first layer only, as the original GCN does."""
     negatives: int = Field(1, ge=1)
-    """Links that do not exist drawn for each that does."""
+    """Links that do not exist drawn for each that does, in training."""
+    eval_negatives: int = Field(50, ge=1)
+    """The same for validation and testing; the draws are fixed."""
     patience: int = Field(0, ge=0)
     """Stop after this many evaluations without a better validation metric; 0 is off."""
     eval_every: int = Field(1, ge=1)
@@ -275,7 +279,8 @@ class Job(OutputKeys, TrainKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKey
     def folder(self) -> Path:
         """Where results go."""
         model = self.model.rpartition(":")[2]
-        return Path(self.out) if self.out else Path("runs", f"{Path(self.dataset).stem}-{model}-{self.strategy}")
+        dataset = Path(self.dataset.partition(":")[0]).stem
+        return Path(self.out) if self.out else Path("runs", f"{dataset}-{model}-{self.strategy}")
 
     def to_yaml(self) -> str:
         """All keys, by section, as a file that ``--config`` reads."""

@@ -1,0 +1,62 @@
+"""The command ``graphtheta``: find the command, read its flags, run it; whatever happens, one message and an exit code."""
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import graphtheta
+from graphtheta.console import complain, say
+from graphtheta.engine.start import launched
+from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.job import did_you_mean
+
+# what a command is called, where it lives, and what it is for
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("graphtheta.command", "train a model; without flags, the embedded default job"),
+    "evaluate": ("graphtheta.command", "metrics of a finished run on every split"),
+    "predict": ("graphtheta.command", "predictions of a finished run for all nodes, by original id"),
+    "info": ("graphtheta.command", "what is in a dataset, and how it would be spread over workers"),
+    "doctor": ("graphtheta.doctor", "check this machine: versions, MPI, threads, memory"),
+}
+BAD_USAGE = 2
+
+
+def usage() -> str:
+    """The text of ``graphtheta --help``."""
+    lines = "\n".join(f"  {name.ljust(10)}{about}" for name, (_, about) in COMMANDS.items())
+    return (f"graphtheta {graphtheta.__version__}: distributed graph learning on CPUs\n\nusage: graphtheta COMMAND [flags]\n\n{lines}\n\n"
+            "graphtheta COMMAND --help lists the flags. On several workers: mpiexec -n 4 graphtheta train ...")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: Words after ``graphtheta``; those of this process if None.
+
+    Returns:
+        Exit code: 0, 2 for a command that cannot be understood, 1 for anything else that went wrong.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    speaks = launched()[0] == 0
+    if not words or words[0] in ("-h", "--help", "help", "--version"):
+        if speaks:
+            say(graphtheta.__version__ if words[:1] == ["--version"] else usage())
+        return 0 if words else BAD_USAGE
+    try:
+        if words[0] not in COMMANDS:
+            raise ConfigError(f"there is no command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
+        return int(getattr(import_module(COMMANDS[words[0]][0]), words[0])(words[1:]))
+    except GraphThetaError as error:
+        if speaks:
+            complain(f"graphtheta: {error}")
+        return BAD_USAGE
+    except BrokenPipeError:
+        # the reader (head, less) has seen enough; keep the interpreter from flushing into the closed pipe at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""The commands that work on graphs and models. Each reads its flags, then runs on all ranks together."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphtheta
+from graphtheta.console import amount, figure, pairs, say, table
+from graphtheta.engine.comm import Comm
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.start import run_main, start
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.flag import Parser
+from graphtheta.graph import Graph
+from graphtheta.job import Job
+from graphtheta.log import start_logging
+
+WEIGHTS = "model.npz"
+JOB = "job.yaml"
+RESULT = "result.json"
+
+
+def train(argv: list[str]) -> int:
+    """Train a model, once or with several seeds.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("train", "Train a model; without flags, the embedded default job.",
+                    "mpiexec -n 2 graphtheta train --dataset cora --model gcn --strategy mini --batch-size 140")
+    parser.add_job_keys()
+    _, keys = parser.read(argv)
+    job = Job(**keys)
+    return on_all_ranks(job, lambda comm: train_all(job, comm))
+
+
+def train_all(job: Job, comm: Comm) -> None:
+    """Train with each seed, save what was learned, and report.
+
+    Collective: all ranks of comm.
+    """
+    results: list[Any] = []
+    for seed in range(job.seed, job.seed + job.seeds):
+        one = job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}")) if job.seeds > 1 else job
+        trainer = graphtheta.Trainer(one, comm=comm)
+        result = trainer.fit()
+        results.append(result)
+        trainer.save(one.folder / WEIGHTS)
+        if one.save_predictions:
+            ids, predictions = trainer.predict()
+            if comm.rank == 0:
+                write_predictions(one.folder / "predictions.npz", ids, predictions)
+        if comm.rank == 0:
+            record = {"best_epoch": result.best_epoch, "metrics": result.metrics, "ranks": comm.size}
+            (one.folder / RESULT).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            say(f"best epoch {result.best_epoch}: {metrics_line(result.metrics)}; saved in {one.folder}")
+    if comm.rank == 0 and job.seeds > 1:
+        spread = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
+        rows = [(name, figure(float(np.mean(v))), figure(float(np.std(v, ddof=1))), figure(min(v)), figure(max(v))) for name, v in spread.items()]
+        say(f"\n{job.seeds} seeds\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
+        (job.folder / RESULT).write_text(json.dumps({"seeds": job.seeds, "metrics": spread, "ranks": comm.size}, indent=1) + "\n",
+                                         encoding="utf-8")
+
+
+def evaluate(argv: list[str]) -> int:
+    """Metrics of a finished run.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("evaluate", "Metrics of a finished run. Job flags change the job of the run.",
+                    "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global", "RUN ")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="one split instead of all")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job = job_of(options.run, keys)
+
+    def work(comm: Comm) -> None:
+        trainer = trained(job, options.run, comm)
+        scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
+        if comm.rank == 0:
+            names = list(next(iter(scores.values())))
+            say(table(("split", *names), [(split, *(figure(s[n]) for n in names)) for split, s in scores.items()]))
+
+    return on_all_ranks(job, work)
+
+
+def predict(argv: list[str]) -> int:
+    """Predictions of a finished run for all nodes.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("predict", "Predictions of a finished run, by original node id. Job flags change the job of the run.",
+                    "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--to", metavar="FILE", help=".npz or .csv [RUN/predictions.npz]")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job = job_of(options.run, keys)
+    path = Path(options.to or Path(options.run, "predictions.npz"))
+    if path.suffix not in (".npz", ".csv"):
+        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv")
+
+    def work(comm: Comm) -> None:
+        ids, predictions = trained(job, options.run, comm).predict()
+        if comm.rank == 0:
+            write_predictions(path, ids, predictions)
+            say(f"{len(ids):,} predictions in {path}")
+
+    return on_all_ranks(job, work)
+
+
+def info(argv: list[str]) -> int:
+    """What is in a dataset, and how it would be spread.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("info", "What is in a dataset, and how it would be spread over workers.",
+                    "graphtheta info --dataset cora --ranks 4 --partitioner vertex-cut")
+    parser.add_argument("--ranks", type=int, default=1, metavar="P", help="report the partition for this many workers")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job = Job(**keys)
+    if options.ranks < 1:
+        raise ConfigError(f"--ranks: got {options.ranks}, expected at least 1")
+
+    def work(comm: Comm) -> None:
+        graph = load(job)
+        if comm.rank == 0:
+            say(pairs([(name, amount(value) if name == "bytes" else figure(value)) for name, value in graph.summary().items()]))
+            if options.ranks > 1:
+                say("\n" + partition_table(graph, job, options.ranks))
+
+    return on_all_ranks(job, work)
+
+
+def partition_table(graph: Graph, job: Job, ranks: int) -> str:
+    """Rows, edges and bytes of each worker, computed with simulated ranks in this process."""
+    def part(comm: Comm) -> tuple[list[int], dict[str, float]]:
+        p = build_partition(graph, comm, job.partitioner, job.masters, job.seed, np.dtype(job.dtype))
+        border = sum(b.n_edges for b in p.blocks[1:])
+        return [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()], p.report()
+
+    parts = run_simulated(ranks, part)
+    rows = [(str(rank), *(figure(v) for v in figures[:-1]), amount(figures[-1])) for rank, (figures, _) in enumerate(parts)]
+    total = ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in parts[0][1].items())
+    return f"{table(('worker', 'masters', 'mirrors', 'edges', 'border edges', 'memory'), rows)}\n{total}"
+
+
+def load(job: Job) -> Graph:
+    """The graph of a job."""
+    per_class = {key: getattr(job, key) for key in ("train_per_class", "val_per_class") if getattr(job, key)}
+    return graphtheta.load(job.dataset, data_dir=job.data_dir or None, split=job.split, seed=job.seed, symmetric=job.symmetric,
+                           largest_component=job.largest_component, self_loops=job.self_loops, normalise_features=job.normalise_features,
+                           **per_class)
+
+
+def job_of(run: str, keys: dict[str, Any]) -> Job:
+    """The job of a finished run, with some keys changed.
+
+    Raises:
+        ConfigError: The folder holds no finished run, or a key is not allowed.
+    """
+    for name in (JOB, WEIGHTS):
+        if not Path(run, name).is_file():
+            raise ConfigError(f"{run}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
+    return Job.from_yaml(Path(run, JOB)).change(**keys)
+
+
+def trained(job: Job, run: str, comm: Comm) -> Any:
+    """A trainer with the weights of a finished run."""
+    trainer = graphtheta.Trainer(job, comm=comm)
+    trainer.load(Path(run, WEIGHTS))
+    return trainer
+
+
+def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
+    """Run the work of a command; whatever happens, all ranks end and the user reads one message."""
+    def program() -> int:
+        comm = start()
+        start_logging(job.log_level, comm.rank, comm.size)
+        work(comm)
+        return 0
+
+    return run_main(program)
+
+
+def metrics_line(metrics: dict[str, float]) -> str:
+    """Metrics in one line."""
+    return ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in metrics.items())
+
+
+def write_predictions(path: Path, ids: np.ndarray, predictions: np.ndarray) -> None:
+    """Write predictions beside the original ids, one row per node.
+
+    Args:
+        path: .npz (arrays ``id`` and ``prediction``) or .csv.
+        ids: Original ids, [n].
+        predictions: [n] or [n, k].
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".npz":
+            np.savez_compressed(path, id=ids, prediction=predictions)
+            return
+        wide = predictions.reshape(len(predictions), -1)
+        names = ["prediction"] if wide.shape[1] == 1 else [f"prediction_{k}" for k in range(wide.shape[1])]
+        with path.open("w", encoding="utf-8") as file:
+            file.write(",".join(["id", *names]) + "\n")
+            np.savetxt(file, np.column_stack((ids.astype(str), wide.astype(str))), fmt="%s", delimiter=",")
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be written: {error.strerror or error}") from None
