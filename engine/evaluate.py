@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,18 @@ from .task import EdgeTask, Links, Seeds, link_pairs, loss_of
 from .view import GraphView
 
 SPLITS = ("train", "val", "test")
+DEFAULT_METRICS = {"classes": "accuracy", "labels": "f1_micro", "values": "r2"}
 Metrics = dict[str, float]
 
 
 class Evaluator(ABC):
-    """Metrics of a model by split: "val_accuracy", "val_loss", ..."""
+    """Metrics of a model by split: "val_accuracy", "val_loss", ...
+
+    Attributes:
+        default_metric: What the best model is chosen by if nobody says.
+    """
+
+    default_metric: str
 
     def __init__(self, partition: Partition, layers: list[str]):
         self.partition, self.layers = partition, layers
@@ -34,6 +40,13 @@ class Evaluator(ABC):
     @abstractmethod
     def metrics(self, model: Model) -> Metrics:
         """All metrics of all splits.
+
+        Collective: all ranks of the partition.
+        """
+
+    @abstractmethod
+    def predict(self, model: Model) -> np.ndarray | None:
+        """Outputs by global id on rank 0, None elsewhere.
 
         Collective: all ranks of the partition.
         """
@@ -61,6 +74,7 @@ class NodeEvaluator(Evaluator):
     def __init__(self, partition: Partition, layers: list[str], kind: str):
         super().__init__(partition, layers)
         self.kind = kind
+        self.default_metric = DEFAULT_METRICS[kind]
         self._view = whole(partition, layers)
 
     def metrics(self, model: Model) -> Metrics:
@@ -89,6 +103,7 @@ class EdgeEvaluator(Evaluator):
     def __init__(self, partition: Partition, layers: list[str], task: EdgeTask, masks: dict[str, np.ndarray]):
         super().__init__(partition, layers)
         self._masks, self.kind = masks, task.kind
+        self.default_metric = DEFAULT_METRICS[task.kind]
         self._view = whole(partition, layers, task.masked(np.ones(partition.n_local_edges, bool)))
 
     def metrics(self, model: Model) -> Metrics:
@@ -109,18 +124,17 @@ class EdgeEvaluator(Evaluator):
         return _ordered(self.comm.gather_rows(pairs.gid), self.comm.gather_rows(out), self.partition.n_edges)
 
 
-@dataclass
 class LinkEvaluator(Evaluator):
-    """Of held-back links against fixed negatives; the messages run along the training links only."""
+    """Of held-back links by split, against fixed negatives; the messages run along the training links only."""
 
-    partition: Partition
-    layers: list[str]
-    links: dict[str, Links]
+    default_metric = "mrr"
 
-    def __post_init__(self) -> None:
+    def __init__(self, partition: Partition, layers: list[str], links: dict[str, Links]):
+        super().__init__(partition, layers)
+        self.links = links
         self._views = {}
-        for split, links in self.links.items():
-            plan = PairPlan(self.partition, link_pairs(self.partition, links, np.arange(len(links.src))))
+        for split, held in links.items():
+            plan = PairPlan(self.partition, link_pairs(self.partition, held, np.arange(len(held.src))))
             self._views[split] = whole(self.partition, self.layers, Seeds(plan.needed, plan))
 
     def metrics(self, model: Model) -> Metrics:
@@ -136,6 +150,17 @@ class LinkEvaluator(Evaluator):
             found |= {f"{split}_mrr": metric.mrr(sums)}
             found |= {f"{split}_hits{k}": value for k, value in zip((1, 3, 10), metric.hits(sums), strict=True)}
         return found
+
+    def predict(self, model: Model) -> np.ndarray | None:
+        """Scores of the test links, [n_test] on rank 0, None elsewhere.
+
+        Collective: all ranks of the partition.
+        """
+        view, per = self._views["test"], self.links["test"].negatives + 1
+        assert view.pairs is not None
+        out = self.run(model, view).value.reshape(-1)
+        positive = view.pairs.gid % per == 0
+        return _ordered(self.comm.gather_rows(view.pairs.gid[positive] // per), self.comm.gather_rows(out[positive]), len(self.links["test"].src))
 
 
 def _classes(comm: Comm, y: np.ndarray, out: np.ndarray) -> Metrics:

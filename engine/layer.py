@@ -28,6 +28,12 @@ class Module:
         """Parameters with their paths, each once, in the order of the attributes."""
         yield from _walk(self, path, Parameter, set())
 
+    def modules(self) -> Iterator[Module]:
+        """This module and all inside it."""
+        found: list[Module] = []
+        _collect(self, found, set())
+        yield from found
+
     def parameters(self) -> list[Parameter]:
         """Parameters in order; also gives each its name."""
         found = []
@@ -83,6 +89,23 @@ def _walk(x: Any, path: str, wanted: type, seen: set[int]) -> Iterator[tuple[str
             yield from _walk(value, f"{path}.{name}", wanted, seen)
 
 
+def _collect(x: Any, found: list[Module], seen: set[int]) -> None:
+    if id(x) in seen:
+        return
+    seen.add(id(x))
+    if isinstance(x, Module):
+        found.append(x)
+        for name, value in vars(x).items():
+            if not name.startswith("_"):
+                _collect(value, found, seen)
+    elif isinstance(x, (list, tuple)):
+        for value in x:
+            _collect(value, found, seen)
+    elif isinstance(x, dict):
+        for value in x.values():
+            _collect(value, found, seen)
+
+
 class Layer(Module):
     """One superstep. Override the methods that differ from passing ``h`` along.
 
@@ -90,10 +113,13 @@ class Layer(Module):
         sum: Name of the aggregator ("sum", "mean", "max", "min"), a tuple of names, or None for a decoder that
             makes one value per edge.
         direction: "in" (messages run along the edges), "out" (against them) or "both".
+        self_loops: Whether the layer is published for graphs in which every node has a self loop; a job adds the
+            missing ones unless told otherwise.
     """
 
     sum: str | tuple[str, ...] | None = "sum"
     direction = "in"
+    self_loops = False
 
     def transform(self, node: Any) -> dict[str, Any]:
         """NN-Transform: node columns that gather may read, by name."""

@@ -212,7 +212,7 @@ def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> dict[str, Any]:
 
 def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
     columns = {"weight": np.ones(len(kept), dtype) if graph.edge_weight is None else _as(graph.edge_weight[kept], dtype)}
-    for name, value in (("attr", graph.edge_attr), ("y", graph.edge_y)):
+    for name, value in (("attr", graph.edge_attr), ("y", graph.edge_y), ("train", graph.edge_train), ("val", graph.edge_val), ("test", graph.edge_test)):
         if value is not None:
             columns[name] = _as(value[kept], dtype)
     return columns

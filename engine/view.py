@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .pair import PairLevel
 
 RowMap = np.ndarray | None
+HIDDEN = ("y", "train", "val", "test")
 
 
 @dataclass
@@ -207,8 +208,8 @@ class GraphView:
         return self.edge[name] if name in self.edge else self.partition.edge[name]
 
     def edge_names(self) -> list[str]:
-        """Stored edge values that gather may read; the target of an edge task is not among them."""
-        return [n for n in {**self.partition.edge, **self.edge} if n != "y"]
+        """Stored edge values that gather may read; targets and masks are not among them."""
+        return [n for n in {**self.partition.edge, **self.edge} if n not in HIDDEN]
 
 
 def full_pass(partition: Partition, reverse: bool) -> Pass:

@@ -3,7 +3,7 @@ if __name__ != "graphtheta.ops":
     raise ImportError("import graphtheta.ops, not ops")
 
 from . import operators  # noqa: F401  (fills the operators of variables)
-from .dense import embedding, linear, matmul
+from .dense import embedding, linear, matmul, to_dense
 from .dropout import dropout
 from .elementwise import (
     absolute,
@@ -35,6 +35,7 @@ from .loss import binary_cross_entropy, mean_squared_error, softmax_cross_entrop
 from .norm import RunningStats, batch_norm, layer_norm
 from .optim import SGD, Adam, AdamW, Optimiser
 from .primitive import PRIMITIVES, Primitive, defvjp, primitive
+from .program import softmax
 from .rows import cast, expand_last, prefix
 from .segment import segment_max, segment_mean, segment_min, segment_softmax, segment_sum
 from .shape import broadcast_to, concat, flatten, max, mean, min, repeat_rows, reshape, stack, sum
@@ -42,6 +43,7 @@ from .space import RowSpace
 from .tape import Parameter, Tape, Var, current
 
 __all__ = [
+    "softmax",
     "PRIMITIVES",
     "SGD",
     "Adam",

@@ -1,0 +1,210 @@
+"""From a job to what the trainer needs: the graph, the model, the task and the strategy."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.dataset import load
+from graphtheta.engine.cluster import find_clusters
+from graphtheta.engine.comm import Comm
+from graphtheta.engine.evaluate import EdgeEvaluator, Evaluator, LinkEvaluator, NodeEvaluator
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.partition import Partition
+from graphtheta.engine.probe import Probe
+from graphtheta.engine.sampler import NeighbourSampler
+from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
+from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask, Task, label_kind
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph import Graph
+from graphtheta.job import Job
+from graphtheta.models.registry import build_model, load_user_model
+from graphtheta.ops.init import dtype_scope, init_scope
+from graphtheta.split import LinkSplit, distinct_pairs, link_split
+from graphtheta.transform import pair_key
+
+Factory = Callable[..., Model]
+
+
+@dataclass
+class GraphInfo:
+    """What is kept of the whole graph once it is spread over the workers: names for results."""
+
+    node_ids: np.ndarray | None
+    links: np.ndarray | None
+
+    def ids(self, n: int, per_edge: bool) -> np.ndarray:
+        """Original node ids; for edges their numbers in the input; for links their two ends."""
+        if self.links is not None:
+            return self.links
+        return np.arange(n) if per_edge or self.node_ids is None else self.node_ids
+
+
+@dataclass
+class Setup:
+    """A job made concrete.
+
+    Attributes:
+        graph: The graph messages run over.
+        kind: Of labels: "classes", "labels" or "values".
+        task: "node", "edge" or "link".
+        width: Trailing size of the outputs; 0 for one number without an axis of its own.
+    """
+
+    job: Job
+    graph: Graph
+    model: Model
+    info: GraphInfo
+    task: str
+    kind: str
+    width: int
+    split: LinkSplit | None = None
+    known: np.ndarray | None = None
+
+    def check_output(self, probe: Probe) -> None:
+        """The model's outputs fit the labels.
+
+        Raises:
+            ConfigError: They do not.
+        """
+        name = type(self.model).__name__
+        if probe.per_edge != (self.task != "node"):
+            per, want = ("edges", "nodes") if probe.per_edge else ("nodes", "pairs of nodes")
+            raise ConfigError(f"{name} returns values of {per}, the task '{self.task}' needs values of {want}; "
+                              "end forward with a decoder for edges, or choose another --task")
+        got = int(np.prod(probe.output))
+        if got != max(self.width, 1) or len(probe.output) > 1:
+            what = {"classes": "classes", "labels": "labels", "values": "target values"}[self.kind]
+            raise ConfigError(f"{name} returns {list(probe.output)} values each, the data has {max(self.width, 1)} {what}; "
+                              "build the model with that output width")
+
+    def build_task(self, partition: Partition, layers: list[str]) -> tuple[Task, Evaluator]:
+        """The task and what measures it.
+
+        Collective: all ranks of the partition.
+        """
+        if self.task == "node":
+            return NodeTask(partition, self.kind), NodeEvaluator(partition, layers, self.kind)
+        if self.task == "edge":
+            masks = {n: partition.edge[n] for n in ("train", "val", "test") if n in partition.edge}
+            task = EdgeTask(partition, masks["train"], self.kind)
+            return task, EdgeEvaluator(partition, layers, task, masks)
+        assert self.split is not None and self.known is not None
+        job, graph = self.job, self.graph
+        pair = pair_key(np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst), graph.n_nodes)
+        positive = distinct_pairs(graph, pair, graph.src != graph.dst)
+        held = {n: Links(*ends, self.known, job.eval_negatives, job.seed + i)
+                for i, (n, ends) in enumerate((("val", self.split.val), ("test", self.split.test)))}
+        train = Links(*positive, self.known, job.negatives, job.seed)
+        return LinkTask(partition, train, seed=job.seed), LinkEvaluator(partition, layers, held)
+
+
+def load_graph(job: Job) -> Graph:
+    """The job's dataset; self loops are left for ``prepare``, where the model has a say.
+
+    Raises:
+        ConfigError, FormatError, DataError: It cannot be had.
+    """
+    options: dict[str, Any] = {"split": job.split, "seed": job.seed, "symmetric": job.symmetric, "largest_component": job.largest_component,
+                               "normalise_features": job.normalise_features}
+    options |= {n: getattr(job, n) for n in ("train_per_class", "val_per_class") if getattr(job, n)}
+    return load(job.dataset, data_dir=job.data_dir or None, **options)
+
+
+def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Setup:
+    """Choose the task, make the model, and bring the graph into the shape both want.
+
+    Raises:
+        ConfigError, DataError: Job, graph and model do not fit together.
+    """
+    if graph.x is None:
+        raise DataError(f"{graph.name or 'the graph'} has no node features x; give the graph some, for example its degrees")
+    task = job.task if job.task != "auto" else "node" if graph.y is not None else "edge" if graph.edge_y is not None else "link"
+    kind, width = _labels(task, graph)
+    split = known = None
+    if task == "link":
+        src, dst = np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))
+        known = np.unique(src * np.int64(graph.n_nodes) + dst)
+        split = link_split(graph, seed=job.seed)
+        graph = split.graph
+    model = make_model(job, graph, task, width, given)
+    loops = job.self_loops
+    if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
+        graph = graph.with_self_loops()
+    elif loops == "no":
+        graph = graph.without_self_loops()
+    if task == "node":
+        graph.require_training()
+    elif task == "edge" and (graph.edge_train is None or not graph.edge_train.any()):
+        raise DataError(f"{graph.name or 'the graph'} has no training edges; give it an edge_train mask")
+    info = GraphInfo(graph.node_ids, None if split is None else split.test.T)
+    return Setup(job, graph, model, info, task, kind, width, split, known)
+
+
+def _labels(task: str, graph: Graph) -> tuple[str, int]:
+    """Kind of labels and how many numbers predict one row."""
+    if task == "link":
+        return "labels", 0
+    y = graph.y if task == "node" else graph.edge_y
+    if y is None:
+        raise DataError(f"{graph.name or 'the graph'} has no labels for task '{task}'; give it {'y' if task == 'node' else 'edge_y'}, or choose another --task")
+    kind = label_kind(y, graph.multilabel and task == "node")
+    return kind, graph.n_classes if kind == "classes" else (y.shape[1] if y.ndim == 2 else 1)
+
+
+def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Factory | None = None) -> Model:
+    """The model of a job, with weights drawn from its seed.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    sizes = {"d_in": graph.x.shape[1], "d_out": max(width, 1), "d_edge": 0 if graph.edge_attr is None else graph.edge_attr.shape[1]}
+    with dtype_scope(job.dtype), init_scope(job.seed):
+        if isinstance(given, Model):
+            return given
+        if given is not None:
+            wanted = inspect.signature(given).parameters
+            made = given(**{n: v for n, v in sizes.items() if n in wanted})
+            if not isinstance(made, Model):
+                raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
+            return made
+        if ":" in job.model:
+            return load_user_model(job.model, **sizes)
+        return build_model(job.model, **sizes, decoder=task, **_options(job))
+
+
+def _options(job: Job) -> dict[str, Any]:
+    names = ("hidden", "layers", "heads", "out_heads", "dropout", "attention_dropout", "residual", "norm", "jumping", "aggregator",
+             "activation", "decay_first_layer_only")
+    return {n: getattr(job, n) for n in names}
+
+
+def build_strategy(job: Job, graph: Graph, partition: Partition, layers: list[str], task: Task) -> Strategy:
+    """The strategy of a job.
+
+    Collective: all ranks of the partition.
+    """
+    if job.strategy == "global":
+        return GlobalBatch(partition, layers, task, job.seed)
+    if job.strategy == "mini":
+        fanouts = job.fanouts(len(layers))[::-1]
+        sampler = NeighbourSampler(fanouts, job.replace, job.seed, job.share_sample) if fanouts else None
+        return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or len(task.targets), sampler=sampler)
+    clusters = _clusters(job, graph, partition.comm)
+    return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch, boundary_hops=job.boundary_hops,
+                        degrees=job.degrees, diagonal=job.diagonal)
+
+
+def _clusters(job: Job, graph: Graph, comm: Comm) -> np.ndarray:
+    """Clusters found on rank 0, so that all ranks have the same."""
+    error, found = None, None
+    if comm.rank == 0:
+        try:
+            found = find_clusters(graph.src, graph.dst, graph.n_nodes, job.cluster_method, job.clusters, job.seed)
+        except (ConfigError, DataError) as e:
+            error = e
+    comm.agree(error)
+    return np.asarray(comm.broadcast(found))

@@ -1,0 +1,246 @@
+"""Training: views in, parameter updates out, the best model kept.
+
+The loop is the same for every strategy, task and number of workers.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphtheta.engine.comm import Comm
+from graphtheta.engine.layer import Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.probe import probe
+from graphtheta.engine.reduce import reduce_gradients
+from graphtheta.engine.start import start
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.graph import Graph
+from graphtheta.job import Job
+from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
+from graphtheta.ops.tape import Tape
+from graphtheta.prepare import Setup, build_strategy, load_graph, prepare
+
+SMALLER_IS_BETTER = ("loss", "mae", "rmse")
+
+
+class Log(Protocol):
+    """Where the trainer reports to."""
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """One evaluated epoch."""
+
+
+@dataclass
+class Result:
+    """What came out of a run.
+
+    Attributes:
+        best_epoch: Epoch of the best validation metric.
+        metrics: Metrics of the best model ("test_accuracy", ...).
+        history: One row per evaluated epoch.
+        seconds: Time spent training.
+    """
+
+    best_epoch: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Trainer:
+    """Trains a model on a graph.
+
+    Args:
+        model: Name of a published model, "file.py:Class", a model, or a function (d_in, d_out, d_edge) that makes one;
+            by default the job's.
+        graph: A graph, or by default the job's dataset.
+        job: All choices; by default a job made from ``keys``.
+        comm: The workers; by default those the process was started with.
+        **keys: Keys of the job ("strategy", "epochs", ...).
+
+    Raises:
+        GraphThetaError: Something does not fit; on all workers together.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, model: str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, *, job: Job | None = None,
+                 comm: Comm | None = None, **keys: Any):
+        if isinstance(model, str):
+            keys["model"] = model
+        self.job = job.change(**keys) if job is not None else Job(**keys)
+        self.comm = comm if comm is not None else start()
+        given = None if isinstance(model, str) else model
+        error, setup = None, None
+        try:
+            setup = prepare(self.job, load_graph(self.job) if graph is None else graph, given)
+        except GraphThetaError as e:
+            error = e
+        self.comm.agree(error)
+        assert setup is not None
+        self.model, self.graph_info = setup.model, setup.info
+        self._build(setup)
+
+    def _build(self, setup: Setup) -> None:
+        job, dtype = self.job, np.dtype(self.job.dtype)
+        self.partition = build_partition(setup.graph, self.comm, job.partitioner, job.masters, job.seed, dtype)
+        self.probe = probe(self.model, self.partition)
+        setup.check_output(self.probe)
+        self.task, self.evaluator = setup.build_task(self.partition, self.probe.layers)
+        self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
+        self.parameters = self.model.parameters()
+        self.optimiser = make_optimiser(job, self.parameters)
+        self.step = 0
+
+    # ---- training
+
+    def fit(self, log: Log | None = None) -> Result:
+        """Train; afterwards the model holds the weights of the best validation metric.
+
+        Collective: all ranks.
+        """
+        job, result, best, waited = self.job, Result(), None, 0
+        epochs = job.epochs if not job.steps else -(-job.steps // self.strategy.steps_per_epoch)
+        for epoch in range(epochs):
+            began = perf_counter()
+            loss = self.train_epoch(epoch)
+            seconds = perf_counter() - began
+            result.seconds += seconds
+            if (epoch + 1) % job.eval_every and epoch + 1 < epochs:
+                continue
+            with self.comm.ledger.stage("evaluate"):
+                metrics = self.evaluator.metrics(self.model)
+            row = {"epoch": epoch + 1, "step": self.step, "loss": loss, "seconds": seconds, **metrics}
+            result.history.append(row)
+            if log is not None:
+                log.epoch(row)
+            quality = self._quality(metrics)
+            if best is None or quality > best[0]:
+                best, waited = (quality, {n: x.copy() for n, x in self.model.state().items()}), 0
+                result.best_epoch, result.metrics = epoch + 1, metrics
+            else:
+                waited += 1
+                if job.patience and waited >= job.patience:
+                    break
+        if best is not None:
+            self.model.load_state(best[1])
+        else:
+            result.metrics = self.evaluator.metrics(self.model)
+        return result
+
+    def train_epoch(self, epoch: int) -> float:
+        """One pass over the training set; the mean loss of its steps.
+
+        Collective: all ranks.
+        """
+        losses = []
+        for i in range(self.strategy.steps_per_epoch):
+            with self.comm.ledger.stage("batch"):
+                view = self.strategy.batch(epoch, i)
+            losses.append(self.train_step(view))
+            if self.job.steps and self.step >= self.job.steps:
+                break
+        total = self.comm.all_sum(np.array(losses))
+        return float(total.mean())
+
+    def train_step(self, view: Any) -> float:
+        """One update of the parameters; returns this worker's share of the loss."""
+        with Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum) as tape:
+            loss = self.task.loss(view, self.model(view))
+            gradients = tape.backward(loss)
+        reduced = reduce_gradients(self.comm, self.parameters, gradients)
+        self.optimiser.step(reduced)
+        self.step += 1
+        share = float(loss.value)
+        if not np.isfinite(share):
+            raise DataError(f"the loss of step {self.step} is {share}; lower --lr, or check features and edge values for extreme numbers")
+        return share
+
+    def _quality(self, metrics: dict[str, float]) -> tuple[float, float]:
+        """Larger is better: the validation metric, and among equals the smaller validation loss."""
+        split = "val" if "val_loss" in metrics else "train"
+        name = self.metric
+        value = metrics[f"{split}_{name}"]
+        value = -value if name in SMALLER_IS_BETTER else value
+        return (value if np.isfinite(value) else -np.inf), -metrics[f"{split}_loss"]
+
+    @property
+    def metric(self) -> str:
+        """The metric the best model is chosen by."""
+        return self.job.metric if self.job.metric != "auto" else self.evaluator.default_metric
+
+    # ---- using what was trained
+
+    def evaluate(self, split: str = "test") -> dict[str, float]:
+        """Metrics of one split.
+
+        Collective: all ranks.
+        """
+        return {n: v for n, v in self.evaluator.metrics(self.model).items() if n.startswith(f"{split}_")}
+
+    def predict(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Original ids of all nodes (or edge numbers) and their outputs on rank 0, None elsewhere.
+
+        Collective: all ranks.
+        """
+        out = self.evaluator.predict(self.model)
+        return None if out is None else (self.graph_info.ids(len(out), self.probe.per_edge), out)
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights and the job, on rank 0; the file appears whole or not at all."""
+        if self.comm.rank:
+            return
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(path.name + ".part")
+        with aside.open("wb") as f:
+            np.savez(f, job=np.array(json.dumps(self.job.model_dump())), **{f"weight/{n}": x for n, x in self.model.state().items()})
+        os.replace(aside, path)
+
+    def load(self, path: str | Path) -> None:
+        """Take the weights from a file that ``save`` wrote.
+
+        Raises:
+            FormatError: The file cannot be read.
+            ConfigError: It belongs to another model.
+        """
+        error = None
+        try:
+            self.model.load_state(read_weights(path)[1])
+        except (ConfigError, FormatError) as e:
+            error = e
+        self.comm.agree(error)
+
+
+def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
+    """Job and weights of a file that ``Trainer.save`` wrote.
+
+    Raises:
+        FormatError: It cannot be read, or is something else.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as z:
+            weights = {n.removeprefix("weight/"): z[n] for n in z.files if n.startswith("weight/")}
+            return Job(**json.loads(str(z["job"]))), weights
+    except (OSError, ValueError, KeyError, EOFError) as e:
+        if isinstance(e, ConfigError):
+            raise
+        raise FormatError(f"{path}: not a file of weights ({e}); give the weights.npz that 'graphtheta train' wrote") from None
+    except Exception as e:
+        # zipfile and zlib raise errors of their own on damaged archives
+        raise FormatError(f"{path}: damaged file of weights ({e}); train again or use a copy") from None
+
+
+def make_optimiser(job: Job, parameters: list[Any]) -> Optimiser:
+    """The optimiser a job names."""
+    if job.optimiser == "sgd":
+        return SGD(parameters, job.lr, job.weight_decay, momentum=job.momentum)
+    return {"adam": Adam, "adamw": AdamW}[job.optimiser](parameters, job.lr, job.weight_decay)
+
