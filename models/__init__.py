@@ -1,3 +1,21 @@
-"""Published layers, one a file, and decoders."""
+"""Published layers, decoders, and networks built of them by name."""
 if __name__ != "graphtheta.models":
     raise ImportError("import graphtheta.models, not models")
+
+from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
+from .gat import GAT
+from .gat_e import GATE
+from .gcn import GCN
+from .gin import GIN
+from .gipa import GIPA
+from .mlp import MLP
+from .network import Network
+from .norm import BatchNorm, LayerNorm
+from .registry import MODELS, Options, build_model
+from .sage import SAGE
+from .user import load_user_model
+
+__all__ = [
+    "GAT", "GATE", "GCN", "GIN", "GIPA", "MLP", "MODELS", "SAGE", "BatchNorm", "DotDecoder", "EdgeDecoder", "HadamardDecoder", "LayerNorm",
+    "Network", "NodeHead", "Options", "build_model", "load_user_model",
+]

@@ -112,4 +112,5 @@ __all__ = [
     "sub",
     "sum",
     "tanh",
+    "to_dense",
 ]

@@ -66,6 +66,16 @@ def matmul(x: Any, w: Any) -> Any:
     return _matmul(x, w)
 
 
+@primitive("to_dense", sparse=True)
+def to_dense(x: Any) -> Any:
+    """Sparse rows as an ordinary array, [n, d]; anything else as it is. Layers that move raw features need it."""
+    return x.toarray() if issparse(x) else x
+
+
+# sparse rows are input features: constants
+defvjp(to_dense, x=lambda g, y, x: None if issparse(x) else g)
+
+
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """matmul(x, w) + b.
 

@@ -1,0 +1,76 @@
+"""https://arxiv.org/abs/1710.10903 Graph attention network (Velickovic et al., ICLR 2018).
+
+    z_v  = W h_v                                                            per head
+    e_uv = leaky_relu(a_src . z_u + a_dst . z_v)
+    h'_v = sum over u -> v of softmax_u(e_uv) z_u  + b                      heads joined or averaged
+
+Transform projects and contracts with the attention vectors, gather weighs by the softmax, sum adds, apply joins the
+heads. With ``separate`` it is the layer of DistGNN-MB (https://arxiv.org/abs/2211.06385, eq. 2): bias and activation
+come before the attention, and sources and destinations have weights of their own,
+
+    z_u = relu(W_src h_u + b_src),   z_v = relu(W_dst h_v + b_dst),   h'_v = sum of softmax_u(...) z_u
+
+Departures: the dropout on the layer's input and the activation on its output belong to the network; self loops are
+not added here but to the graph.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine.layer import Layer
+from ..ops.dense import linear, matmul
+from ..ops.dropout import dropout
+from ..ops.elementwise import add, leaky_relu, mul
+from ..ops.program import softmax
+from ..ops.shape import flatten, mean, sum
+from ..ops.tape import Parameter
+from .mlp import activation
+
+
+def join_heads(x: Any, concat: bool) -> Any:
+    """[n, heads, d] -> [n, heads * d] side by side, or [n, d] averaged."""
+    return flatten(x) if concat else mean(x, -2)
+
+
+class GAT(Layer):
+    """Multi-head attention over neighbours.
+
+    Args:
+        d_in: Width before.
+        d_out: Width of each head.
+        heads: Number of heads.
+        concat: True puts heads side by side (heads * d_out wide), False averages them (d_out wide).
+        dropout: Share of the projected features set to zero in the messages.
+        attention_dropout: Share of the attention weights set to zero.
+        slope: Of the leaky relu.
+        separate: The layer of DistGNN-MB.
+        activation: Of that layer, before the attention.
+        bias: Whether there are biases.
+    """
+
+    def __init__(self, d_in: int, d_out: int, heads: int = 1, *, concat: bool = True, dropout: float = 0.0, attention_dropout: float = 0.0,
+                 slope: float = 0.2, separate: bool = False, activation: str = "relu", bias: bool = True):
+        self.weight = Parameter.glorot(d_in, heads, d_out)
+        self.att_src, self.att_dst = Parameter.glorot(heads, d_out), Parameter.glorot(heads, d_out)
+        self.weight_dst = Parameter.glorot(d_in, heads, d_out) if separate else None
+        shape = (heads, d_out) if separate else (heads * d_out if concat else d_out,)
+        self.bias = Parameter.zeros(*shape) if bias else None
+        self.bias_dst = Parameter.zeros(*shape) if bias and separate else None
+        self.concat, self.dropout, self.attention_dropout, self.slope = concat, dropout, attention_dropout, slope
+        self.activation = activation
+
+    def transform(self, node: Any) -> dict[str, Any]:
+        if self.weight_dst is None:
+            z = z_dst = matmul(node.h, self.weight)
+        else:
+            act = activation(self.activation)
+            z, z_dst = act(linear(node.h, self.weight, self.bias)), act(linear(node.h, self.weight_dst, self.bias_dst))
+        return {"z": dropout(z, self.dropout) if self.dropout else z, "s": sum(mul(z, self.att_src)), "t": sum(mul(z_dst, self.att_dst))}
+
+    def gather(self, edge: Any) -> Any:
+        weight = softmax(leaky_relu(edge.src.s + edge.dst.t, self.slope))
+        return (dropout(weight, self.attention_dropout) if self.attention_dropout else weight) * edge.src.z
+
+    def apply(self, node: Any, total: Any) -> Any:
+        out = join_heads(total, self.concat)
+        return out if self.bias is None or self.weight_dst is not None else add(out, self.bias)

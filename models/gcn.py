@@ -1,0 +1,63 @@
+"""https://arxiv.org/abs/1609.02907 Graph convolutional network (Kipf and Welling, ICLR 2017).
+
+    h'_v = sum over u -> v of  a_uv d_u^-1/2 d_v^-1/2  W h_u  + b          (norm="sym")
+    h'_v = sum over u -> v of  a_uv d_v^-1  W h_u  + b                     (norm="row")
+
+Transform scales by the source's degree, gather multiplies by the edge weight a_uv, sum adds, apply scales by the
+destination's degree. The product with W stands on the narrower side of the sum: the numbers are the same and less is
+moved.
+
+Departures: d counts edges that run in the layer's direction (in-edges by default) and no weights; self loops are not
+added here but to the graph (``Graph.with_self_loops``); where a degree is 0 so is the factor.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from graphtheta.errors import ConfigError
+
+from ..engine.layer import Layer
+from ..ops.dense import matmul
+from ..ops.elementwise import add, maximum, minimum, mul, power
+from ..ops.tape import Parameter
+from .mlp import project_first
+
+NORMALISATIONS = {"sym": -0.5, "row": -1.0}
+
+
+class GCN(Layer):
+    """Graph convolution.
+
+    Args:
+        d_in, d_out: Widths before and after.
+        norm: "sym" or "row".
+        bias: Whether to add a bias.
+
+    Raises:
+        ConfigError: Unknown norm.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, norm: str = "sym", bias: bool = True):
+        if norm not in NORMALISATIONS:
+            raise ConfigError(f"GCN: norm {norm!r} is not known; choose from {', '.join(NORMALISATIONS)}")
+        self.weight = Parameter.glorot(d_in, d_out)
+        self.bias = Parameter.zeros(d_out) if bias else None
+        self.norm = norm
+
+    def transform(self, node: Any) -> dict[str, Any]:
+        z = matmul(node.h, self.weight) if project_first(node.h, self.weight) else node.h
+        return {"z": mul(z, self._factor(node)) if self.norm == "sym" else z}
+
+    def gather(self, edge: Any) -> Any:
+        return edge.src.z * edge.weight
+
+    def apply(self, node: Any, total: Any) -> Any:
+        total = mul(total, self._factor(node))
+        out = total if project_first(node.h, self.weight) else matmul(total, self.weight)
+        return out if self.bias is None else add(out, self.bias)
+
+    def _factor(self, node: Any) -> Any:
+        """A power of the degree, 0 where the degree is 0, [n]."""
+        degree = node.out_degree if self.direction == "out" else node.in_degree
+        degree = add(degree, node.out_degree) if self.direction == "both" else degree
+        return mul(minimum(degree, 1), power(maximum(degree, 1), NORMALISATIONS[self.norm]))

@@ -1,0 +1,85 @@
+"""https://arxiv.org/abs/2301.08209 GIPA: general information propagation for attributed graphs (Li et al., 2023).
+
+    x'_uv = relu(W_edge x_uv + b)                                           edge embedding of this layer
+    p_u   = MLP_src(h_u),   q_v = MLP_dst(h_v)                              [heads, d_out]
+    a_uv  = act(MLP_s(h_u) + MLP_d(h_v) + MLP_e(x'_uv))                     [heads], maps without biases
+    r_v   = REDUCE over u -> v of softmax_u(a_uv) p_u                       REDUCE = sum, mean or max
+    h'_v  = r_v + q_v,   or   MLP_agg([q_v, r_v])
+
+Transform runs the perceptrons of the ends, gather those of the edge and the softmax, sum reduces, apply combines.
+Edge drop takes edges out of a training step: their weight is 0 and the softmax runs over the others.
+
+Departures: heads are flattened here; the residual between layers, batch norm, activation and the dropout between
+layers belong to the network. Source of sizes and defaults: https://github.com/yongchao-liu/gipa.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphtheta.errors import ConfigError
+
+from ..engine.layer import Layer
+from ..ops.dense import linear
+from ..ops.dropout import dropout
+from ..ops.elementwise import add, minimum, relu
+from ..ops.program import ones_like, softmax
+from ..ops.shape import concat, flatten
+from ..ops.tape import Parameter
+from .mlp import MLP, activation
+
+REDUCES = ("sum", "mean", "max")
+# added to the scores of dropped edges; large enough to make their softmax 0, finite so that a node that loses all its
+# edges stays free of NaN
+_DROPPED = 1e9
+
+
+class GIPA(Layer):
+    """Attention of perceptrons over neighbours and the edges to them.
+
+    Args:
+        d_in: Width before.
+        d_out: Width of each head; the layer gives heads * d_out.
+        d_edge: Width of ``edge.attr``.
+        heads: Number of heads.
+        d_embed: Width of the edge embedding.
+        attention_hidden, prop_hidden: Hidden widths of the attention and of the propagation perceptrons.
+        agg_hidden: Hidden widths of MLP_agg; None adds q_v instead.
+        reduce: "sum", "mean" or "max".
+        activation: Of the scores.
+        dropout: Inside the propagation and aggregation perceptrons.
+        attention_dropout: Inside the attention perceptrons.
+        edge_drop: Share of the edges taken out of each training step.
+
+    Raises:
+        ConfigError: Unknown reduce.
+    """
+
+    def __init__(self, d_in: int, d_out: int, d_edge: int, heads: int = 8, *, d_embed: int = 16, attention_hidden: Sequence[int] = (80,),
+                 prop_hidden: Sequence[int] = (), agg_hidden: Sequence[int] | None = None, reduce: str = "sum", activation: str = "relu",
+                 dropout: float = 0.0, attention_dropout: float = 0.0, edge_drop: float = 0.0):
+        if reduce not in REDUCES:
+            raise ConfigError(f"GIPA: reduce {reduce!r} is not known; choose from {', '.join(REDUCES)}")
+        self.embed, self.embed_bias = Parameter.he(d_edge, d_embed), Parameter.zeros(d_embed)
+        self.prop_src, self.prop_dst = (MLP(d_in, prop_hidden, (heads, d_out), dropout=dropout) for _ in range(2))
+        self.att_src, self.att_dst, self.att_edge = (MLP(d, attention_hidden, heads, dropout=attention_dropout, bias=False)
+                                                     for d in (d_in, d_in, d_embed))
+        width = heads * d_out
+        self.agg = None if agg_hidden is None else MLP(2 * width, agg_hidden, width, dropout=dropout)
+        self.sum = reduce
+        self.activation, self.edge_drop = activation, edge_drop
+
+    def transform(self, node: Any) -> dict[str, Any]:
+        return {"p": self.prop_src(node.h), "s": self.att_src(node.h), "t": self.att_dst(node.h)}
+
+    def gather(self, edge: Any) -> Any:
+        embedded = relu(linear(edge.attr, self.embed, self.embed_bias))
+        score = activation(self.activation)(edge.src.s + edge.dst.t + self.att_edge(embedded))
+        if not self.edge_drop:
+            return softmax(score) * edge.src.p
+        kept = minimum(dropout(ones_like(edge.weight), self.edge_drop), 1)
+        return softmax(score + (kept - 1) * _DROPPED) * (edge.src.p * kept)
+
+    def apply(self, node: Any, total: Any) -> Any:
+        q, r = flatten(self.prop_dst(node.h)), flatten(total)
+        return add(r, q) if self.agg is None else self.agg(concat([q, r]))

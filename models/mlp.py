@@ -1,0 +1,83 @@
+"""Perceptrons: the dense part of layers, heads and decoders."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from scipy.sparse import issparse
+
+from graphtheta.errors import ConfigError
+
+from ..engine.layer import Module
+from ..ops.dense import matmul
+from ..ops.dropout import dropout
+from ..ops.elementwise import add, elu, gelu, leaky_relu, relu, tanh
+from ..ops.tape import Parameter, value_of
+from .norm import make_norm
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "relu": relu, "elu": elu, "leaky_relu": leaky_relu, "tanh": tanh, "gelu": gelu, "none": lambda x: x,
+}
+
+
+def activation(name: str) -> Callable[[Any], Any]:
+    """The activation of that name.
+
+    Raises:
+        ConfigError: Unknown name.
+    """
+    if name not in ACTIVATIONS:
+        raise ConfigError(f"activation {name!r} is not known; choose from {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def project_first(h: Any, weight: Parameter) -> bool:
+    """Whether to multiply by the weight before a linear aggregation: if that is the narrower side, or h is sparse."""
+    return issparse(value_of(h)) or prod(weight.shape[1:]) < weight.shape[0]
+
+
+class MLP(Module):
+    """Linear maps with normalisation, activation and dropout between them.
+
+    Works on node values and, without batch norm, on edge values inside ``gather``.
+
+    Args:
+        d_in: Width of the input.
+        hidden: Widths of the hidden layers; empty for one linear map.
+        d_out: Width of the output, or several axes such as (heads, width).
+        activation: After every hidden layer.
+        dropout: Share of every hidden layer set to zero in training.
+        norm: "none", "batch" or "layer", before the activation of every hidden layer.
+        bias: Whether the maps have biases.
+    """
+
+    def __init__(self, d_in: int, hidden: Sequence[int], d_out: int | tuple[int, ...], *, activation: str = "relu", dropout: float = 0.0,
+                 norm: str = "none", bias: bool = True):
+        ends = [(int(w),) for w in hidden] + [d_out if isinstance(d_out, tuple) else (d_out,)]
+        starts = [d_in, *(int(w) for w in hidden)]
+        self.weights = [Parameter.glorot(a, *b) for a, b in zip(starts, ends, strict=True)]
+        self.biases = [Parameter.zeros(*b) if bias else None for b in ends]
+        self.norms = [make_norm(norm, int(w)) for w in hidden]
+        self.activation, self.dropout = activation, dropout
+
+    def __call__(self, x: Any) -> Any:
+        """[..., d_in] -> [..., d_out]."""
+        return self.finish(self.start(x))
+
+    def start(self, x: Any) -> Any:
+        """The first product, without its bias; linear, so it may be exchanged with a linear aggregation."""
+        return matmul(x, self.weights[0])
+
+    def finish(self, z: Any) -> Any:
+        """Everything after the first product."""
+        z = self._shift(z, 0)
+        for i, norm in enumerate(self.norms):
+            z = activation(self.activation)(z if norm is None else norm(z))
+            z = dropout(z, self.dropout) if self.dropout else z
+            z = self._shift(matmul(z, self.weights[i + 1]), i + 1)
+        return z
+
+    def _shift(self, z: Any, i: int) -> Any:
+        bias = self.biases[i]
+        return z if bias is None else add(z, bias)

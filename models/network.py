@@ -1,0 +1,109 @@
+"""Networks: layers one after another, with what stands between them.
+
+    h = x  [embedded]
+    for each layer:   h' = act(norm(layer(dropout(h))))  [+ h]
+    [jumping knowledge over all h], [head], [decoder of edges or links]
+
+Nothing here knows ranks, partitions or batches; residuals and jumping knowledge are ordinary arithmetic on node
+values, cut to the rows that are left.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from graphtheta.errors import ConfigError
+
+from ..engine.active import ActiveGraph
+from ..engine.layer import Layer, Model, Module
+from ..ops.dropout import dropout
+from ..ops.elementwise import add, maximum
+from ..ops.shape import concat
+from ..ops.tape import Var
+from .mlp import ACTIVATIONS, MLP
+from .norm import make_norm
+
+JUMPING: dict[str, Callable[[list[Any]], Any] | None] = {"none": None, "concat": concat, "max": lambda hs: reduce(maximum, hs)}
+RESIDUALS = ("none", "after", "before")
+
+
+class Dense(Module):
+    """A layer that looks at no edges: the control of an experiment, and no superstep.
+
+    Args:
+        d_in, d_out: Widths before and after.
+    """
+
+    def __init__(self, d_in: int, d_out: int):
+        self.mlp = MLP(d_in, (), d_out)
+
+    def __call__(self, graph: ActiveGraph, h: Any) -> Any:
+        return self.mlp(h)
+
+
+class Network(Model):
+    """A stack of layers.
+
+    Args:
+        layers: In order; called as ``layer(graph, h)``.
+        widths: Width of the result of each.
+        activation: Between layers: relu, elu, leaky_relu, tanh, gelu or none.
+        dropout: Share of the input of every layer, and of the head, set to zero in training.
+        norm: "none", "batch" or "layer", after every layer that has an activation.
+        residual: Whether the input of a layer is added to its output where the widths agree: "none", "after" norm and
+            activation (Kipf and Welling, appendix B), or "before" them (GIPA).
+        jumping: Jumping knowledge (https://arxiv.org/abs/1806.03536): "none", "concat" or "max" over all layers.
+        embed: Applied to the features, with an activation, before the first layer.
+        head: Applied to the values of the last layer (or of all, jumping).
+        decoder: Layer without a sum, which makes values of edges or links from the node values.
+        plain_end: Leave the values of the last layer as they are.
+
+    Raises:
+        ConfigError: An option is not known, or max jumping meets layers of different widths.
+    """
+
+    def __init__(self, layers: Sequence[Layer | Dense], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
+                 norm: str = "none", residual: str = "none", jumping: str = "none", embed: MLP | None = None, head: MLP | None = None,
+                 decoder: Layer | None = None, plain_end: bool = True):
+        choices = {"residual": (residual, RESIDUALS), "jumping": (jumping, JUMPING), "activation": (activation, ACTIVATIONS)}
+        for name, (given, allowed) in choices.items():
+            if given not in allowed:
+                raise ConfigError(f"{name} {given!r} is not known; choose from {', '.join(allowed)}")
+        if jumping == "max" and len(set(widths)) > 1:
+            raise ConfigError(f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'")
+        self.embed, self.layers, self.head, self.decoder = embed, list(layers), head, decoder
+        finished = len(self.layers) - plain_end
+        self.norms = [make_norm(norm, w) for w in widths[:finished]]
+        self.activation, self.dropout, self.residual, self.jumping = activation, dropout, residual, jumping
+
+    def forward(self, graph: ActiveGraph) -> Var:
+        h = graph.x
+        if self.embed is not None:
+            h = ACTIVATIONS[self.activation](self.embed(h))
+        reached = []
+        for i, layer in enumerate(self.layers):
+            z = layer(graph, self._drop(h))
+            h = self._finish(i, z, h) if i < len(self.norms) else z
+            reached.append(h)
+        join = JUMPING[self.jumping]
+        h = h if join is None else join(reached)
+        h = h if self.head is None else self.head(self._drop(h))
+        out: Var = h if self.decoder is None else self.decoder(graph, h)
+        return out
+
+    def _drop(self, h: Any) -> Any:
+        return dropout(h, self.dropout) if self.dropout else h
+
+    def _finish(self, i: int, z: Any, h: Any) -> Any:
+        """Norm, activation and residual after layer i, which made z of h."""
+        norm, skips = self.norms[i], self.residual != "none" and z.shape[1:] == h.shape[1:]
+        z = add(z, h) if skips and self.residual == "before" else z
+        z = ACTIVATIONS[self.activation](z if norm is None else norm(z))
+        return add(z, h) if skips and self.residual == "after" else z
+
+    def decay_first_layer_only(self) -> None:
+        """Keep weight decay on the first layer (and the embedding) and take it off everything else, as the published GCN."""
+        first = {id(p) for module in (self.embed, self.layers[0]) if module is not None for p in module.parameters()}
+        for p in self.parameters():
+            p.decay = p.decay if id(p) in first else 0.0

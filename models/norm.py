@@ -1,0 +1,56 @@
+"""Normalisation between layers, with its own parameters."""
+from __future__ import annotations
+
+from typing import Any
+
+from graphtheta.errors import ConfigError
+
+from ..engine.layer import Module
+from ..ops.norm import RunningStats, batch_norm, layer_norm
+from ..ops.tape import Parameter
+
+NORMS = ("none", "batch", "layer")
+
+
+class BatchNorm(Module):
+    """Every column to mean 0 and variance 1 over the active rows of all workers, then scaled and shifted.
+
+    Args:
+        d: Width.
+
+    Source: https://arxiv.org/abs/1502.03167
+    """
+
+    def __init__(self, d: int):
+        self.gamma, self.beta = Parameter.ones(d), Parameter.zeros(d)
+        self.stats = RunningStats(d)
+
+    def __call__(self, x: Any) -> Any:
+        return batch_norm(x, self.gamma, self.beta, self.stats)
+
+
+class LayerNorm(Module):
+    """Every row to mean 0 and variance 1, then scaled and shifted.
+
+    Args:
+        d: Width.
+
+    Source: https://arxiv.org/abs/1607.06450
+    """
+
+    def __init__(self, d: int):
+        self.gamma, self.beta = Parameter.ones(d), Parameter.zeros(d)
+
+    def __call__(self, x: Any) -> Any:
+        return layer_norm(x, self.gamma, self.beta)
+
+
+def make_norm(name: str, d: int) -> BatchNorm | LayerNorm | None:
+    """The normalisation of that name for values of width d; None for ``"none"``.
+
+    Raises:
+        ConfigError: Unknown name.
+    """
+    if name not in NORMS:
+        raise ConfigError(f"norm {name!r} is not known; choose from {', '.join(NORMS)}")
+    return BatchNorm(d) if name == "batch" else LayerNorm(d) if name == "layer" else None

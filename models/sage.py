@@ -1,0 +1,57 @@
+"""https://arxiv.org/abs/1706.02216 GraphSAGE (Hamilton, Ying and Leskovec, NeurIPS 2017).
+
+    h'_v = W_n AGG{h_u : u -> v} + W_s h_v + b          AGG = mean, max or sum
+
+Transform passes h on, gather reads it at the source, sum aggregates, apply multiplies. Mean and sum are linear, so W_n
+stands before them where that is narrower: the numbers are the same and less is moved.
+
+Departures: as in DistGNN-MB the activation follows outside and h' is not divided by its length; "max" takes the
+largest neighbour value as it is (PyTorch Geometric), without the perceptron of the paper's pooling aggregator.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from graphtheta.errors import ConfigError
+
+from ..engine.layer import Layer
+from ..ops.dense import matmul, to_dense
+from ..ops.elementwise import add
+from ..ops.tape import Parameter
+from .mlp import project_first
+
+AGGREGATORS = ("mean", "max", "sum")
+
+
+class SAGE(Layer):
+    """GraphSAGE layer.
+
+    Args:
+        d_in, d_out: Widths before and after.
+        aggregator: "mean", "max" or "sum".
+        bias: Whether to add a bias.
+
+    Raises:
+        ConfigError: Unknown aggregator.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, aggregator: str = "mean", bias: bool = True):
+        if aggregator not in AGGREGATORS:
+            raise ConfigError(f"SAGE: aggregator {aggregator!r} is not known; choose from {', '.join(AGGREGATORS)}")
+        self.neighbour = Parameter.glorot(d_in, d_out)
+        self.root = Parameter.glorot(d_in, d_out)
+        self.bias = Parameter.zeros(d_out) if bias else None
+        self.sum = aggregator
+
+    def transform(self, node: Any) -> dict[str, Any]:
+        return {"z": matmul(node.h, self.neighbour) if self._first(node.h) else to_dense(node.h)}
+
+    def gather(self, edge: Any) -> Any:
+        return edge.src.z
+
+    def apply(self, node: Any, total: Any) -> Any:
+        out = add(total if self._first(node.h) else matmul(total, self.neighbour), matmul(node.h, self.root))
+        return out if self.bias is None else add(out, self.bias)
+
+    def _first(self, h: Any) -> bool:
+        return self.sum != "max" and project_first(h, self.neighbour)

@@ -1,0 +1,85 @@
+"""A user's own model from a Python file."""
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from graphtheta.errors import ConfigError, GraphThetaError
+
+from ..engine.layer import Layer, Model
+
+
+def load_user_model(path: str, d_in: int, d_out: int, d_edge: int = 0, **options: Any) -> Model:
+    """Make the model that a user wrote.
+
+    Args:
+        path: "FILE.py:Class"; the class is a subclass of ``Model``.
+        d_in, d_out, d_edge: Widths of node features, outputs and edge attributes; the class gets those of them, and of the
+            options, that its constructor names.
+        **options: Further settings by name.
+
+    Raises:
+        ConfigError: There is no such file or class, it cannot be imported, it is not a model, or its constructor asks
+            for something else.
+    """
+    file, colon, name = path.rpartition(":")
+    if not colon or not name.isidentifier() or not file.endswith(".py"):
+        raise ConfigError(f"model {path!r} is not of the form FILE.py:Class, such as my_layers.py:MyModel")
+    module = _module(Path(file))
+    found = getattr(module, name, None)
+    if not inspect.isclass(found):
+        raise ConfigError(f"{file} has no class {name}; it has {', '.join(_models(module)) or 'no model at all'}")
+    if not issubclass(found, Model):
+        is_layer = issubclass(found, Layer)
+        hint = "a layer runs inside a model: write a Model whose forward calls it" if is_layer else "derive it from graphtheta.Model"
+        raise ConfigError(f"{path} is not a model; {hint}")
+    model: Model = found(**_accepted(path, found, {**options, "d_in": d_in, "d_out": d_out, "d_edge": d_edge}))
+    return model
+
+
+def _module_name(file: Path) -> str:
+    return f"_graphtheta_user_{hashlib.blake2b(str(file.resolve()).encode(), digest_size=8).hexdigest()}"
+
+
+def _module(file: Path) -> ModuleType:
+    """The file as a module under a private name, so that it can clash with nothing."""
+    if not file.is_file():
+        raise ConfigError(f"the model file {file} does not exist; give its path from the current folder")
+    name = _module_name(file)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    # dataclasses and pickle look their module up
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except GraphThetaError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the model file {file} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _models(module: ModuleType) -> list[str]:
+    return [n for n, c in vars(module).items() if inspect.isclass(c) and issubclass(c, Model) and c.__module__ == module.__name__]
+
+
+def _accepted(path: str, cls: type, offered: dict[str, Any]) -> dict[str, Any]:
+    """The offered values that the constructor names."""
+    if cls.__init__ is object.__init__:
+        return {}
+    wanted = list(inspect.signature(cls).parameters.values())
+    if any(p.kind is p.VAR_KEYWORD for p in wanted):
+        return offered
+    named = [p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p for p in wanted if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    unknown = [p.name for p in needed if p not in named or p.name not in offered]
+    if unknown:
+        raise ConfigError(f"the constructor of {path} needs {', '.join(unknown)}, which a job does not set; it may take "
+                          f"{', '.join(sorted(offered))}, and anything that has a default")
+    return {p.name: offered[p.name] for p in named if p.name in offered}
