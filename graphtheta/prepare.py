@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask, Task, la
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph import Graph
 from graphtheta.job import Job
-from graphtheta.models.registry import build_model, load_user_model
+from graphtheta.models.registry import Options, build_model
+from graphtheta.models.user import load_user_model
 from graphtheta.ops.init import dtype_scope, init_scope
 from graphtheta.split import LinkSplit, distinct_pairs, link_split
 from graphtheta.transform import pair_key
@@ -173,13 +174,12 @@ def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Fac
             return made
         if ":" in job.model:
             return load_user_model(job.model, **sizes)
-        return build_model(job.model, **sizes, decoder=task, **_options(job))
+        decoder = {"node": "none", "edge": "edge", "link": job.decoder}[task]
+        return build_model(job.model, **sizes, decoder=decoder, **_options(job))
 
 
 def _options(job: Job) -> dict[str, Any]:
-    names = ("hidden", "layers", "heads", "out_heads", "dropout", "attention_dropout", "residual", "norm", "jumping", "aggregator",
-             "activation", "decay_first_layer_only")
-    return {n: getattr(job, n) for n in names}
+    return {f.name: getattr(job, f.name) for f in fields(Options) if f.name in Job.model_fields and f.name != "decoder"}
 
 
 def build_strategy(job: Job, graph: Graph, partition: Partition, layers: list[str], task: Task) -> Strategy:
