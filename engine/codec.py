@@ -94,7 +94,7 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
             return aside[-1]
         if code != _ARRAY:
             raise FormatError(f"cannot decode extension {code}")
-        flat = np.frombuffer(value[2], dtype)
+        flat = np.frombuffer(value[2], dtype) if dtype.itemsize else np.zeros(1 if value[1] is None else value[1], dtype)
         return flat[0] if value[1] is None else flat.reshape(value[1]).copy()
 
     def unpack(payload: bytes | memoryview) -> Any:

@@ -193,7 +193,7 @@ class Comm(ABC):
             self._broadcast_flat(n_bytes, root)
             body = np.frombuffer(bytearray(data) or bytearray(int(n_bytes.view(np.int64)[0])), np.uint8)
             self._broadcast_flat(body, root)
-            result = obj if self.rank == root else decode(memoryview(body), arrays)
+            result = obj if self.rank == root else decode(body.data, arrays)
             for array in arrays:
                 self._broadcast_flat(array.reshape(-1).view(np.uint8), root)
         if self.rank == root:

@@ -8,9 +8,10 @@ import atexit
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from types import TracebackType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from graphtheta.errors import CommError, ConfigError
 
@@ -19,6 +20,9 @@ from .failure import exit_code, report
 from .serial import SerialComm
 from .site import collective
 from .thread import Threads, place_threads
+
+if TYPE_CHECKING:
+    from .mpi import MpiComm
 
 _log = logging.getLogger("graphtheta.engine")
 _comm: Comm | None = None
@@ -57,12 +61,16 @@ def start() -> Comm:
     """
     global _comm, _threads
     if _comm is None:
-        if launched()[1] > 1:
+        size = launched()[1]
+        if size > 1:
             sys.excepthook = _excepthook
-            _comm = _start_mpi(launched()[1])
+            _comm = mpi = _start_mpi(size)
+            _threads = place_threads(mpi)
+            if not _threads.crowded:
+                mpi.own_core()
         else:
             _comm = SerialComm()
-        _threads = place_threads(_comm)
+            _threads = place_threads(_comm)
         _log.info("%d rank(s), %s", _comm.size, _threads)
     return _comm
 
@@ -90,9 +98,11 @@ def run_main(fn: Callable[[], int | None]) -> int:
         return _fail(error)
 
 
-def _start_mpi(size: int) -> Comm:
+def _start_mpi(size: int) -> MpiComm:
     try:
-        from .mpi import MpiComm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py suspects what is checked below
+            from .mpi import MpiComm
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
             f"{size} processes were started together, but MPI cannot be used here ({error}); "

@@ -20,12 +20,14 @@ class Threads:
         count: Threads that BLAS and compiled kernels may use, at least 1.
         cores: Cores this rank may run on.
         ranks_on_node: Ranks on this machine.
+        crowded: Whether there are more ranks than cores for them, so that a rank that waits must make room.
         blas: Whether BLAS was told; it can only be with threadpoolctl installed.
     """
 
     count: int
     cores: int
     ranks_on_node: int
+    crowded: bool
     blas: bool
 
     def __str__(self) -> str:
@@ -48,17 +50,18 @@ def place_threads(comm: Comm) -> Threads:
     """
     cores = available_cores()
     neighbours = [others for node, others in comm.all_gather((platform.node(), cores)) if node == platform.node()]
-    count = share(cores, neighbours, cpu_quota(), os.environ.get("OMP_NUM_THREADS", ""))
+    fair = share(cores, neighbours, cpu_quota(), os.environ.get("OMP_NUM_THREADS", ""))
+    count = max(1, int(fair + 1e-6))
     if "numba" in sys.modules:
         numba = sys.modules["numba"]
         numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
     else:
         os.environ.setdefault("NUMBA_NUM_THREADS", str(count))
-    return Threads(count, len(cores), len(neighbours), _limit_blas(count))
+    return Threads(count, len(cores), len(neighbours), fair < 1 - 1e-6, _limit_blas(count))
 
 
-def share(cores: list[int], neighbours: list[list[int]], quota: float | None, omp: str) -> int:
-    """Threads for one rank.
+def share(cores: list[int], neighbours: list[list[int]], quota: float | None, omp: str) -> float:
+    """Cores that fall to one rank.
 
     Args:
         cores: Cores it may use.
@@ -67,7 +70,7 @@ def share(cores: list[int], neighbours: list[list[int]], quota: float | None, om
         omp: Text of OMP_NUM_THREADS; only its first number counts.
 
     Returns:
-        At least 1.
+        Their number; a fraction if ranks must take turns.
     """
     users = Counter(core for others in neighbours for core in others)
     fair = sum(1.0 / users[core] for core in cores)
@@ -76,7 +79,7 @@ def share(cores: list[int], neighbours: list[list[int]], quota: float | None, om
     first = omp.split(",")[0].strip()
     if first.isdigit() and int(first) > 0:
         fair = min(fair, int(first))
-    return max(1, int(fair + 1e-6))
+    return fair
 
 
 def available_cores() -> list[int]:

@@ -1,0 +1,194 @@
+"""What every communicator must do: functions that run on each rank, called by tests and by programs under mpiexec."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphtheta.engine.comm import Comm, Tag
+from numpy.testing import assert_array_equal
+
+from graphtheta.errors import CommError, DataError, FormatError, ShapeError
+
+
+def awkward(rank: int, n: int) -> np.ndarray:
+    """Floats of very different size, whose sum depends on the order of addition."""
+    i = np.arange(n) + 17 * rank
+    return (np.sin(i) * 10.0 ** (i % 9 - 4)).astype(np.float32)
+
+
+def in_order(parts: list[np.ndarray]) -> np.ndarray:
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def sums_keep_shape_and_dtype(comm: Comm) -> None:
+    for dtype in (np.float32, np.float64, np.int64, np.int32, np.uint8):
+        for shape in ((), (3,), (2, 3), (0,), (0, 4)):
+            x = np.full(shape, comm.rank + 1, dtype)
+            total = comm.all_sum(x)
+            assert total.dtype == dtype and total.shape == shape and total is not x
+            assert_array_equal(total, np.full(shape, comm.size * (comm.size + 1) // 2, dtype))
+
+
+def sums_are_exact_for_integers(comm: Comm) -> None:
+    big = np.array([2**58 + comm.rank, -(2**62) // comm.size])
+    assert_array_equal(comm.all_sum(big), [2**58 * comm.size + sum(range(comm.size)), -(2**62) // comm.size * comm.size])
+
+
+def sums_have_the_same_bits_everywhere(comm: Comm) -> None:
+    # 400,001 elements take the two-round way with a remainder
+    for n in (1, 1000, 400_001):
+        total = comm.all_sum(awkward(comm.rank, n))
+        assert total.tobytes() == in_order([awkward(q, n) for q in range(comm.size)]).tobytes()
+
+
+def sums_take_any_layout(comm: Comm) -> None:
+    x = np.arange(12.0).reshape(3, 4)[:, ::2].T
+    assert_array_equal(comm.all_sum(x), x * comm.size)
+
+
+def extremes(comm: Comm) -> None:
+    x = np.array([comm.rank, -comm.rank], np.int64)
+    assert_array_equal(comm.all_max(x), [comm.size - 1, 0])
+    assert_array_equal(comm.all_min(x), [0, 1 - comm.size])
+    assert comm.all_max(np.array(comm.rank == comm.size - 1)) and comm.all_max(np.zeros(2, bool)).dtype == bool
+    with_nan = np.array([np.nan if comm.rank == 0 else 1.0, 2.0], np.float32)
+    assert_array_equal(comm.all_max(with_nan), np.array([np.nan, 2], np.float32))
+    assert_array_equal(comm.all_min(with_nan), np.array([np.nan, 2], np.float32))
+
+
+def refuses_dtypes(comm: Comm) -> None:
+    for call, x in ((comm.all_sum, np.ones(2, bool)), (comm.all_sum, np.array(["a"])), (comm.all_max, np.array([1j]))):
+        with pytest.raises(CommError, match="expected"):
+            call(x)
+
+
+def gathers_objects(comm: Comm) -> None:
+    own = {"rank": comm.rank, "pair": (1, "é"), 3: [None, True, b"x", np.float32(0.5)], "x": np.arange(comm.rank * 200)}
+    for q, got in enumerate(comm.all_gather(own)):
+        assert got["rank"] == q and got["pair"] == (1, "é") and got[3] == [None, True, b"x", 0.5]
+        assert type(got[3][3]) is np.float32
+        assert_array_equal(got["x"], np.arange(q * 200))
+        got["x"][:] = 0  # writable, and a copy
+    assert_array_equal(own["x"], np.arange(comm.rank * 200))
+
+
+def refuses_objects(comm: Comm) -> None:
+    for obj in (object(), np.array([object()]), {1, 2}, len):
+        with pytest.raises(FormatError, match="cannot encode"):
+            comm.all_gather(obj)
+
+
+def broadcasts(comm: Comm) -> None:
+    for root in range(comm.size):
+        obj = {"large": np.arange(50_000.0).reshape(100, 500), "small": (1, np.int32(2)), "none": np.empty((0, 3))}
+        got = comm.broadcast(obj if comm.rank == root else None, root)
+        assert_array_equal(got["large"], obj["large"])
+        assert got["small"] == (1, 2) and got["none"].shape == (0, 3) and got["large"].flags.writeable
+    with pytest.raises(CommError, match="root"):
+        comm.broadcast(1, root=comm.size)
+
+
+def gathers_rows(comm: Comm) -> None:
+    root = comm.size - 1
+    got = comm.gather_rows(np.full((comm.rank, 2), comm.rank, np.float32), root)
+    if comm.rank != root:
+        assert got is None
+        return
+    assert got is not None
+    for q, part in enumerate(got):
+        assert part.dtype == np.float32
+        assert_array_equal(part, np.full((q, 2), q))
+
+
+def refuses_uneven_rows(comm: Comm) -> None:
+    if comm.size > 1:
+        with pytest.raises(ShapeError, match="trailing shape"):
+            comm.gather_rows(np.ones((2, 1 + (comm.rank == 1))))
+
+
+def all_to_all(comm: Comm) -> None:
+    # q + rank rows for rank q; nothing at all between rank 0 and itself
+    got = comm.all_to_all([np.full((q + comm.rank, 3), 100 * comm.rank + q, np.int64) for q in range(comm.size)])
+    for q, part in enumerate(got):
+        assert_array_equal(part, np.full((q + comm.rank, 3), 100 * q + comm.rank))
+    with pytest.raises(ShapeError, match=r"expected .* parts"):
+        comm.all_to_all([np.ones(1)] * (comm.size + 1))
+
+
+def moves(comm: Comm) -> None:
+    others = [q for q in range(comm.size) if q != comm.rank]
+    sends = [(q, np.full((q + 1, 2), comm.rank, np.float32)) for q in others]
+    block = np.zeros((comm.rank + 1, comm.size, 2), np.float32)
+    recvs = [(q, np.empty((comm.rank + 1, 2), np.float32)) for q in others]
+    empty = [(q, np.empty((0, 2))) for q in others]
+    pending = comm.move_begin(sends + empty, recvs, Tag.TO_MIRRORS)
+    pending.end()
+    for q, array in recvs:
+        block[:, q] = array
+        assert (array == q).all()
+    with pytest.raises(CommError, match="twice"):
+        pending.end()
+
+
+def moves_stay_in_order(comm: Comm) -> None:
+    if comm.size < 2 or comm.rank > 1:
+        return
+    other = 1 - comm.rank
+    boxes = [np.empty(3) for _ in range(4)]
+    # the second pair has another tag and is waited for first
+    pendings = [comm.move_begin([(other, np.full(3, float(i)))], [(other, boxes[i])], 1 + i // 2) for i in range(4)]
+    for i in (3, 0, 2, 1):
+        pendings[i].end()
+        assert (boxes[i] == i).all()
+
+
+def refuses_bad_moves(comm: Comm) -> None:
+    for partner in (-1, comm.rank, comm.size):
+        with pytest.raises(CommError, match="cannot exchange"):
+            comm.move_begin([(partner, np.ones(1))], [], 1)
+    if comm.size > 1:
+        other = (comm.rank + 1) % comm.size
+        with pytest.raises(CommError, match="not contiguous"):
+            comm.move_begin([(other, np.ones((4, 4))[:, 0])], [], 1)
+        with pytest.raises(CommError, match="read-only"):
+            comm.move_begin([], [(other, np.broadcast_to(np.ones(1), (1,)))], 1)
+        with pytest.raises(CommError, match="tag"):
+            comm.move_begin([(other, np.ones(1))], [], 1 << 15)
+
+
+def agrees(comm: Comm) -> None:
+    comm.agree(None)
+    last = comm.size - 1
+    with pytest.raises(DataError) as caught:
+        comm.agree(DataError("bad edge") if comm.rank == last else None)
+    assert str(caught.value) == ("bad edge" if comm.rank == last else f"rank {last}: bad edge")
+    try:
+        b"\xff".decode()
+    except UnicodeDecodeError as error:  # cannot be made from a text: the nearest base is used
+        with pytest.raises(ValueError, match="invalid start byte"):
+            comm.agree(error if comm.rank == 0 else None)
+
+
+def counts_messages_and_bytes(comm: Comm) -> None:
+    comm.barrier()
+    before = comm.ledger.snapshot()
+    with comm.ledger.stage("reduce"):
+        comm.all_sum(np.ones(10))
+    with comm.ledger.stage("move"):
+        others = [q for q in range(comm.size) if q != comm.rank]
+        boxes = [(q, np.empty(5, np.float32)) for q in others]
+        comm.move_begin([(q, np.ones(5, np.float32)) for q in others], boxes, 1).end()
+    spent = comm.ledger.since(before)
+    alone = comm.size == 1
+    assert (spent["reduce"]["bytes"], spent["reduce"]["messages"]) == ((0, 0) if alone else (80, 1))
+    assert (spent["move"]["bytes"], spent["move"]["messages"]) == (20 * len(others), len(others))
+    assert spent["other"]["bytes"] == 0 and spent["move"]["wait"] > 0 and spent["move"]["seconds"] > 0
+
+
+CONTRACT = [
+    sums_keep_shape_and_dtype, sums_are_exact_for_integers, sums_have_the_same_bits_everywhere, sums_take_any_layout, extremes,
+    refuses_dtypes, gathers_objects, refuses_objects, broadcasts, gathers_rows, refuses_uneven_rows, all_to_all, moves,
+    moves_stay_in_order, refuses_bad_moves, agrees, counts_messages_and_bytes,
+]  # fmt: skip

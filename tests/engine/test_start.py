@@ -1,0 +1,220 @@
+"""Real processes: the contract under mpiexec, ends of a job, and how a process finds its communicator."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from comm_contract import CONTRACT, awkward
+from graphtheta.engine.failure import exit_code, report
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.thread import share
+
+from graphtheta.errors import DataError
+
+TESTS = str(Path(__file__).parent.parent)
+PROGRAM = str(Path(__file__).with_name("mpi_program.py"))
+# the mpiexec of a wheel lies beside the interpreter and must win over another one on the path
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+needs_mpi = pytest.mark.skipif(
+    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpiexec and mpi4py: pip install graphtheta[mpich]"
+)
+
+
+def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PMI", "OMPI_", "PMIX_", "SLURM_", "GRAPHTHETA_"))}
+    environment = {**clean, "PYTHONPATH": TESTS, **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+
+
+def job(size: int, scenario: str, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    assert MPIEXEC is not None
+    return run([MPIEXEC, "-n", str(size), sys.executable, PROGRAM, scenario, *flags], **environment)
+
+
+both_ways = pytest.mark.parametrize("flags", [[], ["--hook"]], ids=["run_main", "excepthook"])
+
+
+@needs_mpi
+class TestMpi:
+    @pytest.mark.parametrize(("size", "strict"), [(2, "0"), (3, "1")])
+    def test_contract(self, size, strict):
+        done = job(size, "contract", GRAPHTHETA_STRICT=strict)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"passed {len(CONTRACT)}\n" and done.stderr == ""
+
+    def test_contract_in_many_small_pieces(self):
+        done = job(2, "small_pieces")
+        assert done.stdout == f"passed {len(CONTRACT)}\n", done.stderr
+
+    def test_sums_have_the_bits_of_simulated_ranks(self):
+        done = job(3, "bits")
+        kinds, *digits = done.stdout.split()
+        expected = run_simulated(3, lambda comm: [comm.all_sum(awkward(comm.rank, n)).tobytes().hex()[:4000] for n in (7, 400_001)])
+        assert kinds == "1" and digits == expected[0], done.stderr
+
+    def test_more_ranks_than_cores(self):
+        done = job(2 * len(os.sched_getaffinity(0)) + 1, "crowd")
+        assert done.stdout == "crowd passed\n" and done.returncode == 0, done.stderr
+
+    def test_status_of_the_program(self):
+        done = job(2, "status")
+        assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
+
+    def test_start_is_idempotent(self):
+        done = job(2, "interface")
+        assert done.stdout == "[['MpiComm', 0, 2, True], ['MpiComm', 1, 2, True]]\n", done.stderr
+
+    def test_cores_are_shared_out(self):
+        done = job(2, "shared_cores")
+        cores = len(os.sched_getaffinity(0))
+        if "NUMBA_NUM_THREADS" not in os.environ and "OMP_NUM_THREADS" not in os.environ:
+            assert f"({max(1, cores // 2)}, {cores}, 2)" in done.stdout, done.stdout + done.stderr
+
+
+@needs_mpi
+class TestEnds:
+    """An error on any rank ends all of them: one message, non-zero status."""
+
+    @both_ways
+    def test_one_rank_fails(self, flags):
+        done = job(3, "one_raises", *flags)
+        assert done.returncode != 0 and done.stdout == ""
+        line = "rank 1/3: DataError: labels.npy has 3 rows, the graph 4 nodes; give one label for each node\n"
+        assert done.stderr == line
+
+    @both_ways
+    def test_a_bug_shows_its_traceback(self, flags):
+        done = job(2, "first_raises", *flags)
+        assert done.returncode != 0
+        assert done.stderr.startswith("rank 0/2: Traceback") and done.stderr.count("ZeroDivisionError: a bug") == 1
+
+    @both_ways
+    @pytest.mark.parametrize("size", [2, 3])
+    def test_all_fail_alike(self, size, flags):
+        done = job(size, "all_raise", *flags)
+        assert done.returncode == 1
+        assert done.stderr == f"rank 0/{size}: ConfigError: hidden: expected at least 1, got 0\n" and done.stdout == ""
+
+    def test_all_fail_with_messages_under_way(self):
+        done = job(2, "all_raise_while_moving")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "rank 0/2: ConfigError: apply returned 3 rows, expected 4\n"
+
+    @both_ways
+    def test_agreed_error(self, flags):
+        done = job(3, "agreed", *flags)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "rank 0/3: DataError: rank 2: edge 7 ends at node 99 of 10\n"
+
+    @both_ways
+    def test_a_rank_leaves_early(self, flags):
+        done = job(3, "leaves_early", *flags)
+        assert done.returncode != 0
+        where = "all_sum(float64, (3,)) at engine/mpi_program"
+        assert f"CommError: rank 1 has left the program, but rank 0 waits for it in {where}" in done.stderr
+        assert done.stderr.count("CommError") == 1
+
+    @both_ways
+    def test_a_rank_exits(self, flags):
+        done = job(2, "exits_early", *flags)
+        assert done.returncode != 0 and done.stderr.count("\n") <= 1
+
+    def test_missing_message(self):
+        done = job(2, "missing_message")
+        assert done.returncode != 0
+        assert "rank 0/2: CommError: rank 1 has left the program, but rank 0 waits for it in a move" in done.stderr
+
+    def test_wrong_size(self):
+        done = job(2, "wrong_size")
+        assert done.returncode != 0
+        assert "rank 0/2: CommError: move: rank 0 expects 32 bytes from rank 1 (tag 1), got 24" in done.stderr
+
+    def test_mismatch_in_strict_mode(self):
+        done = job(2, "mismatch", GRAPHTHETA_STRICT="1")
+        assert done.returncode == 1 and done.stderr.count("CommError") == 1
+        assert re.search(r"rank 0: call \d+, all_sum\(float64, \(3,\)\) at engine/mpi_program.py:\d+ in mismatch", done.stderr)
+        assert re.search(r"rank 1: call \d+, all_gather\(\) at engine/mpi_program.py:\d+ in mismatch", done.stderr)
+
+    @both_ways
+    def test_interrupted(self, flags):
+        done = job(2, "interrupted", *flags)
+        assert (done.returncode, done.stderr) == (130, "rank 0/2: interrupted\n")
+
+
+class TestStart:
+    def test_plain_python_knows_no_mpi(self):
+        done = run([sys.executable, PROGRAM, "interface"])
+        assert done.stdout == "[['SerialComm', 0, 1, False]]\n", done.stderr
+
+    def test_slurm_batch_script_is_plain_python(self):
+        done = run([sys.executable, PROGRAM, "interface"], SLURM_NTASKS="4", SLURM_PROCID="0")
+        assert done.stdout == "[['SerialComm', 0, 1, False]]\n", done.stderr
+
+    @needs_mpi
+    @pytest.mark.parametrize(
+        "environment",
+        [
+            {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
+            {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"},
+        ],
+        ids=["openmpi", "slurm"],
+    )
+    @both_ways
+    def test_launcher_of_another_mpi(self, environment, flags):
+        done = run([sys.executable, PROGRAM, "interface", *flags], **environment)
+        assert done.returncode == 1 and done.stdout == ""
+        assert "CommError: 2 processes were started together, but each sees only itself" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    def test_mpi_not_installed(self):
+        without = "import sys, runpy; sys.modules['mpi4py'] = None; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        for rank, lines in (("0", 1), ("1", 0)):
+            done = run([sys.executable, "-c", without, PROGRAM, "interface"], PMI_SIZE="2", PMI_RANK=rank)
+            assert done.returncode == 1 and done.stderr.count("\n") == lines
+            if rank == "0":
+                assert "ConfigError: 2 processes were started together" in done.stderr and '"graphtheta[mpich]"' in done.stderr
+
+    def test_one_rank_error_is_one_line(self):
+        done = run([sys.executable, PROGRAM, "all_raise"])
+        assert (done.returncode, done.stderr) == (1, "ConfigError: hidden: expected at least 1, got 0\n")
+
+
+class TestThreads:
+    @pytest.mark.parametrize(
+        ("cores", "neighbours", "quota", "omp", "expected"),
+        [
+            ([0, 1, 2, 3], [[0, 1, 2, 3]], None, "", 4),
+            ([0, 1, 2, 3], [[0, 1, 2, 3]] * 2, None, "", 2),
+            ([0, 1, 2, 3], [[0, 1, 2, 3]] * 3, None, "", 4 / 3),
+            ([0, 1], [[0, 1]] * 8, None, "", 1 / 4),
+            ([2, 3], [[0, 1], [2, 3]], None, "", 2),
+            ([0, 1, 2, 3], [[0, 1, 2, 3]] * 2, 2.0, "", 1),
+            ([0, 1, 2, 3], [[0, 1, 2, 3]], None, "3,2", 3),
+            ([0, 1, 2, 3], [[0, 1, 2, 3]], None, "many", 4),
+        ],
+        ids=["alone", "two", "uneven", "crowd", "pinned", "quota", "omp", "omp-nonsense"],
+    )
+    def test_share(self, cores, neighbours, quota, omp, expected):
+        assert share(cores, neighbours, quota, omp) == pytest.approx(expected)
+
+
+class TestReport:
+    def test_words(self):
+        assert report(DataError("x"), 1, 4) == "rank 1/4: DataError: x\n"
+        assert report(SystemExit(2), 0, 2) == "" and report(SystemExit("bye"), 0, 1) == "bye\n"
+        assert report(KeyboardInterrupt(), 0, 1) == "interrupted\n"
+        try:
+            np.ones(2) @ np.ones(3)
+        except ValueError as error:
+            assert report(error, 0, 1).startswith("Traceback")
+
+    def test_status(self):
+        errors = (SystemExit(), SystemExit(0), SystemExit(3), SystemExit("x"), KeyboardInterrupt(), DataError())
+        assert [exit_code(error) for error in errors] == [0, 0, 3, 1, 130, 1]
