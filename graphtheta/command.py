@@ -19,9 +19,11 @@ from graphtheta.flag import Parser
 from graphtheta.graph import Graph
 from graphtheta.job import Job
 from graphtheta.log import start_logging
+from graphtheta.prepare import load_graph
+from graphtheta.runlog import JOB_FILE, RunLog
+from graphtheta.trainer import Result
 
-WEIGHTS = "model.npz"
-JOB = "job.yaml"
+WEIGHTS = "weights.npz"
 RESULT = "result.json"
 
 
@@ -47,27 +49,35 @@ def train_all(job: Job, comm: Comm) -> None:
 
     Collective: all ranks of comm.
     """
-    results: list[Any] = []
+    results = []
     for seed in range(job.seed, job.seed + job.seeds):
         one = job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}")) if job.seeds > 1 else job
-        trainer = graphtheta.Trainer(one, comm=comm)
-        result = trainer.fit()
-        results.append(result)
-        trainer.save(one.folder / WEIGHTS)
-        if one.save_predictions:
-            ids, predictions = trainer.predict()
-            if comm.rank == 0:
-                write_predictions(one.folder / "predictions.npz", ids, predictions)
-        if comm.rank == 0:
-            record = {"best_epoch": result.best_epoch, "metrics": result.metrics, "ranks": comm.size}
-            (one.folder / RESULT).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            say(f"best epoch {result.best_epoch}: {metrics_line(result.metrics)}; saved in {one.folder}")
+        results.append(train_once(one, comm))
     if comm.rank == 0 and job.seeds > 1:
         spread = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
-        rows = [(name, figure(float(np.mean(v))), figure(float(np.std(v, ddof=1))), figure(min(v)), figure(max(v))) for name, v in spread.items()]
-        say(f"\n{job.seeds} seeds\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
-        (job.folder / RESULT).write_text(json.dumps({"seeds": job.seeds, "metrics": spread, "ranks": comm.size}, indent=1) + "\n",
-                                         encoding="utf-8")
+        rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in spread.items()]
+        say(f"\n{job.seeds} seeds, saved in {job.folder}\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
+        write_json(job.folder / RESULT, {"seeds": job.seeds, "metrics": spread, "ranks": comm.size})
+
+
+def train_once(job: Job, comm: Comm) -> Result:
+    """Train with one seed; weights, metrics and the curve are in the job's folder afterwards.
+
+    Collective: all ranks of comm.
+    """
+    trainer = graphtheta.Trainer(job=job, comm=comm)
+    with RunLog(job, comm, trainer.metric) as log:
+        result: Result = trainer.fit(log)
+        log.finish(result.best_epoch)
+    trainer.save(job.folder / WEIGHTS)
+    if job.save_predictions:
+        save_predictions(job.folder / "predictions.npz", trainer.predict())
+    if comm.rank == 0:
+        write_json(job.folder / RESULT, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
+                                         "ranks": comm.size})
+        shown = {name: value for name, value in result.metrics.items() if name.endswith(trainer.metric)}
+        say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
+    return result
 
 
 def evaluate(argv: list[str]) -> int:
@@ -91,8 +101,9 @@ def evaluate(argv: list[str]) -> int:
         trainer = trained(job, options.run, comm)
         scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
         if comm.rank == 0:
-            names = list(next(iter(scores.values())))
-            say(table(("split", *names), [(split, *(figure(s[n]) for n in names)) for split, s in scores.items()]))
+            scores = {split: s for split, s in scores.items() if s}
+            names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
+            say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
 
     return on_all_ranks(job, work)
 
@@ -118,10 +129,9 @@ def predict(argv: list[str]) -> int:
         raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv")
 
     def work(comm: Comm) -> None:
-        ids, predictions = trained(job, options.run, comm).predict()
+        n = save_predictions(path, trained(job, options.run, comm).predict())
         if comm.rank == 0:
-            write_predictions(path, ids, predictions)
-            say(f"{len(ids):,} predictions in {path}")
+            say(f"{n:,} predictions in {path}")
 
     return on_all_ranks(job, work)
 
@@ -145,7 +155,7 @@ def info(argv: list[str]) -> int:
         raise ConfigError(f"--ranks: got {options.ranks}, expected at least 1")
 
     def work(comm: Comm) -> None:
-        graph = load(job)
+        graph = load_graph(job)
         if comm.rank == 0:
             say(pairs([(name, amount(value) if name == "bytes" else figure(value)) for name, value in graph.summary().items()]))
             if options.ranks > 1:
@@ -167,29 +177,21 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     return f"{table(('worker', 'masters', 'mirrors', 'edges', 'border edges', 'memory'), rows)}\n{total}"
 
 
-def load(job: Job) -> Graph:
-    """The graph of a job."""
-    per_class = {key: getattr(job, key) for key in ("train_per_class", "val_per_class") if getattr(job, key)}
-    return graphtheta.load(job.dataset, data_dir=job.data_dir or None, split=job.split, seed=job.seed, symmetric=job.symmetric,
-                           largest_component=job.largest_component, self_loops=job.self_loops, normalise_features=job.normalise_features,
-                           **per_class)
-
-
 def job_of(run: str, keys: dict[str, Any]) -> Job:
     """The job of a finished run, with some keys changed.
 
     Raises:
         ConfigError: The folder holds no finished run, or a key is not allowed.
     """
-    for name in (JOB, WEIGHTS):
+    for name in (JOB_FILE, WEIGHTS):
         if not Path(run, name).is_file():
             raise ConfigError(f"{run}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
-    return Job.from_yaml(Path(run, JOB)).change(**keys)
+    return Job.from_yaml(Path(run, JOB_FILE)).change(**keys)
 
 
 def trained(job: Job, run: str, comm: Comm) -> Any:
     """A trainer with the weights of a finished run."""
-    trainer = graphtheta.Trainer(job, comm=comm)
+    trainer = graphtheta.Trainer(job=job, comm=comm)
     trainer.load(Path(run, WEIGHTS))
     return trainer
 
@@ -210,26 +212,41 @@ def metrics_line(metrics: dict[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in metrics.items())
 
 
-def write_predictions(path: Path, ids: np.ndarray, predictions: np.ndarray) -> None:
-    """Write predictions beside the original ids, one row per node.
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """Write a record for people and programs to read."""
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def save_predictions(path: Path, found: tuple[np.ndarray, np.ndarray] | None) -> int:
+    """Write predictions beside the ids of what they are for.
 
     Args:
-        path: .npz (arrays ``id`` and ``prediction``) or .csv.
-        ids: Original ids, [n].
-        predictions: [n] or [n, k].
+        path: .npz (arrays ``id`` and ``prediction``) or .csv (one row each).
+        found: What ``Trainer.predict`` returned: ids, [n] or [n, 2] for links, and predictions, [n] or [n, k]; None on
+            ranks that have nothing to write.
+
+    Returns:
+        Number of predictions written.
 
     Raises:
         FormatError: The file cannot be written.
     """
+    if found is None:
+        return 0
+    ids, predictions = found
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".npz":
             np.savez_compressed(path, id=ids, prediction=predictions)
-            return
-        wide = predictions.reshape(len(predictions), -1)
-        names = ["prediction"] if wide.shape[1] == 1 else [f"prediction_{k}" for k in range(wide.shape[1])]
-        with path.open("w", encoding="utf-8") as file:
-            file.write(",".join(["id", *names]) + "\n")
-            np.savetxt(file, np.column_stack((ids.astype(str), wide.astype(str))), fmt="%s", delimiter=",")
+        else:
+            names = columns("id", ids) + columns("prediction", predictions)
+            wide = [x.reshape(len(x), -1).astype(str) for x in (ids, predictions)]
+            np.savetxt(path, np.concatenate(wide, axis=1), fmt="%s", delimiter=",", header=",".join(names), comments="", encoding="utf-8")
     except OSError as error:
         raise FormatError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return len(ids)
+
+
+def columns(name: str, x: np.ndarray) -> list[str]:
+    """Titles of the columns of an array."""
+    return [name] if x.ndim == 1 else [f"{name}_{k}" for k in range(x.shape[1])]

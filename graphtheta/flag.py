@@ -16,7 +16,9 @@ class Parser(argparse.ArgumentParser):
     """A parser of one command that raises instead of printing."""
 
     def __init__(self, command: str, summary: str, example: str, words: str = ""):
-        super().__init__(prog=f"graphtheta {command}", usage=f"graphtheta {command} {words}[flags]", description=summary, epilog=f"example: {example}", allow_abbrev=False,
+        super().__init__(prog=f"graphtheta {command}",
+                         usage=f"graphtheta {command} {words}[flags]", description=summary, epilog=f"example: {example}",
+                         allow_abbrev=False,
                          formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=110))
 
     def error(self, message: str) -> NoReturn:

@@ -23,14 +23,17 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fanout": ("strategy", ("mini",)),
     "replace": ("strategy", ("mini",)),
     "share_sample": ("strategy", ("mini",)),
+    "share_sample": ("strategy", ("mini",)),
     "clusters": ("strategy", ("cluster",)),
     "clusters_per_batch": ("strategy", ("cluster",)),
     "cluster_method": ("strategy", ("cluster",)),
     "boundary_hops": ("strategy", ("cluster",)),
     "diagonal": ("strategy", ("cluster",)),
-    "degrees": ("strategy", ("mini", "cluster")),
+    "degrees": ("strategy", ("cluster",)),
     "momentum": ("optimiser", ("sgd",)),
     "negatives": ("task", ("link", "auto")),
+    "eval_negatives": ("task", ("link", "auto")),
+    "decoder": ("task", ("link", "auto")),
 }
 # what pydantic found, in the words of the user
 EXPECTED = {
@@ -89,6 +92,10 @@ class ModelKeys(Keys):
     """Share of the inputs of each layer set to zero in training."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of the attention weights set to zero in training."""
+    feature_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the projected features in the messages of attention models set to zero in training."""
+    edge_drop: float = Field(0.0, ge=0, lt=1)
+    """Share of the edges that gipa leaves out of each step."""
     residual: bool = False
     """Add the input of a hidden layer to its output."""
     norm: Literal["none", "batch", "layer"] = "none"
@@ -97,8 +104,24 @@ class ModelKeys(Keys):
     """Jumping knowledge: the decoder sees the outputs of all layers."""
     aggregator: Literal["mean", "max", "sum"] = "mean"
     """How GraphSAGE combines messages."""
-    activation: Literal["relu", "elu", "leaky_relu", "tanh", "gelu"] = "relu"
-    """Activation between layers."""
+    activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
+    """Activation between layers; auto is what the model was published with."""
+    feature_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the projected features set to zero in messages (gat, gat_e, gipa)."""
+    edge_drop: float = Field(0.0, ge=0, lt=1)
+    """Share of the edges taken out of each step (gipa)."""
+    normalisation: Literal["sym", "row"] = "sym"
+    """How gcn divides by degrees: by the roots of both ends, or by that of the receiving end."""
+    separate: bool = False
+    """The gat of DistGNN-MB: own weights for the two ends, bias and activation before the attention."""
+    train_eps: bool = False
+    """Learn the weight of the node itself (gin)."""
+    reduce: Literal["sum", "mean", "max"] = "sum"
+    """How gipa combines weighted messages."""
+    direction: Literal["in", "out", "both"] = "in"
+    """Which edges carry messages: those that come in, those that go out, or both."""
+    decoder: Literal["dot", "hadamard"] = "dot"
+    """How the score of a link is made from its two ends."""
 
 
 class StrategyKeys(Keys):
@@ -113,6 +136,8 @@ class StrategyKeys(Keys):
     Without it nothing is sampled."""
     replace: bool = False
     """Sample with replacement."""
+    share_sample: bool = False
+    """Sample once for all layers of a step, so that edge values can be carried from layer to layer."""
     share_sample: bool = False
     """Draw one sample for all layers, so that edge values can be carried from layer to layer; needs equal fanouts."""
     clusters: int = Field(0, ge=0)
@@ -242,8 +267,9 @@ class Job(OutputKeys, TrainKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKey
         if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
             raise ConfigError(f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; "
                               f"give one number per layer, or one for all")
-        if self.replace and not self.fanout:
-            raise ConfigError("replace is about sampling and nothing is sampled; give --fanout, or drop --replace")
+        for key in ("replace", "share_sample"):
+            if getattr(self, key) and not self.fanout:
+                raise ConfigError(f"{key} is about sampling and nothing is sampled; give --fanout, or drop {flag(key)}")
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:

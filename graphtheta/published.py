@@ -13,7 +13,7 @@ from graphtheta.job import did_you_mean
 _PLANETOID = {"split": "public", "normalise_features": "row"}
 _PITFALLS = {"split": "random", "train_per_class": 20, "val_per_class": 30, "largest_component": "yes", "symmetric": "yes",
              "normalise_features": "row", "epochs": 1000, "patience": 50}
-_GAT = {"model": "gat", "hidden": 8, "heads": 8, "out_heads": 1, "activation": "elu"}
+_GAT = {"model": "gat", "hidden": 8, "heads": 8, "out_heads": 1}
 _BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "planetoid": {
         "gcn": {**_PLANETOID, "model": "gcn", "hidden": 16, "dropout": 0.5, "lr": 0.01, "weight_decay": 5e-4,
@@ -27,10 +27,12 @@ _BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "sage": {**_PITFALLS, "model": "sage", "hidden": 32, "aggregator": "mean", "dropout": 0.4, "lr": 1e-3, "weight_decay": 0.1},
     },
 }
-_FAMILY = {"cora": "planetoid", "citeseer": "planetoid", "amazon_photo": "pitfalls", "amazon_computers": "pitfalls", "coauthor_cs": "pitfalls"}
+_FAMILY = {"cora": "planetoid", "citeseer": "planetoid",
+           "amazon_photo": "pitfalls", "amazon_computers": "pitfalls", "coauthor_cs": "pitfalls"}
 
 PRESETS: dict[str, dict[str, Any]] = {
-    f"{dataset}-{model}": {"dataset": dataset, **keys} for dataset, family in _FAMILY.items() for model, keys in _BY_MODEL[family].items()
+    f"{dataset}-{model}": {"dataset": dataset, **keys}
+    for dataset, family in _FAMILY.items() for model, keys in _BY_MODEL[family].items()
 }
 
 

@@ -1,0 +1,48 @@
+"""The picture of a run: loss and metric by epoch."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphtheta.log import logger
+
+SPLITS = (("train", "#7a8ca3"), ("val", "#0b6bcb"), ("test", "#d9822b"))
+
+
+def draw_curve(rows: list[dict[str, Any]], metric: str, best_epoch: int, path: Path) -> bool:
+    """Draw loss and metric of every split.
+
+    Args:
+        rows: One per evaluated epoch, with epoch, loss and ``SPLIT_loss``, ``SPLIT_METRIC`` for splits that are there.
+        metric: Name of the metric.
+        best_epoch: Epoch to mark.
+        path: Picture to write.
+
+    Returns:
+        Whether it was drawn; matplotlib may not be installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        logger.warning("no picture of the learning curve: pip install 'graphtheta[plot]'")
+        return False
+    fig = Figure(figsize=(9, 3.6), layout="constrained", dpi=150)
+    epochs = [row["epoch"] for row in rows]
+    for axes, name in zip(fig.subplots(1, 2), ("loss", metric), strict=True):
+        for split, colour in SPLITS:
+            if f"{split}_{name}" in rows[0]:
+                values = [row[f"{split}_{name}"] for row in rows]
+                axes.plot(epochs, values, color=colour, lw=1.6, label=split)
+        axes.set_title(name.replace("_", " "), loc="left", fontweight="bold")
+        axes.set_xlabel("epoch")
+        axes.grid(alpha=0.25, lw=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes, name in zip(fig.axes, ("loss", metric), strict=True):
+        axes.axvline(best_epoch, color="#333333", lw=0.9, ls=":", zorder=0)
+        best = next((row.get(f"val_{name}") for row in rows if row["epoch"] == best_epoch), None)
+        if best is not None:
+            axes.plot(best_epoch, best, "o", color="#0b6bcb", ms=4.5)
+            axes.annotate(f"{best:.3f}", (best_epoch, best), textcoords="offset points", xytext=(-5, -12), ha="right", fontsize=9)
+    fig.axes[1].legend(frameon=False, loc="best")
+    fig.savefig(path)
+    return True

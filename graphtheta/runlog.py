@@ -1,0 +1,117 @@
+"""What a run leaves behind: metrics as JSON lines, the job, the learning curve, and where the time went."""
+from __future__ import annotations
+
+import json
+import sys
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from graphtheta.console import amount, figure, say, table
+from graphtheta.curve import draw_curve
+from graphtheta.engine.comm import Comm
+from graphtheta.engine.ledger import STAGES
+from graphtheta.errors import FormatError
+from graphtheta.job import Job
+
+METRICS_FILE, JOB_FILE, CURVE_FILE = "metrics.jsonl", "job.yaml", "curve.png"
+FIELDS = ("seconds", "wait", "bytes", "messages")
+# lines of progress in a log file, where a bar would be noise
+LINES = 20
+
+
+class RunLog:
+    """Takes a row per epoch and shows it; to be used as a ``with`` block.
+
+    Args:
+        job: Names the folder, and how many epochs to expect.
+        comm: All ranks; only rank 0 writes and speaks.
+        metric: Metric to show, such as accuracy.
+
+    Raises:
+        FormatError: The folder cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, job: Job, comm: Comm, metric: str):
+        self.job, self.comm, self.metric = job, comm, metric
+        self.rows: list[dict[str, Any]] = []
+        self._times = np.zeros((comm.size, len(STAGES), len(FIELDS)))
+        self._file = None
+        error = None
+        if comm.rank == 0:
+            try:
+                job.folder.mkdir(parents=True, exist_ok=True)
+                (job.folder / JOB_FILE).write_text(job.to_yaml(), encoding="utf-8")
+                self._file = (job.folder / METRICS_FILE).open("w", encoding="utf-8")
+            except OSError as e:
+                error = FormatError(f"{job.folder}: the folder for results cannot be written: {e.strerror or e}; choose another with --out")
+        comm.agree(error)
+        live = comm.rank == 0 and sys.stderr.isatty()
+        self._bar = tqdm(total=job.epochs, unit="epoch", leave=False) if live else None
+        self._before = comm.ledger.snapshot()
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if self._file is not None:
+            self._file.close()
+
+    def finish(self, best_epoch: int) -> None:
+        """Show where the time went and draw the curve; does nothing if no epoch was run."""
+        if self.comm.rank == 0 and self.rows:
+            if self._bar is not None:
+                self._bar.close()
+            say(self.time_table())
+            draw_curve(self.rows, self.metric, best_epoch, self.job.folder / CURVE_FILE)
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        """Take the row of one evaluated epoch: epoch, step, loss, seconds and the metrics of each split.
+
+        Collective: all ranks of comm.
+        """
+        since = self.comm.ledger.since(self._before)
+        mine = np.array([[since[stage][name] for name in FIELDS] for stage in STAGES])
+        ranks = np.stack(self.comm.all_gather(mine))
+        self._before = self.comm.ledger.snapshot()
+        # the first epoch makes plans and warms caches; it would hide what a steady epoch costs
+        self._times = ranks if len(self.rows) < 2 else self._times + ranks
+        self.rows.append(row)
+        if self._file is not None:
+            mean = ranks.mean(axis=0).tolist()
+            times = {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, mean, strict=True)}
+            self._file.write(json.dumps({**row, "time": times}) + "\n")
+            self._file.flush()
+            self._show(row)
+
+    def _show(self, row: dict[str, Any]) -> None:
+        shown = {"loss": row["loss"]} | {name: row[name] for name in (f"train_{self.metric}", f"val_{self.metric}") if name in row}
+        text = "  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in shown.items())
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(row["epoch"] - self._bar.n)
+        elif row["epoch"] % max(1, self.job.epochs // LINES) == 0 or row["epoch"] == 1:
+            say(f"epoch {row['epoch']:>4}/{self.job.epochs}  {text}  {1000 * row['seconds']:.0f} ms")
+
+    def time_table(self) -> str:
+        """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
+        n = max(len(self.rows) - 1, 1)
+        total = self._times / n
+        lines = []
+        for i, stage in enumerate(STAGES):
+            seconds, wait, n_bytes, messages = total[:, i].T
+            if seconds.sum() + wait.sum():
+                busy = seconds + wait
+                lines.append((stage, f"{1e3 * busy.mean():.2f}", f"{1e3 * busy.max():.2f}", f"{1e3 * wait.mean():.2f}", amount(n_bytes.sum()),
+                              figure(round(messages.sum()))))
+        all_busy = (total[:, :, 0] + total[:, :, 1]).sum(axis=1)
+        lines.append(("total", f"{1e3 * all_busy.mean():.2f}", f"{1e3 * all_busy.max():.2f}", f"{1e3 * total[:, :, 1].sum(axis=1).mean():.2f}",
+                      amount(total[:, :, 2].sum()), figure(round(total[:, :, 3].sum()))))
+        which = "of an epoch, the first left out" if len(self.rows) > 1 else "of the first epoch"
+        return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"), lines)
