@@ -120,7 +120,7 @@ def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGra
     for n in graph.node_names():
         x = graph.node(n, 0)
         if not sp.issparse(x.value):
-            nodes.setdefault(n, (x.shape[1:], x.dtype, False))
+            nodes.setdefault(n, (x.shape[1:], x.dtype, needs_grad(x)))
     edges = graph.edge_schema()
     structure = (tuple(nodes.items()), tuple(edges.items()))
     known = layer.__dict__.get("_traced")

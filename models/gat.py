@@ -48,6 +48,8 @@ class GAT(Layer):
         bias: Whether there are biases.
     """
 
+    self_loops = True
+
     def __init__(self, d_in: int, d_out: int, heads: int = 1, *, concat: bool = True, dropout: float = 0.0, attention_dropout: float = 0.0,
                  slope: float = 0.2, separate: bool = False, activation: str = "relu", bias: bool = True):
         self.weight = Parameter.glorot(d_in, heads, d_out)

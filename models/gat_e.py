@@ -41,6 +41,8 @@ class GATE(Layer):
         bias: Whether to add a bias.
     """
 
+    self_loops = True
+
     def __init__(self, d_in: int, d_out: int, d_edge: int, heads: int = 1, *, concat: bool = True, dropout: float = 0.0,
                  attention_dropout: float = 0.0, slope: float = 0.2, residual: bool = False, bias: bool = True):
         width = heads * d_out if concat else d_out

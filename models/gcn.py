@@ -37,6 +37,8 @@ class GCN(Layer):
         ConfigError: Unknown norm.
     """
 
+    self_loops = True
+
     def __init__(self, d_in: int, d_out: int, *, norm: str = "sym", bias: bool = True):
         if norm not in NORMALISATIONS:
             raise ConfigError(f"GCN: norm {norm!r} is not known; choose from {', '.join(NORMALISATIONS)}")
