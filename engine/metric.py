@@ -92,23 +92,24 @@ def auc(labels: np.ndarray, scores: np.ndarray) -> float:
         scores: The same shape.
 
     Returns:
-        The mean over the columns that have positives and negatives; NaN if none has.
+        The mean over the columns that have positives and negatives; NaN if none has or a score is NaN.
     """
     same_shape(labels, scores)
-    columns = zip(labels.reshape(len(labels), -1).T, scores.reshape(len(labels), -1).T, strict=True)
-    areas = np.array([one_auc(a, b) for a, b in columns])
-    return float(np.nanmean(areas)) if len(areas) and not np.isnan(areas).all() else float("nan")
+    width = labels.shape[1] if labels.ndim == 2 else 1
+    columns = zip(labels.reshape(-1, width).T, scores.reshape(-1, width).T, strict=True)
+    areas = [area for area in (one_auc(a, b) for a, b in columns) if area is not None]
+    return float(np.mean(areas)) if areas else float("nan")
 
 
-def one_auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """The area of one column: the Mann-Whitney statistic over ranks averaged within ties."""
+def one_auc(labels: np.ndarray, scores: np.ndarray) -> float | None:
+    """The area of one column, the Mann-Whitney statistic over ranks averaged within ties; None without both kinds of rows."""
     known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), bool)
     positive, scores = labels[known] == 1, scores[known]
-    if np.isnan(scores).any():
-        return float("nan")
     n_pos = int(positive.sum())
     n_neg = len(positive) - n_pos
     if not n_pos or not n_neg:
+        return None
+    if np.isnan(scores).any():
         return float("nan")
     _, group, size = np.unique(scores, return_inverse=True, return_counts=True)
     rank = (np.cumsum(size) - (size - 1) / 2)[group.ravel()]

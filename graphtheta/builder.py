@@ -109,29 +109,29 @@ def element_classes(number: np.ndarray, training: np.ndarray) -> tuple[np.ndarra
     return np.where(elements[place] == number, place, len(elements)), elements
 
 
-def traffic(path: Path, target: str = "log", coordinates: bool = False, regions: int = 64, seed: int = 0) -> Graph:
+def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions: int = 64, seed: int = 0) -> Graph:
     """Roads: how much traffic does each link carry?
 
     Edge attributes are log(1 + capacity), log(1 + length), log(1 + free-flow time), speed, toll and the one-hot link
     type; the two columns that are constant are left out. Node features are the logarithms of in- and out-degree and
     whether the node is a zone where trips begin and end. All are standardised over training links and their ends.
 
-    The target is standardised over training links: log(1 + flow), since flows span five orders of magnitude and squared
-    errors of the plain flow would be those of the motorways; or the plain flow. ``meta`` holds ``target_mean`` and
-    ``target_deviation`` to undo it.
+    The target is the flow, standardised over training links; ``meta`` holds ``target_mean`` and ``target_deviation`` to
+    undo it. log(1 + flow) is the other choice. Its errors are mostly those of the tenth of the links without any flow,
+    which nothing in the file foretells: gradient-boosted trees explain 43 % of its variance and 70 % of the flow's.
 
     Flow balances at nodes, so that links next to a known one give it away. Hence whole regions train, validate or test:
     64 regions of equally many nodes, 60/20/20 %; a link between regions of different parts is in no part.
 
     Args:
         path: The file.
-        target: ``"log"`` or ``"flow"``.
+        target: ``"flow"`` or ``"log"``.
         coordinates: Add node coordinates to the features. They tell regions apart, which cannot help in unseen ones.
         regions: Number of regions, a power of two.
         seed: Seed of the split.
     """
-    if target not in ("log", "flow"):
-        raise ConfigError(f"{path.stem}: target is 'log' or 'flow', not {target!r}")
+    if target not in ("flow", "log"):
+        raise ConfigError(f"{path.stem}: target is 'flow' or 'log', not {target!r}")
     with ArrayFile(path) as file:
         (src, dst), meta = read_edges(file), read_meta(file)
         attr, position = file.read("edge_attr", "f", 2).astype(np.float64), file.read("node_xy", "f", 2)
@@ -200,7 +200,8 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
     how = ("onehot" if len(names) <= 64 else "code") if relations == "auto" else relations
     table = {"onehot": np.eye(len(names), dtype=np.float32), "code": random_code(len(names), CODE_WIDTH)}.get(how)
     train, val, test = masks_of(split)
-    return Graph(ends, len(ids), x=random_features(len(ids), features) if features else None, edge_attr=None if table is None else table[kind],
+    x = random_features(len(ids), features) if features else None
+    return Graph(ends, len(ids), x=x, edge_attr=None if table is None else table[kind],
                  edge_train=train, edge_val=val, edge_test=test, node_ids=ids, name=path.stem,
                  meta={**meta, "relation_names": names.tolist()}, where=str(path))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphtheta import builder, generate
 from graphtheta.errors import ConfigError
-from graphtheta.graph import Graph
+from graphtheta.graph import EDGE_MASKS, NODE_MASKS, Graph
 from graphtheta.reader_npz import read_npz
 from graphtheta.reader_planetoid import read_planetoid
 from graphtheta.split import split_nodes
@@ -81,6 +81,9 @@ ENTRIES: dict[str, Entry] = {
                          {"target": str, "colleges": int}, "fraction"),
 }
 
+# any graph without an entry
+FILE = Entry("a file", read_npz)
+
 
 def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None, split: str = "auto", seed: int = 0,
          symmetric: bool | str | None = None, largest_component: bool | str | None = None, self_loops: bool | str | None = None,
@@ -100,7 +103,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
         largest_component: Keep the largest component only.
         self_loops: True adds the missing self loops, False drops all.
         normalise_features: True or ``"row"`` scales rows to sum 1; ``"standard"`` standardises columns over training nodes.
-        **options: Options of the named graph, and ``train_per_class``, ``val_per_class`` for random splits.
+        **options: Options of the named graph, and ``train_per_class``, ``val_per_class`` for random splits (0: as usual).
 
     Returns:
         The graph.
@@ -111,25 +114,40 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
         ShapeError, DataError: Its arrays do not make a graph.
     """
     name, options = parse(name_or_path, options)
-    per_class = {k: convert(name, k, options.pop(k), int) for k in ("train_per_class", "val_per_class") if k in options}
-    common = {"symmetric": symmetric, "largest_component": largest_component, "self_loops": self_loops, "normalise_features": normalise_features}
+    per_class = class_counts(name, options)
+    common = {"symmetric": symmetric, "largest_component": largest_component, "self_loops": self_loops,
+              "normalise_features": normalise_features}
     common |= {k: options.pop(k) for k in common if k in options}
     split, seed = str(options.pop("split", split)), convert(name, "seed", options.pop("seed", seed), int)
     entry = ENTRIES.get(name)
     if entry is None:
         graph = read_path(name, data_dir, options)
-        entry = Entry("", read_npz, split="public" if graph.train is not None or graph.edge_train is not None
-                      else "fraction" if graph.y is not None else "none")
+        entry = FILE
+        usual = "public" if graph.train is not None or graph.edge_train is not None else "fraction" if graph.y is not None else "none"
     else:
-        graph = build(name, entry, data_dir, seed, options)
+        graph, usual = build(name, entry, data_dir, seed, options), entry.split
     choices = {k: entry.common.get(k) if v in (None, "auto") else v for k, v in common.items()}
     graph = prepare(graph, choices)
-    split = entry.split if split == "auto" else split
+    split = usual if split == "auto" else split
     if split == "none":
-        graph = graph.with_masks(None)
+        graph = graph.replace(**dict.fromkeys((*NODE_MASKS, *EDGE_MASKS)))
     else:
-        graph = split_nodes(graph, split, seed, {**entry.per_class, **per_class})
+        graph = split_nodes(graph, split, seed, per_class)
     return scale(graph, choices["normalise_features"])
+
+
+def class_counts(name: str, options: dict[str, Any]) -> dict[str, int]:
+    """Sizes of a random split: the usual ones, and those taken out of the options that are not 0."""
+    sizes = dict(ENTRIES.get(name, FILE).per_class)
+    for key in ("train_per_class", "val_per_class"):
+        count = convert(name, key, options.pop(key, None) or 0, int)
+        if count < 0:
+            raise ConfigError(f"{name}: {key} must not be negative, got {count}")
+        if count:
+            sizes[key] = count
+            if key == "val_per_class":
+                sizes.pop("n_val", None)
+    return sizes
 
 
 def build(name: str, entry: Entry, data_dir: str | os.PathLike[str] | None, seed: int, options: dict[str, Any]) -> Graph:
@@ -215,7 +233,7 @@ def check_options(name: str, given: Iterable[str], known: dict[str, type]) -> No
 
 def data_dirs(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     """Folders to look for named files in, first the one to prefer."""
-    stated = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    stated = data_dir or os.environ.get(DATA_VARIABLE)
     if stated:
         return [Path(stated)]
     return [BESIDE, Path(__file__).resolve().parent.parent / BESIDE]
@@ -227,8 +245,8 @@ def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> 
     for folder in folders:
         if (folder / file).is_file():
             return folder / file
-    raise ConfigError(f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or data_dir to the folder that has it, "
-                      f"or take an embedded graph ({', '.join(embedded())})")
+    raise ConfigError(f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or data_dir to the folder "
+                      f"that has it, or take an embedded graph ({', '.join(embedded())})")
 
 
 def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[str, Any]) -> Graph:

@@ -15,8 +15,8 @@ BLOCK, DEGREE, SOURCE, DESTINATION, INSIDE, CENTRE, FEATURE, EDGE, NUMBERING = r
 LEVEL = 100
 
 
-def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: int = 32, edge_features: int = 4, *, inside: float = 0.5,
-        signal: float = 0.25, edge_signal: float = 1.5, skew: float = 0.4, seed: int = 0) -> Graph:
+def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: int = 32, edge_features: int = 4, *,
+        inside: float = 0.5, signal: float = 0.25, edge_signal: float = 1.5, skew: float = 0.4, seed: int = 0) -> Graph:
     """Degree-corrected stochastic block model with informative features and edge attributes.
 
     A node's block is its class. A share ``inside`` of the edges joins nodes of one block, all others join different
@@ -46,8 +46,8 @@ def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: 
     """
     check_counts("sbm", n_nodes=n_nodes, classes=classes, features=features)
     if not 0 <= inside <= 1 or not 0 <= skew < 1 or n_edges < 0 or edge_features < 0:
-        raise ConfigError(f"sbm: inside must lie in 0..1 and skew in [0, 1), counts must not be negative; got inside={inside}, skew={skew}, "
-                          f"n_edges={n_edges}, edge_features={edge_features}")
+        raise ConfigError("sbm: inside must lie in 0..1 and skew in [0, 1), counts must not be negative; got "
+                          f"inside={inside}, skew={skew}, n_edges={n_edges}, edge_features={edge_features}")
     nodes = np.arange(n_nodes)
     y = integers(stream(seed, BLOCK), nodes, classes)
     weight = np.maximum(uniform(stream(seed, DEGREE), nodes), 1 / n_nodes) ** -skew

@@ -284,7 +284,8 @@ class Graph:
             "features": self.n_features, "sparse features": validation.is_sparse(self.x), "edge attributes": self.n_edge_features,
             "labels": self.label_kind, "classes": self.n_classes,
             "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
-            "mean degree": self.n_edges / self.n_nodes, "largest in-degree": int(in_degree.max()), "largest out-degree": int(out_degree.max()),
+            "mean degree": self.n_edges / self.n_nodes,
+            "largest in-degree": int(in_degree.max()), "largest out-degree": int(out_degree.max()),
             **{mask: count for mask, count in masks.items() if count is not None},
             "bytes": self.nbytes, "digest": self.digest(),
         }

@@ -74,8 +74,8 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
     links = [(f"edge {u!r} - {v!r}", data) for u, v, data in edges]
     out = {"edge_index": (src, dst), "n_nodes": len(names), "node_ids": ids_of(names), "name": g.name or "graph"}
     out |= {"x": columns(nodes, x), "y": column(nodes, y)}
-    for field, value in (("edge_attr", columns(links, edge_attr)), ("edge_weight", column(links, edge_weight)), ("edge_y", column(links, edge_y))):
-        out[field] = None if value is None else value[at]
+    rows = {"edge_attr": columns(links, edge_attr), "edge_weight": column(links, edge_weight), "edge_y": column(links, edge_y)}
+    out |= {field: None if value is None else value[at] for field, value in rows.items()}
     return {**out, **fields}
 
 

@@ -25,8 +25,8 @@ from numpy.lib import format as npy
 from graphtheta.errors import FormatError
 from graphtheta.graph import Graph
 
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, RuntimeError, NotImplementedError, MemoryError, OverflowError,
-              zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError)
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, RuntimeError, NotImplementedError, MemoryError,
+              OverflowError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError)
 AGAIN = "the file is damaged or incomplete; copy or download it again"
 ALIASES = {"train_mask": "train", "val_mask": "val", "test_mask": "test", "orig_id": "node_ids", "entity_names": "node_ids"}
 FIELDS = ("x", "y", "train", "val", "test", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test", "node_ids")
@@ -104,9 +104,11 @@ class ArrayFile:
             raise FormatError(f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving")
         declared = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or declared != held:
-            raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; {AGAIN}")
+            raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; "
+                              f"{AGAIN}")
         if declared > memory_bytes():
-            raise FormatError(f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; use a larger machine")
+            raise FormatError(f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; "
+                              "use a larger machine")
 
     def text(self, field: str) -> str:
         """A field holding one text; empty if the field is missing."""
@@ -151,7 +153,8 @@ def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
     if "edge_index" in file:
         pair = file.read("edge_index", "iu", 2)
         if pair.shape[0] != 2:
-            raise FormatError(f"{file.path}: field 'edge_index' has shape {list(pair.shape)}, expected [2, n_edges]; transpose it before saving")
+            raise FormatError(f"{file.path}: field 'edge_index' has shape {list(pair.shape)}, expected [2, n_edges]; "
+                              "transpose it before saving")
         return pair[0], pair[1]
     if "src" in file and "dst" in file:
         return file.read("src", "iu", 1), file.read("dst", "iu", 1)
@@ -224,5 +227,5 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
             meta["unused_fields"] = unused
         classes = meta.get("num_classes")
         plain = "y" in fields and fields["y"].ndim == 1 and fields["y"].dtype.kind in "iu"
-        return Graph(read_edges(file), n_nodes, n_classes=classes if plain else None, name=str(meta.get("name", file.path.stem)), meta=meta,
+        return Graph(read_edges(file), n_nodes, n_classes=classes if plain else None, name=file.path.stem, meta=meta,
                      where=str(file.path), **fields)

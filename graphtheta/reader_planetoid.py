@@ -27,6 +27,10 @@ N_VAL = 500
 REMEDY = "only the original Planetoid pickles are read, since unpickling can run code; save other data as npz"
 
 
+class Refused(pickle.UnpicklingError):
+    """A pickle holds something that no Planetoid file holds."""
+
+
 class Record:
     """The state of one pickled object, as stored and not yet believed."""
 
@@ -60,7 +64,7 @@ class DtypeRecord(Record):
         """The dtype, if it is one of plain numbers."""
         dtype = np.dtype(str(self.args[0]))
         if dtype.kind not in "fiub":
-            raise pickle.UnpicklingError(f"an array of dtype {dtype}")
+            raise Refused(f"an array of dtype {dtype}")
         return dtype.newbyteorder(self.state[1]) if self.state else dtype
 
 
@@ -74,24 +78,24 @@ class Name:
 
     def __call__(self, *args: Any) -> Any:
         if self._call is None:
-            raise pickle.UnpicklingError("an object made by calling its class")
+            raise Refused("an object made by calling its class")
         return self._call(*args)
 
     def __setstate__(self, state: Any) -> None:
-        raise pickle.UnpicklingError("a name that is given a state")
+        raise Refused("a name that is given a state")
 
 
 def new_object(cls: Any, *_: Any) -> CsrRecord:
     """An object of protocol 0 and 1: here always a CSR matrix."""
     if cls is not CsrRecord:
-        raise pickle.UnpicklingError("an object that is not a CSR matrix")
+        raise Refused("an object that is not a CSR matrix")
     return CsrRecord()
 
 
 def encode(text: str, encoding: str) -> bytes:
     """Bytes written by Python 3 in an old protocol."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes in the encoding {encoding!r}")
+        raise Refused(f"bytes in the encoding {encoding!r}")
     return text.encode("latin1")
 
 
@@ -105,6 +109,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): DtypeRecord,
     ("collections", "defaultdict"): defaultdict,
     ("_codecs", "encode"): Name(encode),
+    **{(module, "bytes"): Name(lambda: b"") for module in ("__builtin__", "builtins")},
     **{(module, "_reconstructor"): Name(new_object) for module in ("copy_reg", "copyreg")},
     **{(module, name): kind for module in ("__builtin__", "builtins") for name, kind in BUILTINS},
 }
@@ -117,7 +122,7 @@ class ArrayUnpickler(pickle.Unpickler):
         try:
             return ALLOWED[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"the name {module}.{name}") from None
+            raise Refused(f"the name {module}.{name}") from None
 
 
 def read_pickle(path: Path) -> Any:
@@ -127,13 +132,14 @@ def read_pickle(path: Path) -> Any:
         FormatError: Missing, damaged, or the pickle names anything else.
     """
     if not path.is_file():
-        raise FormatError(f"{path}: there is no such file; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} in one folder")
+        raise FormatError(f"{path}: there is no such file; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} "
+                          "in one folder")
     try:
         with path.open("rb") as stream:
             content = ArrayUnpickler(stream, encoding="latin1").load()
         return content.array() if isinstance(content, ArrayRecord) else content
-    except pickle.UnpicklingError as error:
-        raise FormatError(f"{path}: refused, or not a pickle: {error}; {REMEDY}") from error
+    except Refused as error:
+        raise FormatError(f"{path}: refused: it holds {error}; {REMEDY}") from error
     # damaged bytes make the unpickler raise nearly anything
     except Exception as error:
         raise FormatError(f"{path}: cannot be unpickled ({type(error).__name__}: {error}); {AGAIN}") from error
@@ -149,8 +155,10 @@ def read_matrix(path: Path) -> Any:
         height, width = map(int, record.state.get("_shape") or record.state["shape"])
     # a state can be anything at all
     except Exception as error:
-        raise FormatError(f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}: {error}); {AGAIN}") from error
-    if {a.ndim for a in (values, indices, indptr)} != {1} or values.dtype.kind not in "fiu" or {indices.dtype.kind, indptr.dtype.kind} - set("iu"):
+        raise FormatError(f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}: {error}); "
+                          f"{AGAIN}") from error
+    kinds = values.dtype.kind in "fiu" and indices.dtype.kind in "iu" and indptr.dtype.kind in "iu"
+    if not kinds or {values.ndim, indices.ndim, indptr.ndim} != {1}:
         raise FormatError(f"{path}: the CSR matrix has parts of the wrong dtype or shape; {AGAIN}")
     return csr(values, indices, indptr, (height, width), str(path))
 
@@ -203,8 +211,10 @@ def find_name(path: Path) -> tuple[Path, str]:
         if len(names) == 1:
             return path, names[0]
         if not names:
-            raise FormatError(f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a folder that has them or an npz file")
-        raise FormatError(f"{path}: several data sets ({', '.join(names)}); name a file of the one you mean, as {path / f'ind.{names[0]}.graph'}")
+            raise FormatError(f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a folder that has them "
+                              "or an npz file")
+        raise FormatError(f"{path}: several data sets ({', '.join(names)}); name a file of the one you mean, as "
+                          f"{path / f'ind.{names[0]}.graph'}")
     stem = path.name.removesuffix(".test.index") if path.name.endswith(".test.index") else path.name.rpartition(".")[0]
     return path.parent, stem.removeprefix("ind.")
 

@@ -54,8 +54,9 @@ def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 3
     sizes = np.bincount(y[labelled])
     small = np.flatnonzero((sizes > 0) & (sizes < train_per_class + of_class))
     if len(small):
-        raise DataError(f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, the split asks for {train_per_class} training and "
-                        f"{of_class} validation nodes of each class; lower train_per_class and val_per_class or use split=\"fraction\"")
+        raise DataError(f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, the split asks for {train_per_class} "
+                        f"training and {of_class} validation nodes of each class; lower train_per_class "
+                        "and val_per_class or use split=\"fraction\"")
     train = labelled & (place < train_per_class)
     val = labelled & ~train & (place < train_per_class + of_class)
     rest = labelled & ~train & ~val
@@ -247,6 +248,8 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
             raise ConfigError(f"{graph.name} has no node labels to split by; split links with graphtheta.split.link_split")
         return graph.with_masks(*class_split(graph.y, seed=seed, **options))
     if kind == "fraction":
-        labelled = None if graph.y is None else ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
+        if graph.y is None:
+            raise ConfigError(f"{graph.name} has no node labels to split; choose split=\"auto\" or split=\"none\"")
+        labelled = ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
         return graph.with_masks(*fraction_split(graph.n_nodes, labelled=labelled, seed=seed))
     raise ConfigError(f"unknown split {kind!r}; choose auto, public, random or fraction")

@@ -154,7 +154,7 @@ def not_finite(place: Place, kind: str, row: int, column: int | None, value: Any
     """The error for NaN and infinite values."""
     at = f"{kind} {row}" + ("" if column is None else f", column {column}")
     more = "" if count == 1 else f" ({count} such values)"
-    return place.data(f"{at} is {float(value)}{more}", "replace or drop values that are not finite float32 numbers before building the graph")
+    return place.data(f"{at} is {float(value)}{more}", "replace or drop values that are not finite float32 numbers first")
 
 
 def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
@@ -249,8 +249,8 @@ def check_labelled(y: np.ndarray | None, masks: dict[str, np.ndarray | None], ki
     if not missing.any():
         return
     for name, mask in masks.items():
-        bad = np.flatnonzero(mask & missing) if mask is not None else ()
-        if len(bad):
+        bad = np.flatnonzero(missing if mask is None else mask & missing)
+        if mask is not None and len(bad):
             raise Place(where, name).data(f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
                                           f"take {kind}s without {field} out of the mask")
 

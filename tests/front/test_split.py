@@ -1,0 +1,133 @@
+"""Splits: sizes, independence of order, and that nothing leaks."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheta import generate
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph import Graph
+from graphtheta.split import class_split, fraction_split, link_split, region_of, region_split, split_nodes
+
+
+def test_class_split_counts():
+    y = np.concatenate((np.repeat([0, 1, 2], [60, 70, 200]), [-1] * 10))
+    train, val, test = class_split(y, 20, 30, seed=1)
+    for c in range(3):
+        assert [(m & (y == c)).sum() for m in (train, val)] == [20, 30]
+    assert (train.astype(int) + val + test == (y >= 0)).all()
+    again, other = class_split(y, 20, 30, seed=1), class_split(y, 20, 30, seed=2)
+    assert (again[0] == train).all() and (other[0] != train).any()
+
+
+def test_planetoid_protocol():
+    y = generate.sbm().y
+    train, val, test = class_split(y, 20, n_val=500, n_test=1000)
+    assert (train.sum(), val.sum(), test.sum()) == (160, 500, 1000)
+    assert not (train & val | val & test | train & test).any()
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"train_per_class": 50, "val_per_class": 20}, "class 0 has 60 labelled nodes"),
+    ({"train_per_class": 10, "n_val": 500}, "500 validation nodes"),
+])
+def test_too_few_nodes(options, words):
+    with pytest.raises(DataError, match=words):
+        class_split(np.repeat([0, 1], [60, 100]), **options)
+
+
+def test_class_split_needs_classes():
+    with pytest.raises(DataError, match="float32"):
+        class_split(np.zeros((5, 2), np.float32))
+
+
+def test_fraction_split():
+    train, val, test = fraction_split(10_000, 0.5, 0.3, seed=4)
+    assert (train.astype(int) + val + test == 1).all()
+    assert abs(train.mean() - 0.5) < 0.02 and abs(val.mean() - 0.3) < 0.02
+    # a row's part does not depend on how many rows there are
+    assert (fraction_split(100, 0.5, 0.3, seed=4)[0] == train[:100]).all()
+    with pytest.raises(ConfigError, match="at most 1"):
+        fraction_split(5, 0.8, 0.3)
+
+
+def pairs(src: np.ndarray, dst: np.ndarray) -> set[tuple[int, int]]:
+    return {(min(s, d), max(s, d)) for s, d in zip(src.tolist(), dst.tolist(), strict=True)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 12), st.integers(1, 60))
+def test_links_held_back_are_nowhere_in_the_messages(seed, n, m):
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, n, m), rng.integers(0, n, m)
+    src = np.append(src, 0)
+    dst = np.append(dst, 0)
+    split = link_split(Graph((src, dst), n), 0.2, 0.3, seed=seed)
+    parts = [pairs(split.graph.src, split.graph.dst), pairs(*split.val), pairs(*split.test)]
+    assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
+    assert parts[0] | parts[1] | parts[2] == pairs(src, dst)
+    # each held-back pair once, as a stored edge, never a self loop
+    stored = set(zip(src.tolist(), dst.tolist(), strict=True))
+    for part, held in ((parts[1], split.val), (parts[2], split.test)):
+        assert len(part) == held.shape[1]
+        assert set(zip(*held.tolist(), strict=True)) <= stored and (held[0] != held[1]).all()
+
+
+def test_link_split_of_an_undirected_graph():
+    g = generate.sbm()
+    split = link_split(g, 0.1, 0.2, seed=5)
+    m = g.n_edges // 2
+    assert abs(split.val.shape[1] / m - 0.1) < 0.01 and abs(split.test.shape[1] / m - 0.2) < 0.01
+    assert (split.val[0] < split.val[1]).all()
+    assert split.graph.n_edges + 2 * (split.val.shape[1] + split.test.shape[1]) == g.n_edges
+    assert split.graph.edge_attr.shape == (split.graph.n_edges, 4)
+    # the part of a pair hangs on the pair, not on its place in the file
+    turned = np.arange(g.n_edges)[::-1]
+    again = link_split(g.keep_edges(turned), 0.1, 0.2, seed=5)
+    assert pairs(*again.test) == pairs(*split.test)
+
+
+def test_link_split_by_masks_drops_what_gives_away():
+    test = np.array([False, False, True, False])
+    g = Graph([[0, 1, 1, 2], [1, 0, 0, 0]], edge_train=~test, edge_test=test)
+    split = link_split(g)
+    assert split.dropped == 2 and split.test.tolist() == [[1], [0]]
+    assert pairs(split.graph.src, split.graph.dst) == {(0, 2)}
+    assert split.graph.edge_train is None
+
+
+def test_no_messages_left():
+    with pytest.raises(DataError, match="held back"):
+        link_split(Graph([[0], [1]]), 0.5, 0.5)
+
+
+def test_regions_are_equally_large_and_compact(rng):
+    position = rng.random((1000, 2)) * [4, 1]
+    region = region_of(position, 16)
+    assert set(np.bincount(region)) <= {62, 63} and region.max() == 15
+    spread = np.mean([position[region == r].std(axis=0) for r in range(16)], axis=0)
+    assert (spread < 0.35).all()
+    with pytest.raises(ConfigError, match="power of two"):
+        region_of(position, 12)
+
+
+def test_region_split_keeps_parts_apart(rng):
+    n = 2000
+    position = rng.random((n, 2))
+    g = Graph((rng.integers(0, n, 4000), rng.integers(0, n, 4000)), n)
+    masks = region_split(g, position, n_regions=16, seed=2)
+    nodes = [set(g.src[m]) | set(g.dst[m]) for m in masks]
+    assert not (nodes[0] & nodes[1] or nodes[0] & nodes[2] or nodes[1] & nodes[2])
+    assert all(m.any() for m in masks)
+
+
+def test_split_by_name():
+    g = generate.ring(60)
+    assert split_nodes(g, "public", 0, {}) is g
+    assert split_nodes(g, "random", 0, {"train_per_class": 5, "val_per_class": 5}).train.sum() == 10
+    for graph, kind, words in ((g.with_masks(None), "public", "without a split"), (g, "thirds", "unknown split"),
+                               (g.replace(y=None), "random", "no node labels"), (g.replace(y=None), "fraction", "no node labels")):
+        with pytest.raises(ConfigError, match=words):
+            split_nodes(graph, kind, 0, {})
