@@ -1,4 +1,4 @@
-"""Embedded graphs: made in memory, the same on every machine, rank and thread count."""
+"""Embedded graphs: made in memory, from hashes only, so that every rank makes the same one."""
 from __future__ import annotations
 
 import numpy as np
