@@ -18,7 +18,7 @@ from graphtheta.errors import CommError, ShapeError
 from .codec import decode, encode
 from .failure import kinds, rebuild
 from .ledger import Ledger
-from .reduction import combine_ranks
+from .reduction import Reduction
 from .site import call_site, collective, describe, digest, mismatch
 
 # An encoded object up to this size travels together with its length.
@@ -77,16 +77,15 @@ class Comm(ABC):
         self.operation: tuple[Any, ...] = ()
         self._strict = strict
         self._calls = 0
-
-    # -- what an implementation supplies ---------------------------------------------------------------------------
-
-    @abstractmethod
-    def _gather_flat(self, x: np.ndarray) -> np.ndarray:
-        """Every rank's ``x`` [n] as [size, n]."""
+        self._reduction = Reduction(size, self._gather_into, self._swap_into)
 
     @abstractmethod
-    def _swap_flat(self, x: np.ndarray) -> np.ndarray:
-        """Row q of ``x`` [size, n] goes to rank q; returns the rows received, [size, n]."""
+    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        """Write every rank's ``x`` [n] into ``out`` [size, n]."""
+
+    @abstractmethod
+    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        """Send row q of ``x`` [size, n] to rank q and write the rows received into ``out`` [size, n]."""
 
     @abstractmethod
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
@@ -95,8 +94,6 @@ class Comm(ABC):
     @abstractmethod
     def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
         """Start messages between distinct ranks; returns the function that waits for them."""
-
-    # -- collectives -----------------------------------------------------------------------------------------------
 
     @collective
     def barrier(self) -> None:
@@ -246,7 +243,8 @@ class Comm(ABC):
         self._check_rows("all_to_all", kinds)
         self._enter("all_to_all")
         heads = np.array([(len(part), digest(kinds[0])) for part in parts], np.int64)
-        arriving = self._swap(heads)
+        arriving = np.empty_like(heads)
+        self._swap_into(heads, arriving)
         self._count(heads.nbytes)
         strange = np.flatnonzero(arriving[:, 1] != heads[0, 1])
         if len(strange):
@@ -282,8 +280,6 @@ class Comm(ABC):
             if head is not None:
                 raise rebuild(head[0], f"rank {rank}: {head[1]}")
 
-    # -- moves -----------------------------------------------------------------------------------------------------
-
     def move_begin(self, sends: list[Send], recvs: list[Send], tag: int) -> Pending:
         """Start sending and receiving arrays whose sizes both sides know.
 
@@ -316,8 +312,6 @@ class Comm(ABC):
         self._count(sum(array.nbytes for _, array in sends), len(sends))
         return Pending(self.ledger, self._post(sends, recvs, int(tag)))
 
-    # -- the end of a rank -----------------------------------------------------------------------------------------
-
     def leave(self, text: str, code: int) -> int:
         """End this rank's part after an uncaught error; other processes of the job end too.
 
@@ -331,8 +325,6 @@ class Comm(ABC):
         sys.stderr.write(text)
         sys.stderr.flush()
         return code
-
-    # -- shared parts ----------------------------------------------------------------------------------------------
 
     def _enter(self, *operation: Any) -> None:
         self.operation = operation
@@ -352,12 +344,17 @@ class Comm(ABC):
             self.ledger.sent(n_bytes, messages)
 
     def _gather(self, x: np.ndarray) -> np.ndarray:
-        with self.ledger.waiting():
-            return self._gather_flat(x)
+        out = np.empty((self.size, *x.shape), x.dtype)
+        self._gather_into(x, out)
+        return out
 
-    def _swap(self, x: np.ndarray) -> np.ndarray:
+    def _gather_into(self, x: np.ndarray, out: np.ndarray) -> None:
         with self.ledger.waiting():
-            return self._swap_flat(x)
+            self._gather_flat(x, out)
+
+    def _swap_into(self, x: np.ndarray, out: np.ndarray) -> None:
+        with self.ledger.waiting():
+            self._swap_flat(x, out)
 
     def _gather_bytes(self, data: bytes) -> list[bytes]:
         frame = np.zeros(8 + FRAME, np.uint8)
@@ -381,7 +378,7 @@ class Comm(ABC):
         return self._reduce(x, combine)
 
     def _reduce(self, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
-        result = combine_ranks(x, combine, self.size, self._gather, self._swap)
+        result = self._reduction.combine(x, combine)
         self._count(x.nbytes)
         return result
 

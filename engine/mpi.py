@@ -58,15 +58,11 @@ class MpiComm(Comm):
 
     # -- primitives ------------------------------------------------------------------------------------------------
 
-    def _gather_flat(self, x: np.ndarray) -> np.ndarray:
-        result = np.empty((self.size, *x.shape), x.dtype)
-        self._collect(lambda: self._collectives.Iallgather([_raw(x), MPI.BYTE], [_raw(result), MPI.BYTE]))
-        return result
+    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        self._collect(lambda: self._collectives.Iallgather([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]))
 
-    def _swap_flat(self, x: np.ndarray) -> np.ndarray:
-        result = np.empty_like(x)
-        self._collect(lambda: self._collectives.Ialltoall([_raw(x), MPI.BYTE], [_raw(result), MPI.BYTE]))
-        return result
+    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        self._collect(lambda: self._collectives.Ialltoall([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]))
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         for piece in _pieces(x):

@@ -17,46 +17,80 @@ ONE_ROUND = 1 << 20
 # 6 ms instead of 12), and whose temporaries are small.
 BLOCK = 1 << 22
 
-Swap = Callable[[np.ndarray], np.ndarray]
+Swap = Callable[[np.ndarray, np.ndarray], None]
 
 
-def combine_ranks(x: np.ndarray, combine: np.ufunc, size: int, gather: Swap, swap: Swap) -> np.ndarray:
-    """Combine ``x`` over all ranks.
+class Reduction:
+    """Combines arrays over all ranks.
+
+    It keeps what arrives in one buffer of its own, at most a few megabytes: fresh pages at each step would cost several
+    times as much as the messages.
 
     Args:
-        x: Array of any shape; same shape and dtype on every rank.
-        combine: Associative ufunc of two arguments.
         size: Number of ranks.
-        gather: Every rank's [n] as [size, n], on every rank.
-        swap: Sends row q of [size, n] to rank q; returns the rows received, [size, n].
-
-    Returns:
-        New array like ``x``.
+        gather: Writes every rank's [n] into [size, n], on every rank.
+        swap: Sends row q of [size, n] to rank q and writes the rows received into [size, n].
     """
-    flat = x.reshape(-1)
-    result = np.empty_like(flat)
-    for rows in _blocks(len(flat), flat.itemsize):
-        block = np.ascontiguousarray(flat[rows])
-        if block.nbytes * size <= ONE_ROUND:
-            result[rows] = _combine(gather(block), combine)
-            continue
-        width = -(-len(block) // size)
-        if len(block) < width * size:
-            block = np.concatenate([block, np.zeros(width * size - len(block), x.dtype)])
-        own = _combine(swap(block.reshape(size, width)), combine)
-        result[rows] = gather(own).reshape(-1)[: rows.stop - rows.start]
-    return result.reshape(x.shape)
+
+    def __init__(self, size: int, gather: Swap, swap: Swap) -> None:
+        self._size = size
+        self._gather = gather
+        self._swap = swap
+        self._arrived = np.empty(0, np.uint8)
+
+    def combine(self, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        """Combine ``x`` over all ranks.
+
+        Args:
+            x: Array of any shape; same shape and dtype on every rank.
+            combine: Associative ufunc of two arguments.
+
+        Returns:
+            New array like ``x``.
+        """
+        if self._size == 1:
+            return x.copy(order="C")
+        flat = np.ascontiguousarray(x).reshape(-1)
+        result = np.empty_like(flat)
+        for rows in self._blocks(len(flat), flat.itemsize):
+            block, out = flat[rows], result[rows]
+            if self._one_round(block.nbytes):
+                arrived = self._room(len(block), x.dtype)
+                self._gather(block, arrived)
+                out[...] = _fold(arrived, combine)
+            else:
+                arrived = self._room(len(block) // self._size, x.dtype)
+                self._swap(block.reshape(arrived.shape), arrived)
+                self._gather(_fold(arrived, combine), out.reshape(arrived.shape))
+        return result.reshape(x.shape)
+
+    def _blocks(self, n: int, itemsize: int) -> Iterator[slice]:
+        """Pieces for one round each or, of a length that divides by the ranks, for two."""
+        step = max(1, BLOCK // itemsize // self._size) * self._size
+        begin = 0
+        while True:
+            end = min(begin + step, n)
+            if not self._one_round((end - begin) * itemsize):
+                end -= (end - begin) % self._size
+            # an empty array still takes part once, so that ranks stay in step whatever the sizes
+            yield slice(begin, end)
+            begin = end
+            if begin >= n:
+                return
+
+    def _one_round(self, n_bytes: int) -> bool:
+        return n_bytes * self._size <= ONE_ROUND
+
+    def _room(self, n: int, dtype: np.dtype) -> np.ndarray:
+        need = self._size * n * dtype.itemsize
+        if self._arrived.nbytes < need:
+            self._arrived = np.empty(need, np.uint8)
+        return self._arrived[:need].view(dtype).reshape(self._size, n)
 
 
-def _blocks(n: int, itemsize: int) -> Iterator[slice]:
-    step = max(1, BLOCK // itemsize)
-    # an empty array still takes part once, so that ranks stay in step whatever the sizes
-    for begin in range(0, max(n, 1), step):
-        yield slice(begin, min(begin + step, n))
-
-
-def _combine(parts: np.ndarray, combine: np.ufunc) -> np.ndarray:
-    total: np.ndarray = parts[0].copy()
+def _fold(parts: np.ndarray, combine: np.ufunc) -> np.ndarray:
+    """Combine the rows of ``parts`` in order, in place; returns the first row, which then holds the result."""
+    total: np.ndarray = parts[0]
     for part in parts[1:]:
         combine(total, part, out=total)
     return total

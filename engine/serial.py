@@ -14,11 +14,11 @@ class SerialComm(Comm):
     def __init__(self) -> None:
         super().__init__(rank=0, size=1)
 
-    def _gather_flat(self, x: np.ndarray) -> np.ndarray:
-        return x[None].copy()
+    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        out[0] = x
 
-    def _swap_flat(self, x: np.ndarray) -> np.ndarray:
-        return x.copy()
+    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = x
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         pass

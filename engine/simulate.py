@@ -105,11 +105,11 @@ class SimComm(Comm):
         self._open: dict[int, str] = {}
         self._moves = 0
 
-    def _gather_flat(self, x: np.ndarray) -> np.ndarray:
-        return np.stack(self._meet(x))
+    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.stack(self._meet(x), out=out)
 
-    def _swap_flat(self, x: np.ndarray) -> np.ndarray:
-        return np.stack([row[self.rank] for row in self._meet(x)])
+    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.stack([rows[self.rank] for rows in self._meet(x)], out=out)
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         x[:] = self._meet(x)[root]
