@@ -42,7 +42,7 @@ def draw_curve(rows: list[dict[str, Any]], metric: str, best_epoch: int, path: P
         best = next((row.get(f"val_{name}") for row in rows if row["epoch"] == best_epoch), None)
         if best is not None:
             axes.plot(best_epoch, best, "o", color="#0b6bcb", ms=4.5)
-            axes.annotate(f"{best:.3f}", (best_epoch, best), textcoords="offset points", xytext=(-5, -12), ha="right", fontsize=9)
+            axes.set_title(f"val {best:.4g} at epoch {best_epoch}", loc="right", fontsize=9, color="#555555")
     fig.axes[1].legend(frameon=False, loc="best")
     fig.savefig(path)
     return True

@@ -51,7 +51,9 @@ class RunLog:
                 error = FormatError(f"{job.folder}: the folder for results cannot be written: {e.strerror or e}; choose another with --out")
         comm.agree(error)
         live = comm.rank == 0 and sys.stderr.isatty()
-        self._bar = tqdm(total=job.epochs, unit="epoch", leave=False) if live else None
+        self._unit, self._goal = ("step", job.steps) if job.steps else ("epoch", job.epochs)
+        self._bar = tqdm(total=self._goal, unit=self._unit, leave=False) if live else None
+        self._said = -1
         self._before = comm.ledger.snapshot()
 
     def __enter__(self) -> RunLog:
@@ -93,11 +95,13 @@ class RunLog:
     def _show(self, row: dict[str, Any]) -> None:
         shown = {"loss": row["loss"]} | {name: row[name] for name in (f"train_{self.metric}", f"val_{self.metric}") if name in row}
         text = "  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in shown.items())
+        done = row[self._unit]
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
-            self._bar.update(row["epoch"] - self._bar.n)
-        elif row["epoch"] % max(1, self.job.epochs // LINES) == 0 or row["epoch"] == 1:
-            say(f"epoch {row['epoch']:>4}/{self.job.epochs}  {text}  {1000 * row['seconds']:.0f} ms")
+            self._bar.update(done - self._bar.n)
+        elif done * LINES // self._goal > self._said:
+            self._said = done * LINES // self._goal
+            say(f"{self._unit} {done:>4}/{self._goal}  {text}  {1000 * row['seconds']:.0f} ms")
 
     def time_table(self) -> str:
         """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
