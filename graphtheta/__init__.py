@@ -11,14 +11,15 @@ __version__ = "0.1.0"
 
 # where each public name lives
 _FRONT = {
-    "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "trainer", "preset": "published", "check": "conformance",
+    "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "trainer", "preset": "published",
+    "check": "conformance",
 }
 _ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "start": "start"}
 _EDGE = {"softmax": "program"}
 _OPS = (
     "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "check_gradients", "check_vjp", "clip", "concat", "dropout", "elu",
-    "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max", "maximum", "mean", "min", "minimum",
-    "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum", "tanh",
+    "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max", "maximum", "mean", "min",
+    "minimum", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum", "tanh",
 )
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},

@@ -23,6 +23,7 @@ Finding = tuple[str, str, str]
 MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "msgpack": (1, 0), "pydantic": (2, 7)}
 EXTRAS = {"igraph": ("cluster", "cluster batches by Louvain"), "pymetis": ("metis", "cluster batches by METIS"),
           "matplotlib": ("plot", "pictures of the learning curve")}
+GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
 SMOKE_SECONDS = 60
 SMOKE = """
 import numpy as np
@@ -46,7 +47,8 @@ def doctor(argv: list[str]) -> int:
     Returns:
         Exit code: 0, or 1 if something needed is missing or broken.
     """
-    Parser("doctor", "Check this machine: versions, MPI, Numba, BLAS, threads, memory, and a run on two ranks.", "graphtheta doctor").read(argv)
+    about = "Check this machine: versions, MPI, Numba, BLAS, threads, memory, and a run on two ranks."
+    Parser("doctor", about, "graphtheta doctor").read(argv)
     if launched()[0]:
         return 0
     checks: dict[str, Callable[[], Finding]] = {
@@ -136,12 +138,12 @@ def memory() -> Finding:
 def mpi() -> Finding:
     """mpi4py and the MPI library it finds."""
     if find_spec("mpi4py") is None:
-        return WARN, "mpi4py is not installed: one rank only", "pip install 'graphtheta[mpich]'"
+        return WARN, "mpi4py is not installed: one rank only", GET_MPI
     # in a process of its own: importing it starts MPI
     code = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0])"
     done = run([sys.executable, "-c", code])
     if done.returncode:
-        return FAIL, f"mpi4py finds no MPI library: {last_line(done.stderr)}", "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
+        return FAIL, f"mpi4py finds no MPI library: {last_line(done.stderr)}", GET_MPI
     return OK, f"mpi4py {version_of('mpi4py')} with {done.stdout.strip()}", ""
 
 
@@ -149,10 +151,10 @@ def launcher() -> Finding:
     """The mpiexec that belongs to this environment."""
     path = find_mpiexec()
     if path is None:
-        return WARN, "there is no mpiexec", "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
+        return WARN, "there is no mpiexec", GET_MPI
     first = shutil.which("mpiexec")
     if first is None or Path(first).resolve() != path.resolve():
-        return WARN, f"{path}, but the shell finds {first or 'none'}", f"call it by its path, or activate this environment ({Path(sys.prefix)})"
+        return WARN, f"{path}, but the shell finds {first or 'none'}", f"call it by its path, or activate the environment in {sys.prefix}"
     return OK, str(path), ""
 
 
@@ -160,14 +162,14 @@ def two_ranks() -> Finding:
     """A program on two ranks."""
     path = find_mpiexec()
     if path is None or find_spec("mpi4py") is None:
-        return WARN, "not tried: MPI is not installed", "pip install 'graphtheta[mpich]'"
+        return WARN, "not tried: MPI is not installed", GET_MPI
     try:
         done = run([str(path), "-n", "2", sys.executable, "-c", SMOKE])
     except subprocess.TimeoutExpired:
-        return FAIL, f"no answer within {SMOKE_SECONDS} s", "mpiexec and mpi4py belong to different MPI libraries, or a firewall blocks this machine"
+        return FAIL, f"no answer within {SMOKE_SECONDS} s", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
     if done.returncode or "two ranks add up" not in done.stdout:
         said = last_line(done.stderr) or done.stdout.strip()
-        return FAIL, said or f"exit code {done.returncode}", "use the mpiexec of the MPI that mpi4py was built for: pip install 'graphtheta[mpich]'"
+        return FAIL, said or f"exit code {done.returncode}", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
     return OK, done.stdout.strip(), ""
 
 

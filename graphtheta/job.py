@@ -23,7 +23,6 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fanout": ("strategy", ("mini",)),
     "replace": ("strategy", ("mini",)),
     "share_sample": ("strategy", ("mini",)),
-    "share_sample": ("strategy", ("mini",)),
     "clusters": ("strategy", ("cluster",)),
     "clusters_per_batch": ("strategy", ("cluster",)),
     "cluster_method": ("strategy", ("cluster",)),
@@ -40,7 +39,8 @@ EXPECTED = {
     "int_parsing": "a whole number", "int_type": "a whole number", "int_from_float": "a whole number",
     "float_parsing": "a number", "float_type": "a number", "finite_number": "a finite number",
     "bool_parsing": "true or false", "bool_type": "true or false", "string_type": "text",
-    "greater_than_equal": "at least {ge}", "greater_than": "more than {gt}", "less_than": "less than {lt}", "less_than_equal": "at most {le}",
+    "greater_than_equal": "at least {ge}", "greater_than": "more than {gt}", "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
 }
 
 
@@ -54,8 +54,8 @@ class DataKeys(Keys):
     """Data"""
 
     dataset: str = "sbm"
-    """Embedded graph (sbm, rmat, ring, star), a named one (cora, ...), an npz file or a folder of Planetoid files; options follow as
-    rmat:scale=17,edge_factor=8."""
+    """Embedded graph (sbm, rmat, ring, star), a named one (cora, ...), an npz file or a folder of Planetoid files; options
+    follow as rmat:scale=17,edge_factor=8."""
     data_dir: str = ""
     """Folder of the named files; by default that in the environment variable GRAPHTHETA_DATA."""
     split: Literal["auto", "public", "random", "fraction", "none"] = "auto"
@@ -92,10 +92,6 @@ class ModelKeys(Keys):
     """Share of the inputs of each layer set to zero in training."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of the attention weights set to zero in training."""
-    feature_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the projected features in the messages of attention models set to zero in training."""
-    edge_drop: float = Field(0.0, ge=0, lt=1)
-    """Share of the edges that gipa leaves out of each step."""
     residual: bool = False
     """Add the input of a hidden layer to its output."""
     norm: Literal["none", "batch", "layer"] = "none"
@@ -136,8 +132,6 @@ class StrategyKeys(Keys):
     Without it nothing is sampled."""
     replace: bool = False
     """Sample with replacement."""
-    share_sample: bool = False
-    """Sample once for all layers of a step, so that edge values can be carried from layer to layer."""
     share_sample: bool = False
     """Draw one sample for all layers, so that edge values can be carried from layer to layer; needs equal fanouts."""
     clusters: int = Field(0, ge=0)

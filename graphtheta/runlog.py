@@ -105,17 +105,14 @@ class RunLog:
 
     def time_table(self) -> str:
         """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
-        n = max(len(self.rows) - 1, 1)
-        total = self._times / n
-        lines = []
-        for i, stage in enumerate(STAGES):
-            seconds, wait, n_bytes, messages = total[:, i].T
-            if seconds.sum() + wait.sum():
-                busy = seconds + wait
-                lines.append((stage, f"{1e3 * busy.mean():.2f}", f"{1e3 * busy.max():.2f}", f"{1e3 * wait.mean():.2f}", amount(n_bytes.sum()),
-                              figure(round(messages.sum()))))
-        all_busy = (total[:, :, 0] + total[:, :, 1]).sum(axis=1)
-        lines.append(("total", f"{1e3 * all_busy.mean():.2f}", f"{1e3 * all_busy.max():.2f}", f"{1e3 * total[:, :, 1].sum(axis=1).mean():.2f}",
-                      amount(total[:, :, 2].sum()), figure(round(total[:, :, 3].sum()))))
+        times = self._times / max(len(self.rows) - 1, 1)
+        lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
         which = "of an epoch, the first left out" if len(self.rows) > 1 else "of the first epoch"
-        return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"), lines)
+        return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
+                                          [*lines, self._line("total", times.sum(axis=1))])
+
+    def _line(self, name: str, times: np.ndarray) -> tuple[str, ...]:
+        """One line of the table from [n_ranks, n_fields]."""
+        seconds, wait, n_bytes, messages = times.T
+        busy = 1e3 * (seconds + wait)
+        return name, f"{busy.mean():.2f}", f"{busy.max():.2f}", f"{1e3 * wait.mean():.2f}", amount(n_bytes.sum()), figure(round(messages.sum()))
