@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphtheta.errors import ViewError
+
 from ..ops.aggregator import Segments
 from ..ops.reference import Chunk
 from .exchange import Exchange, MovePlan, plan_requests
@@ -96,6 +98,8 @@ class PairPlan:
     def level(self, place: np.ndarray | None, n_in: int) -> PairLevel:
         """The level over a frame in which master row r stands at place[r] (None: at r)."""
         partition, pairs = self._partition, self._pairs
+        if place is not None and np.any(place[self.needed] < 0):
+            raise ViewError("a pair has an end outside the view; a task's pairs must lie among the nodes its batch is limited to")
         rank, n = partition.comm.rank, len(pairs.src)
         by_gid = np.argsort(self._away, kind="stable")
 

@@ -182,7 +182,7 @@ class ClusterBatch(Strategy):
 
     def batch(self, epoch: int, i: int) -> GraphView:
         p, inside = self.partition, self.members(epoch, i)
-        seeds = self.task.seeds(self.task.owned_by(inside), self._step(epoch, i))
+        seeds = self.task.seeds(self.task.owned_by(inside), self._step(epoch, i), np.flatnonzero(inside))
         core = inside[p.masters]
         view = with_pairs(induced(p, widen(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded), seeds)
         assert view.rows is not None

@@ -42,8 +42,13 @@ class Task(ABC):
     targets: np.ndarray
 
     @abstractmethod
-    def seeds(self, ids: np.ndarray, step: int) -> Seeds:
+    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
         """This worker's part of a batch of targets.
+
+        Args:
+            ids: Targets, the same on every worker.
+            step: Number of the training step, for draws.
+            among: The nodes the batch is limited to, ascending ids, the same on every worker; None for all.
 
         Collective: all ranks of the partition.
         """
@@ -80,7 +85,7 @@ class NodeTask(Task):
         if not len(self.targets):
             raise DataError("the training set is empty; give the graph a train mask or choose a split")
 
-    def seeds(self, ids: np.ndarray, step: int) -> Seeds:
+    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
         p = self._partition
         nodes = np.zeros(p.n_masters, bool)
         nodes[p.row_of[ids[p.owner[ids] == p.comm.rank]]] = True
@@ -124,7 +129,7 @@ class EdgeTask(Task):
         if not len(self.targets):
             raise DataError("the training set is empty; give the graph an edge_train mask")
 
-    def seeds(self, ids: np.ndarray, step: int) -> Seeds:
+    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
         return self._of_stored(self._find(ids))
 
     def _find(self, ids: np.ndarray) -> np.ndarray:
@@ -180,21 +185,23 @@ class Links:
     negatives: int
     key: int
 
-    def draw(self, ids: np.ndarray, n_nodes: int) -> np.ndarray:
+    def draw(self, ids: np.ndarray, n_nodes: int, among: np.ndarray | None = None) -> np.ndarray:
         """Other ends of the negatives of some positives, [n, negatives]: hashes of the positive's number, drawn again
-        while the pair is a link or a self loop."""
+        while the pair is a link or a self loop; from all nodes or ``among`` some."""
         slots = ids[:, None] * self.negatives + np.arange(self.negatives)
         src = np.broadcast_to(self.src[ids][:, None], slots.shape).ravel()
         ends = np.full(src.shape, -1, np.int64)
         open_ = np.arange(len(ends))
         for attempt in range(64):
-            ends[open_] = integers(key(self.key, Purpose.NEGATIVE, attempt), slots.ravel()[open_], n_nodes)
-            open_ = open_[self._taken(src[open_], ends[open_], n_nodes)]
+            drawn = integers(key(self.key, Purpose.NEGATIVE, attempt), slots.ravel()[open_], n_nodes if among is None else len(among))
+            ends[open_] = drawn if among is None else among[drawn]
+            open_ = open_[self.taken(src[open_], ends[open_], n_nodes)]
             if not len(open_):
                 break
         return ends.reshape(slots.shape)
 
-    def _taken(self, src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
+    def taken(self, src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
+        """Whether a pair is a link or a self loop, [n] bool."""
         wanted = src * n_nodes + dst
         at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))
         return (self.known[at] == wanted if len(self.known) else np.zeros(len(wanted), bool)) | (src == dst)
@@ -225,14 +232,17 @@ class LinkTask(Task):
         self._edge_key = _unordered(src, dst, partition.n_nodes)
         self._link_key = _unordered(links.src, links.dst, partition.n_nodes)
 
-    def seeds(self, ids: np.ndarray, step: int) -> Seeds:
+    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
         if len(ids) == len(self.targets) and self._supervision < 1:
             draws = uniform(key(self._seed, Purpose.SPLIT, step), ids)
             # never none, whatever the draws
             ids = ids[(draws < self._supervision) | (draws == draws.min())]
         excluded = np.isin(self._edge_key, self._link_key[ids])
         step_links = Links(self._links.src, self._links.dst, self._links.known, self._links.negatives, key(self._links.key, Purpose.NEGATIVE, step))
-        plan = PairPlan(self._partition, link_pairs(self._partition, step_links, ids))
+        pairs = link_pairs(self._partition, step_links, ids, among)
+        # a node linked to all others of a small batch has no negatives there: such pairs do not count
+        pairs.label[(pairs.label == 0) & step_links.taken(pairs.src, pairs.dst, self._partition.n_nodes)] = np.nan
+        plan = PairPlan(self._partition, pairs)
         return Seeds(plan.needed, plan, excluded)
 
     def owned_by(self, nodes: np.ndarray) -> np.ndarray:
@@ -247,10 +257,10 @@ class LinkTask(Task):
         return loss_of("labels", out, view.pairs.label, None)
 
 
-def link_pairs(partition: Partition, links: Links, ids: np.ndarray) -> Pairs:
+def link_pairs(partition: Partition, links: Links, ids: np.ndarray, among: np.ndarray | None = None) -> Pairs:
     """Positives and their negatives, placed with the owner of the source; pairs of one positive stand together."""
     mine = ids[partition.owner[links.src[ids]] == partition.comm.rank]
-    others = links.draw(mine, partition.n_nodes)
+    others = links.draw(mine, partition.n_nodes, among)
     dst = np.concatenate((links.dst[mine][:, None], others), axis=1)
     src = np.broadcast_to(links.src[mine][:, None], dst.shape)
     label = np.zeros(dst.shape)
