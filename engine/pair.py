@@ -55,18 +55,18 @@ class PairSelection:
         for a in range(0, len(self.src), limit):
             b = min(a + limit, len(self.src))
             yield Chunk(maps.place(self.kinds[0], self.src[a:b], receiver=False), maps.place(self.kinds[1], self.dst[a:b], receiver=True),
-                        self.stored[a:b], slice(self.offset + a, self.offset + b), self.gid[a:b], _NO_GROUPS, None)
+                        self.stored[a:b], slice(self.offset + a, self.offset + b), self.gid[a:b], self.gid[a:b], _NO_GROUPS, None)
 
 
 @dataclass
 class PairLevel:
-    """The level a decoder runs over; pairs are ordered by the kinds of their ends."""
+    """The level a decoder runs over; pairs are ordered by the kinds of their ends. ``stored`` is None for pairs that are no edges."""
 
     n_in: int
     n_out: int
     passes: list[Pass]
     n_edges: int
-    stored: np.ndarray
+    stored: np.ndarray | None
     gid: np.ndarray
     label: np.ndarray
     order: np.ndarray
@@ -121,4 +121,4 @@ class PairPlan:
         plan: MovePlan = self._plan if place is None else self._plan.renumbered(place, n_in)
         exchange = Exchange(partition.comm, plan)
         sweep = Pass(partition, selections, Maps(place, None, None), exchange, exchange)  # type: ignore[arg-type]
-        return PairLevel(n_in, n_in, [sweep], n, stored[order], pairs.gid[order], pairs.label[order], order)
+        return PairLevel(n_in, n_in, [sweep], n, None if pairs.stored is None else stored[order], pairs.gid[order], pairs.label[order], order)

@@ -84,7 +84,10 @@ class Selection:
             groups = Segments(row[some], (bounds[:-1] - a)[some], np.repeat(row, counts))
             src = maps.place(sending, self.sender(at), receiver=False)
             stored = at + self.block.start
-            yield Chunk(src, groups.of_edge, stored, slice(self.offset + a, self.offset + b), partition.edge_gid[stored], groups,
+            gid = partition.edge_gid[stored]
+            # a self loop stands twice in a layer along both directions, and only one of two equal messages wins a maximum
+            tie = gid + partition.n_edges if self.reverse else gid
+            yield Chunk(src, groups.of_edge, stored, slice(self.offset + a, self.offset + b), gid, tie, groups,
                         None if self.scale is None else self.scale[a:b])
 
     def sender(self, at: np.ndarray) -> np.ndarray:

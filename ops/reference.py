@@ -28,7 +28,8 @@ class Chunk:
         src, dst: Rows of the source and destination columns, [n] int.
         stored: Rows of edge values kept with the partition, [n] int.
         carried: Rows of edge values made by earlier layers and of new ones, a slice.
-        gid: Global edge ids, [n] int64.
+        gid: Global edge ids, [n] int64; random draws are keyed by them.
+        tie: Numbers that decide between equal messages, [n] int64: as gid, but a loop met in both directions has two.
         groups: Edges grouped by the row that sums them.
         scale: How many edges each stands for, [n], or None.
     """
@@ -38,6 +39,7 @@ class Chunk:
     stored: np.ndarray
     carried: slice
     gid: np.ndarray
+    tie: np.ndarray
     groups: Segments
     scale: np.ndarray | None
 
@@ -68,7 +70,7 @@ def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dic
         values = _evaluate(phase, columns, chunk)
         parts = [values[id(e)] for e in phase.message]
         for name, agg in phase.aggregators.items():
-            agg.accumulate(states[name], chunk.groups, parts, chunk.gid, chunk.scale)
+            agg.accumulate(states[name], chunk.groups, parts, chunk.tie, chunk.scale)
         for name, e in phase.outputs.items():
             outputs[name][chunk.carried] = values[id(e)]
 
@@ -83,7 +85,7 @@ def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], spreads: d
             if name not in spreads:
                 continue
             per_edge = {c: v[chunk.groups.of_edge] for c, v in spreads[name].items()}
-            for e, g in zip(phase.message, agg.backward(per_edge, parts, chunk.gid, chunk.scale), strict=True):
+            for e, g in zip(phase.message, agg.backward(per_edge, parts, chunk.tie, chunk.scale), strict=True):
                 _flow(flow, e, g)
         for name, g in output_grads.items():
             _flow(flow, phase.outputs[name], g[chunk.carried])

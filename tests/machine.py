@@ -1,0 +1,85 @@
+"""What the tests of models share: running a model on simulated ranks and putting the pieces together."""
+from __future__ import annotations
+
+import numpy as np
+
+from graphtheta.engine.layer import Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.probe import probe
+from graphtheta.engine.reduce import reduce_gradients
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.view import global_view
+from graphtheta.models import build_model
+from graphtheta.ops import Tape, dtype_scope
+from graphtheta.ops.init import init_scope
+
+PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
+
+MODELS = {
+    "gcn": ("gcn", {}),
+    "gcn row": ("gcn", {"normalisation": "row", "layers": 3, "hidden": 7, "residual": True}),
+    "sage mean": ("sage", {}),
+    "sage max": ("sage", {"aggregator": "max"}),
+    "sage sum": ("sage", {"aggregator": "sum", "norm": "layer", "layers": 3, "residual": True}),
+    "gin": ("gin", {"norm": "batch", "train_eps": True}),
+    "gat": ("gat", {"attention_dropout": 0.3, "feature_dropout": 0.2, "out_heads": 3}),
+    "gat D6": ("gat", {"separate": True}),
+    "gat_e": ("gat_e", {"residual": True, "attention_dropout": 0.3, "jumping": "concat"}),
+    "gipa": ("gipa", {"norm": "batch", "residual": True, "edge_drop": 0.3, "attention_dropout": 0.1, "layers": 3}),
+    "gipa mean": ("gipa", {"reduce": "mean", "jumping": "max"}),
+    "gipa max": ("gipa", {"reduce": "max"}),
+    "mlp": ("mlp", {"norm": "layer"}),
+}
+
+
+class Alone(Model):
+    """Layers one after another on the features."""
+
+    def __init__(self, *layers):
+        self.layers = list(layers)
+
+    def forward(self, graph):
+        h = graph.x
+        for layer in self.layers:
+            h = layer(graph, h)
+        return h
+
+
+def make(name, d_in, d_out, d_edge, **more):
+    """A model of the list above, in float64."""
+    kind, options = MODELS[name]
+    with dtype_scope("float64"), init_scope(5):
+        return build_model(kind, d_in, d_out, d_edge, **{"hidden": 4, "heads": 2, "dropout": 0.2, **options, **more})
+
+
+def outputs(build, graph, size=1, placement=PLACEMENTS[0], *, training=False, view=None):
+    """Output of every node by global id, and the gradients of the parameters for ones as output gradients.
+
+    Args:
+        build: Makes the model.
+        view: (partition, layers) to the view; the global one by default.
+    """
+    def run(comm):
+        with dtype_scope("float64"):
+            part, model = build_partition(graph, comm, *placement, dtype=np.float64), build()
+            layers = probe(model, part).layers
+            seen = (view or global_view)(part, layers)
+            with Tape(training=training, seed=3, all_sum=comm.all_sum) as tape:
+                out = model(seen)
+                grads = tape.backward(out)
+            rows = part.masters if seen.rows is None else part.masters[seen.rows[: out.shape[0]]]
+            return rows, out.value, reduce_gradients(comm, model.parameters(), grads)
+
+    parts = run_simulated(size, run)
+    out = np.full((graph.n_nodes, *parts[0][1].shape[1:]), np.nan)
+    for rows, values, _ in parts:
+        out[rows] = values
+    return out, parts[0][2]
+
+
+def assert_close(mine, theirs, tolerance=1e-10):
+    """Outputs and gradients agree, relative to the largest of each."""
+    for a, b in zip([mine[0], *mine[1]], [theirs[0], *theirs[1]], strict=True):
+        assert a.shape == b.shape
+        assert np.isfinite(a).all()
+        assert np.abs(a - b).max(initial=0) <= tolerance * max(1, np.abs(b).max(initial=0))
