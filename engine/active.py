@@ -11,8 +11,11 @@ import numpy as np
 
 from graphtheta.errors import ViewError
 
+from ..ops.reference import add_rows
+from ..ops.rows import prefix
 from ..ops.space import RowSpace
-from ..ops.tape import Var, current
+from ..ops.tape import Var, current, needs_grad
+from .pair import PairLevel
 from .view import GraphView, Level
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ class ActiveGraph:
         """A stored node column ("x", "in_degree", "out_degree", ...), [n, ...]; KeyError if there is none."""
         n = self.view.space.n if n is None else n
         if name in self._inputs:
-            return self._inputs[name]
+            return prefix(self._inputs[name], n)
         return Var(self.view.node_column(name, n), self.space(n))
 
     def node_names(self) -> list[str]:
@@ -59,8 +62,8 @@ class ActiveGraph:
             self._spaces[n] = self.view.space.prefix(n)
         return self._spaces[n]
 
-    def next_level(self, layer: Layer) -> tuple[Level, int]:
-        """The level the next layer runs over, and its number.
+    def next_level(self, layer: Layer) -> Level | PairLevel:
+        """The level the next layer runs over.
 
         Raises:
             ViewError: The model runs more layers than the view was built for.
@@ -68,13 +71,13 @@ class ActiveGraph:
         if layer.sum is None:
             if self.view.pairs is None:
                 raise ViewError(f"{type(layer).__name__} makes a value for each edge; it is a decoder and needs an edge or link task")
-            return self.view.pairs, len(self.view.levels)
+            return self.view.pairs
         number = len(self.directions)
         if number >= len(self.view.levels):
             raise ViewError(f"the model runs more layers than the {len(self.view.levels)} this view was built for; "
                             "a model must run the same layers in every forward pass")
         self.directions.append(layer.direction)
-        return self.view.levels[number], number
+        return self.view.levels[number]
 
     # ---- edge values
 
@@ -82,9 +85,14 @@ class ActiveGraph:
         """The row space of the edges of a level."""
         return RowSpace(level.gid, "edge")
 
-    def edge_schema(self) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
-        """Trailing shape, dtype and need of a gradient of the edge values gather may read."""
-        stored = {n: (self.view.edge_column(n).shape[1:], self.view.edge_column(n).dtype, f"edge.{n}" in self._inputs) for n in self.view.edge_names()}
+    def edge_schema(self, level: Level | PairLevel) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
+        """Trailing shape, dtype and need of a gradient of the edge values gather may read; none for pairs that are no edges."""
+        if isinstance(level, PairLevel) and level.stored is None:
+            return {}
+        stored = {}
+        for n in self.view.edge_names():
+            x = self._stored(n)
+            stored[n] = (x.shape[1:], x.dtype, needs_grad(x))
         return {**stored, **{n: (v.shape[1:], v.dtype, v.needs_grad) for n, (v, _) in self._carried.items()}}
 
     def edges(self, names: list[str], level: Level) -> tuple[dict[str, Any], frozenset[str]]:
@@ -94,8 +102,13 @@ class ActiveGraph:
             if name in self._carried:
                 values[name] = self._bring(name, level)
             else:
-                values[name] = self._inputs.get(f"edge.{name}", self.view.edge_column(name))
+                values[name] = self._stored(name)
         return values, frozenset(n for n in names if n in self._carried)
+
+    def _stored(self, name: str) -> Any:
+        """An edge value in storage order."""
+        given = self._inputs.get(f"edge.{name}")
+        return self.view.edge_column(name) if given is None else given
 
     def carry(self, outputs: dict[str, Var], level: Level) -> None:
         """Keep new edge values for the layers that follow."""
@@ -114,12 +127,12 @@ class ActiveGraph:
         found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
         if len(found) != level.n_edges or np.any(made_in.stored[found] != level.stored):
             raise ViewError(f"edge.{name} was made by a layer that saw other edges than the layer that reads it; "
-                            "sample all layers alike (--sample-shared with equal fanouts) or do without sampling")
+                            "sample all layers alike (--share-sample with equal fanouts) or do without sampling")
         out = Var(value.value[found], self.edge_space(level))
 
         def vjp(gs: list[Any]) -> list[Any]:
             back = np.zeros(value.shape, value.dtype)
-            np.add.at(back, found, gs[0])
+            add_rows(back, found, gs[0])
             return [back]
 
         current().add("carry", [value], [out], vjp)

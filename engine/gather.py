@@ -24,7 +24,7 @@ from ..ops.program import Phase
 from ..ops.reference import Columns
 from ..ops.space import RowSpace
 from ..ops.tape import Var, current, needs_grad, value_of
-from .exchange import ToMasters
+from .exchange import ToMasters, add_into
 from .partition import MASTER, MIRROR
 from .view import Level, Pass, Selection
 
@@ -42,8 +42,13 @@ class Inputs:
     key: int | None
 
 
-def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace, edge_space: RowSpace) -> tuple[dict[str, Var], dict[str, Var]]:
+def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace,
+               edge_space: RowSpace | None) -> tuple[dict[str, Var], dict[str, Var]]:
     """Run one phase.
+
+    Args:
+        out_space: Rows of the totals.
+        edge_space: Rows of new edge values; may be None if there are none.
 
     Returns:
         Totals by name ([n_out, ...] over the receiving masters) and new edge values by name ([level edges, ...]).
@@ -51,7 +56,7 @@ def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace, 
     Collective: all ranks of the level's partition.
     """
     run = _Run(phase, level, inputs)
-    totals, outputs = run.forward(edge_space.n)
+    totals, outputs = run.forward()
     total_vars = {name: Var(x, out_space) for name, x in totals.items()}
     output_vars = {name: Var(x, edge_space) for name, x in outputs.items()}
     names = list(total_vars) + list(output_vars)
@@ -76,8 +81,8 @@ class _Run:
         self.sources += [inputs.operands[i] for i in phase.operands]
         self.nodes: Arrays = {n: value_of(inputs.nodes[n]) for n in self.node_names}
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
-        floats = [e.dtype for e in (*phase.message, *phase.outputs.values())]
-        self.dtype = np.result_type(*floats)
+        # the planner sees to it that all of them have one float type
+        self.dtype = next(e.dtype for e in (*phase.message, *phase.outputs.values()))
         self.limit = reference.chunk_size(phase, self.dtype.itemsize)
         self.halos: list[tuple[Arrays, Arrays]] = []
         self.states: dict[str, State] = {}
@@ -85,11 +90,11 @@ class _Run:
 
     # ---- forward
 
-    def forward(self, n_edges: int) -> tuple[Arrays, Arrays]:
+    def forward(self) -> tuple[Arrays, Arrays]:
         phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
         shapes = [e.shape for e in phase.message]
         self.states = {name: agg.start(self.level.n_out, shapes, self.dtype) for name, agg in phase.aggregators.items()}
-        outputs = {name: np.empty((n_edges, *e.shape), e.dtype) for name, e in phase.outputs.items()}
+        outputs = {name: np.empty((self.level.n_edges, *e.shape), e.dtype) for name, e in phase.outputs.items()}
         for p in self.level.passes:
             with ledger.stage("move"):
                 moves = (p.senders.to_mirrors_begin(self._read("src")), p.receivers.to_mirrors_begin(self._read("dst")))
@@ -145,13 +150,13 @@ class _Run:
 
     def backward(self, total_grads: Arrays, output_grads: Arrays) -> list[Any]:
         phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
-        grads = self._zero_grads(self.nodes)
+        grads = self._zero_grads()
         with ledger.stage("gather"):
             spreads = {n: phase.aggregators[n].spread(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
         for p, halo in zip(self.level.passes, self.halos, strict=True):
             with ledger.stage("move"):
                 spreading = p.receivers.to_mirrors_begin({f"{n}/{c}": x for n, s in spreads.items() for c, x in s.items()})
-            halo_grads = (self._zero_grads(halo[0]), self._zero_grads(halo[1]))
+            halo_grads = (self._zeros(halo[0]), self._zeros(halo[1]))
             into_masters = [s for s in p.selections if s.kinds == (MIRROR, MASTER)]
             into_mirrors = [s for s in p.selections if s.kinds[1] == MIRROR]
             core = [s for s in p.selections if s.kinds == (MASTER, MASTER)]
@@ -163,27 +168,28 @@ class _Run:
             with ledger.stage("gather"):
                 self._sweep_back(p, into_mirrors, halo, there, output_grads, grads, halo_grads)
             with ledger.stage("move"):
-                returning = (p.senders.to_masters_begin(halo_grads[0].src), p.receivers.to_masters_begin(halo_grads[1].dst))
+                returning = (p.senders.to_masters_begin(halo_grads[0]), p.receivers.to_masters_begin(halo_grads[1]))
             with ledger.stage("gather"):
                 self._sweep_back(p, core, halo, spreads, output_grads, grads, halo_grads)
             with ledger.stage("move"):
-                returning[0].end(lambda rows, part: _add(grads.src, rows, part))
-                returning[1].end(lambda rows, part: _add(grads.dst, rows, part))
+                returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
+                returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))
         return self._in_order(grads)
 
-    def _zero_grads(self, rows: Arrays) -> Columns:
+    def _zero_grads(self) -> Columns:
         """Arrays to add gradients to, only for what needs one."""
-        def like(names: tuple[str, ...]) -> Arrays:
-            return {n: np.zeros(rows[n].shape, rows[n].dtype) for n in names if n in rows and needs_grad(self.inputs.nodes[n])}
+        edges = {n: np.zeros_like(x) for n, x in self.edges.items() if needs_grad(self.inputs.edges[n])}
+        operands = {i: np.zeros_like(value_of(x)) for i, x in self.inputs.operands.items() if needs_grad(x)}
+        return Columns(self._zeros(self._read("src")), self._zeros(self._read("dst")), edges, self.inputs.carried, operands)
 
-        edges = {n: np.zeros(self.edges[n].shape, self.edges[n].dtype) for n in self.edge_names if needs_grad(self.inputs.edges[n])}
-        operands = {i: np.zeros_like(value_of(self.inputs.operands[i])) for i in self.phase.operands if needs_grad(self.inputs.operands[i])}
-        return Columns(like(self.phase.reads["src"]), like(self.phase.reads["dst"]), edges, self.inputs.carried, operands)
+    def _zeros(self, columns: Arrays) -> Arrays:
+        # of shape and type only: halo columns are views into packed rows
+        return {n: np.zeros(x.shape, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
 
     def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], spreads: dict[str, State], output_grads: Arrays,
-                    grads: Columns, halo_grads: tuple[Columns, Columns]) -> None:
+                    grads: Columns, halo_grads: tuple[Arrays, Arrays]) -> None:
         for s in selections:
-            into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0].src, grads.dst if s.kinds[1] == MASTER else halo_grads[1].dst,
+            into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                            grads.edge, grads.carried, grads.operands)
             reference.backward(self.phase, self._columns(s, halo), p.chunks(s, self.limit), spreads, output_grads, into)
 
@@ -195,8 +201,3 @@ class _Run:
             found.append(sum(parts[1:], parts[0]) if parts else None)
         found += [grads.edge.get(n) for n in self.edge_names]
         return found + [grads.operands.get(i) for i in self.phase.operands]
-
-
-def _add(into: Arrays, rows: np.ndarray, part: Arrays) -> None:
-    for name, x in part.items():
-        into[name][rows] += x

@@ -30,6 +30,9 @@ class Probe:
         output: Trailing shape of the outputs.
         per_edge: Whether the outputs belong to edges.
         node_width, edge_width: Numbers kept per node and per edge from forward to backward.
+        halo_width: Numbers kept per mirror, for the columns gather reads.
+        widest: Numbers per node of the widest value.
+        parameters: Numbers in all parameters.
     """
 
     layers: list[str]
@@ -37,35 +40,45 @@ class Probe:
     per_edge: bool
     node_width: int
     edge_width: int
+    halo_width: int
+    widest: int
+    parameters: int
 
 
 class _EndlessGraph(ActiveGraph):
     """An empty graph on which any number of layers may run."""
 
-    def next_level(self, layer: Layer) -> tuple[Any, int]:
-        number = len(self.directions)
+    def next_level(self, layer: Layer) -> Any:
         if layer.sum is None:
             return super().next_level(layer)
         self.directions.append(layer.direction)
-        return Level(0, 0, [full_pass(self.view.partition, reverse) for reverse in directions(layer.direction)]), number
+        return Level(0, 0, [full_pass(self.view.partition, reverse) for reverse in directions(layer.direction)])
 
 
 def probe(model: Model, partition: Partition) -> Probe:
     """Run the model on an empty graph with the columns of a partition."""
     empty = _empty_like(partition)
     none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, Pairs(none, none, none, None, np.zeros(0)))
+    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
     view = GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0))
     graph = _EndlessGraph(view)
     with Tape() as tape:
         out = model.forward(graph)
-    width = {"node": 0, "edge": 0}
+    width, halo, widest = {"node": 0, "edge": 0}, 0, 1
     for node in tape.nodes:
         for y in node.outputs:
             if y.space is not None:
-                width[y.space.kind] += int(np.prod(y.shape[1:]))
+                width[y.space.kind] += _size(y)
+                widest = max(widest, _size(y))
+        if node.name == "gather":
+            halo += sum(_size(x) for x in node.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
     return Probe(graph.directions, out.shape[1:], isinstance(out, Var) and out.space is not None and out.space.kind == "edge",
-                 width["node"], width["edge"])
+                 width["node"], width["edge"], halo, widest, sum(p.value.size for p in model.parameters()))
+
+
+def _size(x: Var) -> int:
+    """Numbers per row."""
+    return int(np.prod(x.shape[1:]))
 
 
 def _empty_like(partition: Partition) -> Partition:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
-from ..ops.program import EdgeProgram, trace
+from ..ops.program import EdgeProgram, naming, trace
 from ..ops.rows import prefix
 from ..ops.space import RowSpace
 from ..ops.tape import Parameter, Var, current, needs_grad
@@ -21,6 +21,8 @@ from .gather import Inputs, gather_sum
 if TYPE_CHECKING:
     from .active import ActiveGraph
     from .layer import Layer
+
+MAX_TRACED = 8
 
 
 class NodeColumns:
@@ -71,34 +73,35 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     Collective: all ranks of the view's partition.
     """
     owner, ledger = type(layer).__name__, graph.ledger
-    level, number = graph.next_level(layer)
+    level = graph.next_level(layer)
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
-    with ledger.stage("transform"):
+    with ledger.stage("transform"), naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
     columns = _check_transform(owner, made, given, graph, level.n_in)
-    program = _program(layer, owner, columns, graph)
+    program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
-    totals, outputs = _run_phases(program, columns, graph, level, number, key)
-    if layer.sum is None:
-        value = outputs.pop("")
-        graph.carry(outputs, level)
-        return value
+    totals, outputs = _run_phases(program, columns, graph, level, key)
+    value = outputs.pop("", None)
     graph.carry(outputs, level)
+    if layer.sum is None:
+        return value
     total = totals[""] if isinstance(layer.sum, str) else Totals(owner, totals)
-    with ledger.stage("apply"):
-        out = layer.apply(NodeColumns(owner, "apply", {**given, **columns}, graph, level.n_out), total)
+    with ledger.stage("apply"), naming(f"apply of {owner}"):
+        out = layer.apply(NodeColumns(owner, "apply", columns, graph, level.n_out), total)
     return _check_apply(owner, out, level.n_out)
 
 
-def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any, number: int, key: int | None) -> tuple[dict[str, Var], dict[str, Var]]:
-    out_space, edge_space = graph.space(level.n_out), graph.edge_space(level)
+def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any,
+                key: int | None) -> tuple[dict[str, Var], dict[str, Var]]:
+    out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
     outputs: dict[str, Var] = {}
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
         inputs = Inputs(nodes, edges, carried, {i: program.operands[i] for i in phase.operands}, key)
-        totals, outputs = gather_sum(phase, level, inputs, out_space, edge_space)
+        # ids of the edges take a pass over them, so they are looked up only if some value has them
+        totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:
             columns = {**columns, phase.result: _padded(totals[""], graph.space(level.n_in))}
     return totals, outputs
@@ -114,20 +117,27 @@ def _padded(x: Var, space: RowSpace) -> Var:
     return y
 
 
-def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph) -> EdgeProgram:
-    """The traced gather; traced anew only if the shapes or types it reads changed."""
+def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
+    """The traced gather; traced anew only if what it depends on changed: shapes and types, and settings of the layer."""
     nodes = {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in columns.items() if not sp.issparse(x.value)}
     for n in graph.node_names():
         x = graph.node(n, 0)
         if not sp.issparse(x.value):
             nodes.setdefault(n, (x.shape[1:], x.dtype, needs_grad(x)))
-    edges = graph.edge_schema()
-    structure = (tuple(nodes.items()), tuple(edges.items()))
-    known = layer.__dict__.get("_traced")
-    if known is None or known[0] != structure:
-        known = (structure, trace(layer.gather, nodes, edges, layer.sum, owner))
-        layer.__dict__["_traced"] = known
-    return known[1]
+    edges = graph.edge_schema(level)
+    settings = [(n, v) for n, v in vars(layer).items() if isinstance(v, (bool, int, float, str))]
+    structure = (tuple(nodes.items()), tuple(edges.items()), tuple(settings), layer.sum)
+    traced = vars(layer).setdefault("_traced", {})
+    if structure not in traced:
+        program = trace(layer.gather, nodes, edges, layer.sum, owner)
+        # a variable made in transform belongs to one pass only
+        if any(isinstance(x, Var) for x in program.operands):
+            return program
+        # training and evaluation take turns; a setting that changes every step must not fill the memory
+        if len(traced) >= MAX_TRACED:
+            traced.clear()
+        traced[structure] = program
+    return traced[structure]
 
 
 def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:

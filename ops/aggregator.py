@@ -150,12 +150,13 @@ class Max(Aggregator):
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         x = parts[0] * self._sign
         best = np.maximum.reduceat(x, seg.start, axis=0)
-        candidate = np.where(x == seg.spread(best), expand(gid, x.ndim), NO_EDGE)
+        # "not below" and not "equal", so that a NaN shows in the total
+        candidate = np.where(x < seg.spread(best), NO_EDGE, expand(gid, x.ndim))
         self.merge(state, seg.row, {"best": best, "edge": np.minimum.reduceat(candidate, seg.start, axis=0)})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         best, edge = state["best"][rows], state["edge"][rows]
-        wins = (other["best"] > best) | ((other["best"] == best) & (other["edge"] < edge))
+        wins = (other["best"] > best) | ((other["best"] == best) & (other["edge"] < edge)) | (np.isnan(other["best"]) & ~np.isnan(best))
         state["best"][rows] = np.where(wins, other["best"], best)
         state["edge"][rows] = np.where(wins, other["edge"], edge)
 
@@ -188,12 +189,12 @@ class LogSumExp(Aggregator):
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         z = _scaled(parts[0], scale)
         top = np.maximum.reduceat(z, seg.start, axis=0)
-        self.merge(state, seg.row, {"max": top, "sum": seg.add(np.exp(z - seg.spread(top)))})
+        self.merge(state, seg.row, {"max": top, "sum": seg.add(np.exp(z - seg.spread(_finite(top))))})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
-        old, here, there = _rebase(state, rows, other)
+        top, here, there = _rebase(state, rows, other)
         state["sum"][rows] = state["sum"][rows] * here + other["sum"] * there
-        state["max"][rows] = old
+        state["max"][rows] = top
 
     def finish(self, state: State) -> np.ndarray:
         return _log_normaliser(state)
@@ -223,7 +224,7 @@ class SoftmaxSum(Aggregator):
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         z, x = _scaled(parts[0], scale), parts[1]
         top = np.maximum.reduceat(z, seg.start, axis=0)
-        e = np.exp(z - seg.spread(top))
+        e = np.exp(z - seg.spread(_finite(top)))
         self.merge(state, seg.row, {"max": top, "sum": seg.add(e), "total": seg.add(expand(e, x.ndim) * x)})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
@@ -256,8 +257,13 @@ def _rebase(state: State, rows: np.ndarray, other: State) -> tuple[np.ndarray, n
     """The common maximum of two states and the factors that bring each to it."""
     old, new = state["max"][rows], other["max"]
     top = np.maximum(old, new)
-    safe = np.where(np.isneginf(top), 0, top).astype(top.dtype)
+    safe = _finite(top)
     return top, np.exp(old - safe), np.exp(new - safe)
+
+
+def _finite(top: np.ndarray) -> np.ndarray:
+    """A maximum to subtract from scores: 0 in place of -inf, the maximum of no edges or of masked ones only."""
+    return np.where(np.isneginf(top), 0, top).astype(top.dtype)
 
 
 def _log_normaliser(state: State) -> np.ndarray:

@@ -7,13 +7,14 @@ softmax becomes exp(score - normaliser) in the phase after it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import ColumnError, GraphThetaError, UserFunctionError
+from graphtheta.errors import ColumnError, CommError, GraphThetaError, UserFunctionError
 
 from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, Aggregator, Shape, aggregator
 from .elementwise import exp, sub
@@ -156,11 +157,8 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
         ShapeError: Shapes inside it do not fit.
     """
     with Tracer() as tracer:
-        try:
+        with naming(f"gather of {owner}"):
             returned = gather(EdgeSymbols(tracer, nodes, edges, owner))
-        except GraphThetaError as error:
-            error.add_note(f"in gather of {owner}")
-            raise
         message, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
         if not isinstance(message, Expr):
             raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, edge.dst and "
@@ -170,14 +168,32 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
         for e in [message, *outputs.values()]:
             if not e.rows:
                 raise UserFunctionError(f"gather of {owner} returned {e!r}, which does not depend on the edge; multiply it with an edge or node value")
+            if e.dtype.kind != "f":
+                raise UserFunctionError(f"gather of {owner} returned {e!r} of type {e.dtype}; sums are made of floats, so cast it with gt.cast")
         value = (message.shape, message.dtype)
         if sum is None:
-            phases = _softmax_phases(tracer, [], {}, {"": message, **outputs})
+            if _uses(_edge_softmax, [message, *outputs.values()]):
+                raise UserFunctionError(f"gather of {owner} takes a softmax, but the layer has sum = None: its pairs have no destination to be "
+                                        "normalised over; give it a sum, or take the softmax in a layer before it")
+            phases = [Phase([], {}, {"": message, **outputs})]
         else:
             names = (sum,) if isinstance(sum, str) else tuple(sum)
             aggregators = {"" if isinstance(sum, str) else n: aggregator(n) for n in names}
             phases = _plan(tracer, message, aggregators, outputs)
         return EdgeProgram(phases, tracer.operands, value)
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Put the user's function in front of errors raised inside it, unless they name it already."""
+    try:
+        yield
+    except CommError:
+        raise
+    except GraphThetaError as error:
+        if where in str(error):
+            raise
+        raise type(error)(f"{where}: {error}") from error
 
 
 def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
@@ -201,7 +217,7 @@ def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, 
             break
         score, column = found.args[0], f"normaliser {len(phases)}"
         phases.append(Phase([score], {"": LOG_SUM_EXP}, {}, result=column))
-        weight = exp(sub(score, tracer.leaf("dst", column, score.shape, score.dtype)))
+        weight = exp(sub(score, tracer.leaf("dst", column, score.shape, score.dtype, live=score.live)))
         roots = [_replace(tracer, e, found, weight, {}) for e in roots]
     phases.append(Phase(roots[: len(message)], aggregators, dict(zip(outputs, roots[len(message):], strict=True))))
     return phases
@@ -260,5 +276,3 @@ def _ordered(roots: list[Expr]) -> list[Expr]:
     for root in roots:
         visit(root)
     return order
-
-
