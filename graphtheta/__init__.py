@@ -17,9 +17,10 @@ _FRONT = {
 _ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "start": "start"}
 _EDGE = {"softmax": "program"}
 _OPS = (
-    "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "check_gradients", "check_vjp", "clip", "concat", "dropout", "elu",
-    "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max", "maximum", "mean", "min",
-    "minimum", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum", "tanh",
+    "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "check_gradients", "check_vjp", "clip", "concat",
+    "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max",
+    "maximum", "mean", "min", "minimum", "primitive", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum",
+    "tanh",
 )
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},

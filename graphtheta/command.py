@@ -18,7 +18,7 @@ from graphtheta.errors import ConfigError, FormatError
 from graphtheta.flag import Parser
 from graphtheta.graph import Graph
 from graphtheta.job import Job
-from graphtheta.log import start_logging
+from graphtheta.logger import start_logging
 from graphtheta.prepare import load_graph
 from graphtheta.runlog import JOB_FILE, RunLog
 from graphtheta.trainer import Result

@@ -173,7 +173,7 @@ def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Fac
                 raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
             return made
         if ":" in job.model:
-            return load_user_model(job.model, **sizes)
+            return load_user_model(job.model, **sizes, **_options(job))
         decoder = {"node": "none", "edge": "edge", "link": job.decoder}[task]
         return build_model(job.model, **sizes, decoder=decoder, **_options(job))
 
