@@ -71,8 +71,6 @@ def _models(module: ModuleType) -> list[str]:
 
 def _accepted(path: str, cls: type, offered: dict[str, Any]) -> dict[str, Any]:
     """The offered values that the constructor names."""
-    if cls.__init__ is object.__init__:
-        return {}
     wanted = list(inspect.signature(cls).parameters.values())
     if any(p.kind is p.VAR_KEYWORD for p in wanted):
         return offered

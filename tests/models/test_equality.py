@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.probe import probe
 from graphtheta.engine.reduce import reduce_gradients
@@ -16,10 +15,11 @@ from graphtheta.engine.sampler import NeighbourSampler
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask
-from graphtheta.graph import Graph
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.init import init_scope
+
+from graphtheta.graph import Graph
 
 N, E, D, A, CLASSES = 40, 160, 5, 3, 4
 STEPS = 2
@@ -44,7 +44,8 @@ STRATEGIES = {
     "mini sampled": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS, sampler=NeighbourSampler((3, 2))),
     "mini replaced": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS, sampler=NeighbourSampler((3, 2), replace=True)),
     "cluster": lambda *of: ClusterBatch(*of, clusters=np.arange(N) % 4, per_batch=2),
-    "cluster boundary": lambda *of: ClusterBatch(*of, clusters=np.arange(N) % 4, per_batch=2, boundary_hops=1, degrees="view", diagonal=0.5),
+    "cluster boundary": lambda *of: ClusterBatch(*of, clusters=np.arange(N) % 4, per_batch=2, boundary_hops=1, degrees="view",
+                                                 diagonal=0.5),
 }
 
 
@@ -85,16 +86,23 @@ def run(comm, placement, task_name):
     task, d_out, models = TASKS[task_name](part, graph)
     numbers, edges = {}, {}
     with dtype_scope("float64"):
+        built = {name: build(kind, d_out, options, part) for name, (kind, options) in models.items()}
         for strategy_name, make in STRATEGIES.items():
             strategy = make(part, ["in", "in"], task)
             views = [strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch) for i in range(STEPS)]
             edges[strategy_name] = [chosen(comm, level) for view in views for level in view.levels]
-            for name, (kind, options) in models.items():
-                with init_scope(5):
-                    model = build_model(kind, D, d_out, A, hidden=4, heads=2, dropout=0.3, **options)
-                assert probe(model, part).layers == ["in", "in"]
+            for name, (model, start) in built.items():
+                model.load_state(start)
                 numbers[strategy_name, name] = train(comm, model, task, views)
     return numbers, edges
+
+
+def build(kind, d_out, options, part):
+    """A model of two layers and the state it starts from."""
+    with init_scope(5):
+        model = build_model(kind, D, d_out, A, hidden=4, heads=2, dropout=0.3, **options)
+    assert probe(model, part).layers == ["in", "in"]
+    return model, {name: x.copy() for name, x in model.state().items()}
 
 
 def train(comm, model, task, views):

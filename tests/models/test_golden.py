@@ -3,16 +3,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from graphtheta.engine.layer import Model
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.probe import probe
 from graphtheta.engine.reduce import reduce_gradients
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.view import global_view
-from graphtheta.graph import Graph
 from graphtheta.models import GAT, GATE, GCN, GIN, MLP, SAGE
 from graphtheta.ops import RowSpace, Tape, Var, dtype_scope
+
+from graphtheta.graph import Graph
 
 PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
 
@@ -22,8 +22,8 @@ def gcn(file):
 
 
 def sage(aggregator):
-    return lambda file: ({"neighbour": ("lin_l.weight", lambda w: w.T), "bias": ("lin_l.bias", None), "root": ("lin_r.weight", lambda w: w.T)},
-                         SAGE(16, 8, aggregator=aggregator))
+    names = {"neighbour": ("lin_l.weight", lambda w: w.T), "bias": ("lin_l.bias", None), "root": ("lin_r.weight", lambda w: w.T)}
+    return lambda file: (names, SAGE(16, 8, aggregator=aggregator))
 
 
 def gin(file):
@@ -46,7 +46,8 @@ def gat_edge(file):
     return {**names, "weight_edge": ("lin_edge.weight", heads), "att_edge": ("att_edge", lambda a: a[0])}, GATE(16, 6, 5, 4)
 
 
-LAYERS = {"gcn": gcn, "gcn_self_loops": gcn, "sage_mean": sage("mean"), "sage_max": sage("max"), "gin": gin, "gat": gat, "gat_edge": gat_edge}
+LAYERS = {"gcn": gcn, "gcn_self_loops": gcn, "sage_mean": sage("mean"), "sage_max": sage("max"), "gin": gin, "gat": gat,
+          "gat_edge": gat_edge}
 
 
 class Alone(Model):

@@ -4,8 +4,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from machine import MODELS, PLACEMENTS, Alone, assert_close, make, outputs
-
 from graphtheta.engine.grow import grow
 from graphtheta.engine.layer import Layer
 from graphtheta.engine.partition import build_partition
@@ -14,10 +12,12 @@ from graphtheta.engine.serial import SerialComm
 from graphtheta.engine.strategy import whole
 from graphtheta.engine.task import EdgeTask, Links, LinkTask
 from graphtheta.engine.view import global_view
-from graphtheta.graph import Graph
 from graphtheta.models import GCN, build_model
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, check_gradients, dtype_scope, matmul, mean_squared_error
 from graphtheta.ops.init import init_scope
+from machine import MODELS, PLACEMENTS, Alone, assert_close, make, outputs
+
+from graphtheta.graph import Graph
 
 D, A, C = 6, 3, 4
 
@@ -36,7 +36,8 @@ def with_features(ends, n, rng=None, **fields):
     rng = rng or np.random.default_rng(1)
     ends = np.asarray(ends, np.int64).reshape(2, -1)
     e = ends.shape[1]
-    return Graph(ends, n, **{"x": rng.standard_normal((n, D)), "edge_attr": rng.standard_normal((e, A)), "edge_weight": rng.random(e), **fields})
+    made = {"x": rng.standard_normal((n, D)), "edge_attr": rng.standard_normal((e, A)), "edge_weight": rng.random(e)}
+    return Graph(ends, n, **{**made, **fields})
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -234,7 +235,8 @@ def test_weight_decay_on_the_first_layer_only():
 def test_dropped_edges_take_no_part():
     """With all but a few edges dropped, attention runs over the others only: weights still add up to 1 or 0."""
     graph = example(x=np.ones((30, D)))
-    out, _ = outputs(lambda: make("gipa", D, C, A, layers=1, edge_drop=0.9, dropout=0, norm="none", jumping="none", residual=False), graph, training=True)
+    plain = {"layers": 1, "dropout": 0, "attention_dropout": 0, "norm": "none"}
+    out, _ = outputs(lambda: make("gipa", D, C, A, edge_drop=0.9, **plain), graph, training=True)
     assert len(np.unique(out.round(9), axis=0)) == 2
 
 
