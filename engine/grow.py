@@ -10,8 +10,8 @@ import numpy as np
 
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
-from .partition import MASTER, Partition
-from .sampler import NeighbourSampler, keep_edges
+from .partition import MASTER, MIRROR, Partition
+from .sampler import NeighbourSampler, Places, keep_edges
 from .view import GraphView, Level, Maps, Pass, Selection, directions, halo_map, plans
 
 Chosen = tuple[list[Selection], MovePlan, np.ndarray, MovePlan, np.ndarray]
@@ -86,8 +86,8 @@ def _mirror_mask(partition: Partition, nodes: np.ndarray, reverse: bool) -> np.n
 def _choose(partition: Partition, receiving: np.ndarray, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
             layer: int, step: int, senders: np.ndarray | None = None) -> Chosen:
     """The edges of one pass into the receiving masters, and the restricted plans of both ends."""
-    active = {MASTER: receiving, 1 - MASTER: _mirror_mask(partition, receiving, reverse)}
-    sending = None if senders is None else {MASTER: receiving, 1 - MASTER: senders}
+    active = {MASTER: receiving, MIRROR: _mirror_mask(partition, receiving, reverse)}
+    sending = None if senders is None else {MASTER: receiving, MIRROR: senders}
     (send_plan, send_mirrors), (recv_plan, recv_mirrors) = plans(partition, reverse)
     selections = []
     for block in partition.blocks:
@@ -102,18 +102,36 @@ def _choose(partition: Partition, receiving: np.ndarray, reverse: bool, sampler:
             s = keep_edges(s, at, keep, None)
         selections.append(s)
     if sampler is not None:
-        selections = sampler.choose(partition, selections, Exchange(partition.comm, recv_plan), halo_map(partition, recv_mirrors),
-                                    layer=layer, reverse=reverse, step=step)
-    used_senders, used_receivers = np.zeros(partition.n_mirrors, bool), np.zeros(partition.n_mirrors, bool)
+        exchange, places = _candidates(partition, selections, receiving, recv_plan, recv_mirrors)
+        selections = sampler.choose(partition, selections, exchange, places, layer=layer, reverse=reverse, step=step)
+    used_senders, used_receivers = np.zeros(partition.n_mirrors, bool), _receiving_mirrors(partition, selections)
     for s in selections:
-        if s.kinds[0] != MASTER:
+        if s.kinds[0] == MIRROR:
             used_senders[s.sender(s.all_positions())] = True
-        if s.kinds[1] != MASTER:
-            used_receivers[s.rows[np.diff(s.ptr) > 0]] = True
     senders_used, receivers_used = send_mirrors[used_senders[send_mirrors]], recv_mirrors[used_receivers[recv_mirrors]]
     return (selections,
             send_plan.restrict(partition.comm, np.flatnonzero(used_senders[send_mirrors])), senders_used,
             recv_plan.restrict(partition.comm, np.flatnonzero(used_receivers[recv_mirrors])), receivers_used)
+
+
+def _receiving_mirrors(partition: Partition, selections: list[Selection]) -> np.ndarray:
+    """Mirrors into which some chosen edge runs, [n_mirrors] bool."""
+    used = np.zeros(partition.n_mirrors, bool)
+    for s in selections:
+        if s.kinds[1] == MIRROR:
+            used[s.rows[np.diff(s.ptr) > 0]] = True
+    return used
+
+
+def _candidates(partition: Partition, selections: list[Selection], receiving: np.ndarray, plan: MovePlan,
+                mirrors: np.ndarray) -> tuple[Exchange, Places]:
+    """Moves between the receiving masters and their mirrors with candidate edges, and the rows of both in them."""
+    used = _receiving_mirrors(partition, selections)[mirrors]
+    rows = np.flatnonzero(receiving)
+    place = np.full(partition.n_masters, -1, np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    restricted = plan.restrict(partition.comm, np.flatnonzero(used)).renumbered(place, len(rows))
+    return Exchange(partition.comm, restricted), (place, halo_map(partition, mirrors[used]))
 
 
 def _mark_senders(chosen: Chosen, reached: np.ndarray) -> None:

@@ -18,8 +18,10 @@ from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, bits, key
 
 from .exchange import Columns, Exchange
-from .partition import MASTER, Partition
+from .partition import MASTER, MIRROR, Partition
 from .view import Selection
+
+Places = tuple[np.ndarray, np.ndarray]
 
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -46,14 +48,14 @@ class NeighbourSampler:
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"one sample shared by all layers needs equal fanouts, got {self.fanouts}")
 
-    def choose(self, partition: Partition, selections: list[Selection], receivers: Exchange, halo: np.ndarray, *,
+    def choose(self, partition: Partition, selections: list[Selection], receivers: Exchange, places: Places, *,
                layer: int, reverse: bool, step: int) -> list[Selection]:
         """Keep a sample of the edges of each receiving row.
 
         Args:
             selections: All candidate edges of one pass, by block.
-            receivers: The full plan of receiving ends.
-            halo: Halo row of each mirror row.
+            receivers: Moves of the receiving rows that have candidates.
+            places: Row in those moves of each master and of each mirror.
             layer, reverse, step: Words of the key.
 
         Collective: all ranks of the partition.
@@ -63,8 +65,8 @@ class NeighbourSampler:
             return selections
         k = key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse))
         if self.replace:
-            return _with_replacement(partition, selections, receivers, halo, fanout, k)
-        return _without_replacement(partition, selections, receivers, halo, fanout, k)
+            return _with_replacement(partition, selections, receivers, places, fanout, k)
+        return _without_replacement(partition, selections, receivers, places, fanout, k)
 
 
 def _draws(partition: Partition, s: Selection, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -74,27 +76,27 @@ def _draws(partition: Partition, s: Selection, k: int) -> tuple[np.ndarray, np.n
     return at, rows, bits(k, partition.edge_gid[s.block.start + at])
 
 
-def _without_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, halo: np.ndarray,
+def _without_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, places: Places,
                          fanout: int, k: int) -> list[Selection]:
     drawn = [_draws(partition, s, k) for s in selections]
-    sketch = {MASTER: _sketch(partition.n_masters, fanout), 1 - MASTER: _sketch(receivers.plan.n_halo, fanout)}
+    sketch = {MASTER: _sketch(receivers.plan.n_rows, fanout), MIRROR: _sketch(receivers.plan.n_halo, fanout)}
     for s, (_, rows, draws) in zip(selections, drawn, strict=True):
         kind = s.kinds[1]
-        _take_lowest(sketch[kind], rows if kind == MASTER else halo[rows], draws)
+        _take_lowest(sketch[kind], places[kind][rows], draws)
 
     def merge(rows: np.ndarray, other: Columns) -> None:
         mine = sketch[MASTER]
         mine["low"][rows] = np.sort(np.concatenate((mine["low"][rows], other["low"]), axis=1), axis=1)[:, :fanout]
         mine["degree"][rows] += other["degree"]
 
-    receivers.to_masters_begin(sketch[1 - MASTER]).end(merge)
+    receivers.to_masters_begin(sketch[MIRROR]).end(merge)
     cut = {MASTER: {"last": sketch[MASTER]["low"][:, -1], "degree": sketch[MASTER]["degree"]}}
-    cut[1 - MASTER] = receivers.to_mirrors(cut[MASTER])
+    cut[MIRROR] = receivers.to_mirrors(cut[MASTER])
     chosen = []
     for s, (at, rows, draws) in zip(selections, drawn, strict=True):
         kind = s.kinds[1]
         here = cut[kind]
-        place = rows if kind == MASTER else halo[rows]
+        place = places[kind][rows]
         degree = here["degree"][place]
         chosen.append(keep_edges(s, at, draws <= here["last"][place], np.maximum(degree, fanout) / fanout))
     return chosen
@@ -122,16 +124,16 @@ def _take_lowest(sketch: Columns, rows: np.ndarray, draws: np.ndarray) -> None:
     sketch["degree"][at] += counts
 
 
-def _with_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, halo: np.ndarray,
+def _with_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, places: Places,
                       fanout: int, k: int) -> list[Selection]:
-    lowest = {MASTER: np.full((partition.n_masters, fanout), _LAST), 1 - MASTER: np.full((receivers.plan.n_halo, fanout), _LAST)}
-    degree = {MASTER: np.zeros(partition.n_masters, np.int64), 1 - MASTER: np.zeros(receivers.plan.n_halo, np.int64)}
+    lowest = {MASTER: np.full((receivers.plan.n_rows, fanout), _LAST), MIRROR: np.full((receivers.plan.n_halo, fanout), _LAST)}
+    degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
     drawn = []
     for s in selections:
         at, rows, _ = _draws(partition, s, k)
         draws = bits(k, partition.edge_gid[s.block.start + at], fanout)
         kind = s.kinds[1]
-        place = rows if kind == MASTER else halo[rows]
+        place = places[kind][rows]
         drawn.append((at, place, draws))
         if len(at):
             first = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
@@ -142,9 +144,9 @@ def _with_replacement(partition: Partition, selections: list[Selection], receive
         lowest[MASTER][rows] = np.minimum(lowest[MASTER][rows], other["low"])
         degree[MASTER][rows] += other["degree"]
 
-    receivers.to_masters_begin({"low": lowest[1 - MASTER], "degree": degree[1 - MASTER]}).end(merge)
+    receivers.to_masters_begin({"low": lowest[MIRROR], "degree": degree[MIRROR]}).end(merge)
     back = receivers.to_mirrors({"low": lowest[MASTER], "degree": degree[MASTER]})
-    lowest[1 - MASTER], degree[1 - MASTER] = back["low"], back["degree"]
+    lowest[MIRROR], degree[MIRROR] = back["low"], back["degree"]
     chosen = []
     for s, (at, place, draws) in zip(selections, drawn, strict=True):
         kind = s.kinds[1]

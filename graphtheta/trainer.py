@@ -16,6 +16,7 @@ import numpy as np
 
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.layer import Model
+from graphtheta.engine.memory import memory_bound, resident_bytes
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.probe import probe
 from graphtheta.engine.reduce import reduce_gradients
@@ -175,6 +176,12 @@ class Trainer:
     def metric(self) -> str:
         """The metric the best model is chosen by."""
         return self.job.metric if self.job.metric != "auto" else self.evaluator.default_metric
+
+    def predicted_peak(self) -> int:
+        """The most memory this worker's process will have taken after any step, in bytes; asked before training."""
+        bound = memory_bound(self.partition, self.probe, np.dtype(self.job.dtype).itemsize, max(self.job.fanout, default=0))
+        # what is held now holds the partition already
+        return resident_bytes() + bound.total - bound.partition
 
     # ---- using what was trained
 

@@ -1,0 +1,80 @@
+"""Accuracy beside the published figures: mean and spread over seeds.
+
+    python bench/accuracy.py                                  every row, 20 seeds
+    python bench/accuracy.py --only cora-gcn --seeds 3        some rows
+    mpiexec -n 4 python bench/accuracy.py --only cora-gcn     the same numbers on four workers
+
+Settings are the presets of ``graphtheta.published``. Figures are test accuracies of the weights with the best
+validation accuracy, in percent. Published figures were measured with each paper's own protocol: see the notes.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+import graphtheta as gt
+from graphtheta.published import preset
+
+# (preset, strategy): keys that make the strategy, published figures
+CLUSTER = {"strategy": "cluster", "clusters": 20, "clusters_per_batch": 5}
+ROWS: dict[str, tuple[str, dict, str]] = {
+    "cora-gcn": ("cora-gcn", {}, "82.7 GraphTheta, 81.5 Kipf, 80.5 DGL"),
+    "cora-gcn-mini": ("cora-gcn", {"strategy": "mini"}, "82.4 GraphTheta"),
+    "cora-gcn-mini-70": ("cora-gcn", {"strategy": "mini", "batch_size": 70, "epochs": 100}, "82.4 GraphTheta"),
+    "cora-gcn-cluster": ("cora-gcn", CLUSTER, "70.5 Cluster-GCN"),
+    "citeseer-gcn": ("citeseer-gcn", {}, "71.9 GraphTheta, 70.3 Kipf, 70.4 DGL"),
+    "citeseer-gcn-mini": ("citeseer-gcn", {"strategy": "mini"}, "71.9 GraphTheta"),
+    "citeseer-gcn-cluster": ("citeseer-gcn", CLUSTER, "59.4 Cluster-GCN"),
+    "cora-gat": ("cora-gat", {}, "81.1 GraphTheta, 83.0 GAT, 81.4 DGL"),
+    "amazon_photo-gcn": ("amazon_photo-gcn", {}, "91.2 +- 1.2 Shchur"),
+    "amazon_photo-sage": ("amazon_photo-sage", {}, "91.4 +- 1.3 Shchur"),
+    "amazon_photo-gat": ("amazon_photo-gat", {}, "85.7 +- 20.3 Shchur"),
+    "amazon_computers-gcn": ("amazon_computers-gcn", {}, "82.6 +- 2.4 Shchur"),
+    "amazon_computers-sage": ("amazon_computers-sage", {}, "82.4 +- 1.8 Shchur"),
+    "amazon_computers-gat": ("amazon_computers-gat", {}, "78.0 +- 19.0 Shchur"),
+    "coauthor_cs-gcn": ("coauthor_cs-gcn", {}, "91.1 +- 0.5 Shchur"),
+    "coauthor_cs-sage": ("coauthor_cs-sage", {}, "91.3 +- 2.8 Shchur"),
+    "coauthor_cs-gat": ("coauthor_cs-gat", {}, "90.5 +- 0.6 Shchur"),
+}
+
+
+def run(name: str, seeds: int) -> dict:
+    """One row of the table."""
+    setting, keys, published = ROWS[name]
+    accuracies, epochs, began = [], [], perf_counter()
+    for seed in range(seeds):
+        trainer = gt.Trainer(job=gt.Job(**{**preset(setting), **keys, "seed": seed}))
+        result = trainer.fit()
+        accuracies.append(100 * result.metrics["test_accuracy"])
+        epochs.append(result.best_epoch)
+    return {"row": name, "seeds": seeds, "mean": float(np.mean(accuracies)), "deviation": float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0,
+            "published": published, "best_epoch": float(np.median(epochs)), "seconds": perf_counter() - began, "ranks": trainer.comm.size,
+            "accuracies": accuracies}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--out", type=Path, help="JSON lines, one per row")
+    options = parser.parse_args()
+    root = gt.start().rank == 0
+    if root:
+        print(f"{'setting':24}{'mean':>7}{'+-':>7}{'epoch':>7}{'seconds':>9}  published", flush=True)
+    for name in options.only:
+        row = run(name, options.seeds)
+        if root:
+            print(f"{name:24}{row['mean']:7.2f}{row['deviation']:7.2f}{row['best_epoch']:7.0f}{row['seconds']:9.1f}  {row['published']}", flush=True)
+            if options.out:
+                with options.out.open("a", encoding="utf-8") as f:
+                    f.write(json.dumps(row) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
