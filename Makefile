@@ -1,5 +1,6 @@
 # `make check` is what CI runs, on the environment that is active.
 PYTHON ?= python
+TREE ?= .typetree
 
 .PHONY: help typetree lint types test check
 
@@ -12,9 +13,9 @@ help:
 
 # Type checkers do not know package_dir: graphtheta.engine is not below graphtheta/ on disk. In the tree it is.
 typetree:
-	@rm -rf .typetree && mkdir -p .typetree/graphtheta
-	@for f in graphtheta/*.py graphtheta/py.typed; do ln -s ../../$$f .typetree/$$f; done
-	@for d in ops engine models; do ln -s ../../$$d .typetree/graphtheta/$$d; done
+	@rm -rf $(TREE) && mkdir -p $(TREE)/graphtheta
+	@for f in $(CURDIR)/graphtheta/*.py $(CURDIR)/graphtheta/py.typed; do ln -s $$f $(TREE)/graphtheta/; done
+	@for d in ops engine models; do ln -s $(CURDIR)/$$d $(TREE)/graphtheta/$$d; done
 
 lint:
 	$(PYTHON) -m ruff check graphtheta ops engine models tests

@@ -115,4 +115,5 @@ class RunLog:
         """One line of the table from [n_ranks, n_fields]."""
         seconds, wait, n_bytes, messages = times.T
         busy = 1e3 * (seconds + wait)
-        return name, f"{busy.mean():.2f}", f"{busy.max():.2f}", f"{1e3 * wait.mean():.2f}", amount(n_bytes.sum()), figure(round(messages.sum()))
+        columns = [f"{x:.2f}" for x in (busy.mean(), busy.max(), 1e3 * wait.mean())]
+        return name, *columns, amount(n_bytes.sum()), figure(round(messages.sum()))

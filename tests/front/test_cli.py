@@ -1,0 +1,204 @@
+"""The commands, as a user meets them: what they print, what they leave behind, and how they fail."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphtheta import doctor
+from graphtheta.__main__ import COMMANDS, main
+from graphtheta.console import amount, figure, table
+from graphtheta.engine.comm import Comm
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.errors import FormatError
+from graphtheta.job import Job
+from graphtheta.runlog import RunLog
+
+TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--epochs", "4", "--hidden", "8")
+MPIEXEC = doctor.find_mpiexec()
+needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def launch(ranks: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command on several ranks."""
+    return subprocess.run([str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "graphtheta", *words], cwd=cwd, capture_output=True,
+                          text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def test_usage_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in COMMANDS)
+    assert main([]) == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main([command, "--help"])
+    assert done.value.code == 0
+    told = capsys.readouterr().out
+    assert f"usage: graphtheta {command}" in told
+    assert command == "doctor" or "--batch-size" in told
+
+
+@pytest.mark.parametrize("words, told", [
+    (["trian"], "did you mean 'train'"),
+    (["train", "--batchsize", "3"], "did you mean '--batch-size'"),
+    (["train", "--lr", "abc"], "lr: got 'abc'"),
+    (["train", "--lr"], "--lr: expected one argument"),
+    (["train", "cora"], "'cora' belongs to no flag"),
+    (["train", "--strategy", "mni"], "did you mean 'mini'"),
+    (["train", "--batch-size", "3"], "--strategy mini"),
+    (["train", "--preset", "cora-gcm"], "did you mean 'cora-gcn'"),
+    (["train", "--config", "none.yaml"], "none.yaml: cannot be read"),
+    (["info", "--ranks", "0"], "at least 1"),
+    (["info", "--ranks", "x"], "--ranks"),
+    (["evaluate"], "RUN"),
+    (["evaluate", "nowhere"], "nowhere: there is no job.yaml"),
+    (["predict", "nowhere", "--on", "test"], "--on"),
+])
+def test_bad_usage_is_one_message(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("graphtheta: ") and told in err and "Traceback" not in err and err.count("\n") == 1
+
+
+def test_bad_input_is_one_message(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--dataset", "nothing_like_this"]) == 1
+    err = capsys.readouterr().err
+    assert "nothing_like_this" in err and "sbm" in err and "Traceback" not in err
+
+
+def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *TINY, "--out", "run", "--save-predictions"]) == 0
+    told = capsys.readouterr().out
+    assert "epoch    1/4" in told and "slowest ms" in told and "gather" in told and "saved in run" in told
+    left = sorted(p.name for p in (here / "run").iterdir())
+    assert left == ["curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "result.json", "weights.npz"]
+    rows = [json.loads(line) for line in (here / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and rows[0]["time"]["gather"]["seconds"] > 0
+    result = json.loads((here / "run" / "result.json").read_text())
+    best = rows[result["best_epoch"] - 1]
+    assert all(best[name] == value for name, value in result["metrics"].items())
+
+    assert main(["evaluate", "run"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("test"))
+    assert figure(result["metrics"]["test_accuracy"]) in line.split()
+
+    assert main(["predict", "run", "--to", "p.csv"]) == 0
+    csv = np.loadtxt("p.csv", delimiter=",", skiprows=1)
+    with np.load("run/predictions.npz") as saved:
+        np.testing.assert_array_equal(saved["id"], csv[:, 0])
+        np.testing.assert_allclose(saved["prediction"], csv[:, 1:], rtol=1e-5)
+    assert (here / "p.csv").read_text().startswith("id,prediction_0,prediction_1,prediction_2\n")
+
+
+def test_train_with_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *TINY, "--epochs", "1", "--seeds", "2", "--seed", "5", "--out", "runs"]) == 0
+    assert "2 seeds" in capsys.readouterr().out
+    record = json.loads((here / "runs" / "result.json").read_text())
+    single = [json.loads((here / "runs" / f"seed-{seed}" / "result.json").read_text()) for seed in (5, 6)]
+    assert record["metrics"]["test_loss"] == [one["metrics"]["test_loss"] for one in single]
+    assert record["metrics"]["test_loss"][0] != record["metrics"]["test_loss"][1]
+
+
+def test_info_reports_the_partition(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", *TINY, "--ranks", "3", "--partitioner", "vertex-cut"]) == 0
+    told = capsys.readouterr().out
+    assert "200" in told and "replication" in told
+    workers = [line.split() for line in told.splitlines() if line[:1].isdigit()]
+    assert [w[0] for w in workers] == ["0", "1", "2"] and sum(int(w[1]) for w in workers) == 200
+
+
+def test_doctor_finds_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert code == 0 and len(lines) == 10 and {line.split()[0] for line in lines} <= {"OK", "WARN"}
+
+
+def test_doctor_goes_on_after_a_broken_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken() -> doctor.Finding:
+        raise RuntimeError("no such thing")
+
+    for name in ("numba", "mpi", "two_ranks"):
+        monkeypatch.setattr(doctor, name, broken)
+    assert main(["doctor"]) == 1
+    told = capsys.readouterr().out
+    assert told.count("FAIL") == 3 and "RuntimeError: no such thing" in told and "memory" in told
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_runlog_adds_up_over_ranks(here: Path, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
+    def program(comm: Comm) -> int:
+        with RunLog(Job(out="log", epochs=2), comm, "accuracy") as log:
+            for epoch in (1, 2):
+                with comm.ledger.stage("move"):
+                    comm.ledger.sent(1000, 2)
+                log.epoch({"epoch": epoch, "step": epoch, "loss": 1.0, "seconds": 0.1, "val_loss": 1.0, "val_accuracy": 0.5})
+            log.finish(1)
+        return len(log.rows)
+
+    assert run_simulated(ranks, program) == [2] * ranks
+    row = json.loads(Path("log/metrics.jsonl").read_text().splitlines()[1])
+    assert row["time"]["move"]["messages"] == 2 and row["time"]["move"]["bytes"] == 1000
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("move"))
+    assert line.split()[-1] == str(2 * ranks)
+
+
+def test_runlog_unwritable_folder_fails_on_all_ranks(here: Path) -> None:
+    Path("taken").write_text("a file")
+
+    def program(comm: Comm) -> str:
+        with pytest.raises(FormatError, match=r"taken.*--out"):
+            RunLog(Job(out="taken"), comm, "accuracy")
+        return "raised"
+
+    assert run_simulated(3, program) == ["raised"] * 3
+
+
+@needs_mpi
+def test_mpiexec_bad_flag_is_told_once(here: Path) -> None:
+    done = launch(2, "train", "--batchsize", "3", cwd=here)
+    assert done.returncode == 2 and done.stderr.count("there is no flag --batchsize") == 1 and done.stdout == ""
+
+
+@needs_mpi
+def test_mpiexec_bad_dataset_is_told_once(here: Path) -> None:
+    done = launch(2, "train", "--dataset", "nothing_like_this", cwd=here)
+    assert done.returncode != 0 and done.stderr.count("nothing_like_this") == 1 and "Traceback" not in done.stderr
+
+
+@needs_mpi
+def test_mpiexec_train_equals_one_rank(here: Path) -> None:
+    words = ("train", *TINY, "--dtype", "float64", "--out")
+    assert launch(2, *words, "two", cwd=here).returncode == 0
+    assert main([*words, "one"]) == 0
+    one, two = (json.loads(Path(name, "result.json").read_text()) for name in ("one", "two"))
+    assert two["ranks"] == 2 and one["best_epoch"] == two["best_epoch"]
+    assert one["metrics"] == pytest.approx(two["metrics"], rel=1e-9)
+
+
+def test_table_is_aligned() -> None:
+    assert table(("name", "n"), [("a", "10"), ("long name", "2")]) == "name        n\n---------  --\na          10\nlong name   2"
+
+
+@pytest.mark.parametrize("n, text", [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 20, "3.0 MiB"), (5 << 40, "5120.0 GiB")])
+def test_amount(n: int, text: str) -> None:
+    assert amount(n) == text
+
+
+@pytest.mark.parametrize("value, text", [(12345, "12,345"), (0.81234, "0.8123"), (True, "yes"), ("x", "x")])
+def test_figure(value: object, text: str) -> None:
+    assert figure(value) == text

@@ -1,0 +1,135 @@
+"""The job: one list of keys, checked alike wherever a value comes from."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.flag import Parser
+from graphtheta.job import SECTIONS, Job
+from graphtheta.published import PRESETS, preset
+
+OTHER: dict[str, Any] = {
+    "dataset": "cora", "strategy": "mini", "batch_size": 140, "fanout": "10,all", "lr": 1e-3, "replace": True, "seed": 3, "residual": True,
+}
+
+
+def parse(*words: str) -> Job:
+    """A job from flags."""
+    parser = Parser("train", "", "")
+    parser.add_job_keys()
+    return Job(**parser.read(list(words))[1])
+
+
+def test_defaults_make_a_job() -> None:
+    assert Job().dataset == "sbm" and parse() == Job()
+
+
+def test_python_yaml_and_flags_are_the_same(tmp_path: Path) -> None:
+    job = Job(**OTHER)
+    path = tmp_path / "job.yaml"
+    path.write_text("dataset: cora\nstrategy: mini\nbatch_size: 140\nfanout: 10,all\nlr: 1e-3\nreplace: true\nseed: 3\nresidual: yes\n")
+    words = ("--dataset", "cora", "--strategy", "mini", "--batch-size", "140", "--fanout", "10,all", "--lr", "1e-3", "--replace",
+             "--seed=3", "--residual")
+    assert job == Job.from_yaml(path) == parse("--config", str(path)) == parse(*words)
+
+
+def test_flags_in_both_spellings() -> None:
+    assert parse("--strategy=mini", "--batch_size=3") == parse("--strategy", "mini", "--batch-size", "3")
+
+
+def test_yaml_round_trip(tmp_path: Path) -> None:
+    job = Job(**OTHER)
+    (tmp_path / "job.yaml").write_text(job.to_yaml())
+    assert Job.from_yaml(tmp_path / "job.yaml") == job
+
+
+def test_flags_win_over_file_and_file_over_preset(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("hidden: 32\nseed: 5\n")
+    job = parse("--preset", "cora-gcn", "--config", str(tmp_path / "job.yaml"), "--seed", "7")
+    assert (job.dataset, job.hidden, job.seed, job.decay_first_layer_only) == ("cora", 32, 7, True)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_job(name: str) -> None:
+    assert Job(**preset(name)).dataset == name.partition("-")[0]
+
+
+def test_every_key_has_a_section_and_help() -> None:
+    keys = [key for section in SECTIONS for key in section.model_fields]
+    assert sorted(keys) == sorted(Job.model_fields) and len(set(keys)) == len(keys)
+    assert [key for key in keys if not Job.model_fields[key].description] == []
+
+
+@pytest.mark.parametrize("values, told", [
+    ({"strategy": "mni"}, ["strategy", "'mni'", "did you mean 'mini'", "global, mini, cluster"]),
+    ({"batchsize": 3}, ["no key 'batchsize'", "did you mean 'batch_size'"]),
+    ({"batch_size": "2.5", "strategy": "mini"}, ["batch_size", "'2.5'", "whole number"]),
+    ({"batch_size": -1}, ["batch_size", "-1", "at least 0"]),
+    ({"lr": 0}, ["lr", "more than 0"]),
+    ({"lr": "nan"}, ["lr", "finite"]),
+    ({"lr": None}, ["lr", "None", "a number"]),
+    ({"dropout": 1.0}, ["dropout", "less than 1"]),
+    ({"replace": "maybe"}, ["replace", "'maybe'", "true or false"]),
+    ({"dataset": ""}, ["dataset", "a name"]),
+    ({"model": 3}, ["model", "text"]),
+    ({"fanout": "ten", "strategy": "mini"}, ["fanout", "'ten'", "10,10"]),
+    ({"fanout": "0,1", "strategy": "mini"}, ["fanout", "at least 1"]),
+    ({"fanout": "1,2,3", "strategy": "mini"}, ["fanout=1,2,3", "layers=2"]),
+    ({"batch_size": 5}, ["batch_size=5", "strategy=global", "--strategy mini"]),
+    ({"clusters": 5, "strategy": "mini"}, ["clusters=5", "--strategy cluster"]),
+    ({"clusters": 5, "clusters_per_batch": 6, "strategy": "cluster"}, ["clusters_per_batch=6", "clusters=5"]),
+    ({"cluster_method": "luvain", "strategy": "cluster"}, ["'luvain'", "did you mean 'louvain'"]),
+    ({"cluster_method": "metis", "strategy": "cluster"}, ["metis", "--clusters"]),
+    ({"boundary_hops": 3, "strategy": "cluster"}, ["boundary_hops", "at most 2"]),
+    ({"replace": True, "strategy": "mini"}, ["replace", "--fanout"]),
+    ({"momentum": 0.9}, ["momentum=0.9", "--optimiser sgd"]),
+    ({"metric": "mrr", "task": "node"}, ["mrr", "--task link"]),
+])
+def test_bad_values_raise_config_error(values: dict[str, Any], told: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Job(**values)
+    assert [part for part in told if part not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("text, told", [
+    ("lr: [1", "cannot be read"), ("- 1\n- 2\n", "a list"), (None, "No such file"),
+])
+def test_bad_files_raise_format_error(tmp_path: Path, text: str | None, told: str) -> None:
+    path = tmp_path / "job.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(FormatError, match=told):
+        Job.from_yaml(path)
+
+
+def test_empty_file_is_the_default_job(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("# nothing\n")
+    assert Job.from_yaml(tmp_path / "job.yaml") == Job()
+
+
+def test_change_checks_like_a_new_job() -> None:
+    job = Job(**OTHER)
+    assert job.change(seed=4).seed == 4 and job.seed == 3
+    with pytest.raises(ConfigError, match="did you mean 'seed'"):
+        job.change(sed=1)
+    with pytest.raises(Exception, match="frozen"):
+        job.seed = 5
+
+
+def test_fanouts_spread_over_layers() -> None:
+    assert Job().fanouts(3) == ()
+    assert Job(strategy="mini", fanout=5).fanouts(3) == (5, 5, 5)
+    assert Job(strategy="mini", fanout=(5, -1)).fanouts(2) == (5, -1)
+    with pytest.raises(ConfigError, match="runs 3 layers"):
+        Job(strategy="mini", fanout="5,5", model="mine.py:Model").fanouts(3)
+
+
+@pytest.mark.parametrize("values, folder", [
+    ({}, "runs/sbm-gcn-global"), ({"out": "here"}, "here"), ({"dataset": "rmat:scale=9,edge_factor=4"}, "runs/rmat-gcn-global"),
+    ({"dataset": "data/x.npz", "model": "mine.py:Net"}, "runs/x-Net-global"),
+])
+def test_folder(values: dict[str, Any], folder: str) -> None:
+    assert Job(**values).folder == Path(folder)

@@ -1,0 +1,253 @@
+"""The rules of the house, checked on the source itself: layers, imports, sizes, docstrings, packages."""
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("graphtheta", "ops", "engine", "models")
+# standard library and numpy only; every other module of graphtheta/ is front
+BASE = ("errors", "rng", "typing", "logger")
+RANK = {"base": 0, "ops": 1, "engine": 2, "models": 3, "front": 4}
+MAX_FILE, MAX_FUNCTION = 400, 60
+# patterns are put together here so that this file does not match itself
+LEFT_UNDONE = re.compile("TO" r"DO\b|FIX" r"ME\b|\bX" r"XX\b")
+MACHINE_PATH = re.compile(r"(?<![\w.>])/(work|root|farm|home|Users)" + "/")
+TEXT_FILES = ("*.py", "*.md", "*.cfg", "*.toml", "*.yaml", "*.yml", "Makefile", "run")
+
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+TESTS = sorted(path for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in [*FILES, *TESTS]}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name_of(path: Path) -> str:
+    """The module as it is installed."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    parts = parts if parts[0] == "graphtheta" else ["graphtheta", *parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> str:
+    """Which layer a module of the package belongs to."""
+    second = [*module.split("."), "__init__"][1]
+    return second if second in RANK else "base" if second in BASE else "front"
+
+
+def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str, int]]:
+    """Line, absolute module and level of each import; ``from package import name`` gives package.name where that is a module."""
+    inside = name_of(path).split(".")
+    package = inside if path.name == "__init__.py" else inside[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = [*base, node.module] if node.module else base
+            for alias in node.names:
+                whole = ".".join([*base, alias.name])
+                yield node.lineno, whole if whole in MODULES else ".".join(base), node.level
+
+
+MODULES = {name_of(path) for path in FILES}
+
+
+def layer_faults(path: Path, tree: ast.Module) -> list[str]:
+    """Imports that point up, or are written the wrong way."""
+    faults = []
+    own = layer_of(name_of(path))
+    for line, module, level in imports(path, tree):
+        top = module.split(".")[0]
+        where = f"{path.relative_to(ROOT)}:{line} imports {module}"
+        if top in FOLDERS[1:]:
+            faults.append(f"{where}: that is a second copy; import graphtheta.{module}")
+        if top != "graphtheta" or module == "graphtheta":
+            continue
+        other = layer_of(module)
+        if RANK[other] > RANK[own]:
+            faults.append(f"{where}: {own} must not know {other}")
+        wanted = own in ("ops", "engine", "models") and other in ("ops", "engine", "models")
+        if bool(level) != wanted:
+            faults.append(f"{where}: import {'siblings relatively' if wanted else 'it absolutely'}")
+    return faults
+
+
+def test_imports_point_down() -> None:
+    faults = [fault for path in FILES for fault in layer_faults(path, TREES[path])]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("text", ["from ..engine import x", "from graphtheta.ops.tape import x", "import engine", "from ..log import x"])
+def test_imports_point_down_sees_a_planted_fault(text: str) -> None:
+    assert layer_faults(ROOT / "ops" / "planted.py", ast.parse(text))
+
+
+def test_imports_of_mpi_and_numba() -> None:
+    """Only the MPI communicator imports mpi4py, and only kernels import numba."""
+    faults = []
+    for path in FILES:
+        for line, module, _ in imports(path, TREES[path]):
+            where = path.relative_to(ROOT)
+            if module.split(".")[0] == "mpi4py" and str(where) != "engine/mpi.py":
+                faults.append(f"{where}:{line}")
+            if module.split(".")[0] == "numba" and where.parts[:2] != ("ops", "kernels"):
+                faults.append(f"{where}:{line}")
+    assert not faults, faults
+
+
+def test_sizes() -> None:
+    """Files and functions stay small enough to read."""
+    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    faults = [f"{path}: {n} lines" for path, n in lengths.items() if n > MAX_FILE]
+    for path in FILES:
+        for node in ast.walk(TREES[path]):
+            if isinstance(node, Function) and node.end_lineno is not None and node.end_lineno - node.lineno >= MAX_FUNCTION:
+                faults.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1} lines")
+    assert not faults, "\n".join(faults)
+
+
+def test_no_print_and_nothing_left_undone() -> None:
+    faults = []
+    for path in FILES:
+        for node in ast.walk(TREES[path]):
+            is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+            if is_print and path != ROOT / "graphtheta" / "console.py":
+                faults.append(f"{path.relative_to(ROOT)}:{node.lineno} print")
+    for path in TREES:
+        for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if LEFT_UNDONE.search(line):
+                faults.append(f"{path.relative_to(ROOT)}:{i} {line.strip()}")
+            if re.match(r"\s*# (import|from|def|return|if|for) .*[:)=]$", line):
+                faults.append(f"{path.relative_to(ROOT)}:{i} code in a comment: {line.strip()}")
+    assert not faults, "\n".join(faults)
+
+
+def documented(doc: str) -> list[str]:
+    """Names in the Args section of a docstring."""
+    section = re.search(r"^Args:\n((?:[ ]+.*\n|\n)*)", doc + "\n", re.MULTILINE)
+    if not section:
+        return []
+    lines = [line for line in section[1].splitlines() if re.match(r"    \S", line)]
+    return [name.strip().lstrip("*") for line in lines for name in line.split(":")[0].split(",")]
+
+
+def signatures(tree: ast.Module) -> Iterator[tuple[str, str, list[str], int]]:
+    """Name, docstring, parameters and line of each function; a class stands for its ``__init__``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            made = next((f for f in node.body if isinstance(f, Function) and f.name == "__init__"), None)
+            if made is not None:
+                yield node.name, ast.get_docstring(node) or "", parameters(made), node.lineno
+        elif isinstance(node, Function):
+            yield node.name, ast.get_docstring(node) or "", parameters(node), node.lineno
+
+
+def parameters(function: Function) -> list[str]:
+    """Names of the parameters, without self."""
+    args = function.args
+    named = [a.arg for a in [*args.posonlyargs, *args.args, *([args.vararg] if args.vararg else []), *args.kwonlyargs]]
+    named += [args.kwarg.arg] if args.kwarg else []
+    return [name for name in named if name not in ("self", "cls")]
+
+
+def test_documented_arguments_equal_the_signature() -> None:
+    faults = []
+    for path in FILES:
+        for name, doc, given, line in signatures(TREES[path]):
+            told = documented(doc)
+            # a docstring may tell of some arguments only, where the others say it all by their names; it must not invent any
+            if set(told) - set(given):
+                faults.append(f"{path.relative_to(ROOT)}:{line} {name} documents {sorted(set(told) - set(given))}, takes {given}")
+    assert not faults, "\n".join(faults)
+
+
+def test_documented_arguments_sees_a_planted_fault() -> None:
+    assert documented('Do.\n\nArgs:\n    a, b: Two.\n    c: One,\n        with: more.\n\nReturns:\n    d: No.\n') == ["a", "b", "c"]
+
+
+def test_public_names_are_documented() -> None:
+    faults = []
+    for path in FILES:
+        if not ast.get_docstring(TREES[path]):
+            faults.append(f"{path.relative_to(ROOT)}: the module")
+        for node in TREES[path].body:
+            if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_") and not ast.get_docstring(node):
+                faults.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert not faults, "\n".join(faults)
+
+
+def test_every_primitive_has_a_rule_for_each_argument() -> None:
+    from graphtheta.ops import PRIMITIVES
+
+    missing = {p.name: [a for a in p.args if a not in p.rules] for p in PRIMITIVES.values() if set(p.args) - set(p.rules)}
+    assert not missing, missing
+
+
+def test_packages_equal_the_folders() -> None:
+    """A folder that is not listed imports fine from a checkout and is missing from the wheel."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = set(config["options"]["packages"].split())
+    assert listed == {name_of(path) for path in FILES if path.name == "__init__.py"}
+    mapped = dict(line.split(" = ") for line in config["options"]["package_dir"].strip().splitlines())
+    assert mapped == {name_of(ROOT / folder / "__init__.py"): folder for folder in FOLDERS}
+
+
+def fresh(code: str) -> str:
+    """What a new interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120, cwd=ROOT).stdout.strip()
+
+
+def test_importing_ops_loads_neither_mpi_nor_numba() -> None:
+    assert fresh("import sys, graphtheta.ops; print(sorted({'mpi4py', 'numba'} & set(sys.modules)))") == "[]"
+
+
+def test_importing_graphtheta_is_lazy() -> None:
+    assert fresh("import sys, graphtheta; print(sorted({'numpy', 'scipy', 'numba', 'mpi4py', 'pydantic'} & set(sys.modules)))") == "[]"
+
+
+def test_every_public_name_resolves() -> None:
+    import graphtheta
+
+    assert [name for name in graphtheta.__all__ if not hasattr(graphtheta, name)] == []
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = graphtheta.no_such_name
+
+
+@pytest.mark.parametrize("folder", FOLDERS[1:])
+def test_a_second_copy_cannot_be_imported(folder: str) -> None:
+    done = subprocess.run([sys.executable, "-c", f"import {folder}"], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
+    assert done.returncode and f"import graphtheta.{folder}, not {folder}" in done.stderr
+
+
+def test_typetree_holds_every_file(tmp_path: Path) -> None:
+    """Guards against a type checker that is content because it sees nothing."""
+    subprocess.run(["make", "typetree", f"TREE={tmp_path}/tree"], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    seen = links(tmp_path / "tree")
+    assert seen == len(FILES)
+
+
+def links(tree: Path) -> int:
+    """Number of Python files below a folder, following links."""
+    return sum(links(path) if path.is_dir() else path.suffix == ".py" for path in tree.iterdir())
+
+
+def test_names_no_path_of_a_machine() -> None:
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    faults = []
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        path = ROOT / name
+        if path.is_file() and any(path.match(pattern) for pattern in TEXT_FILES):
+            lines = path.read_text(encoding="utf-8").splitlines()
+            faults += [f"{name}:{i} {line.strip()}" for i, line in enumerate(lines, 1) if MACHINE_PATH.search(line)]
+    assert not faults, "\n".join(faults)
