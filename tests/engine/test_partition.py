@@ -1,0 +1,185 @@
+"""Partitions: every node one master, every edge in one place with its own values, mirrors as the plans want them."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheta.engine.exchange import Exchange
+from graphtheta.engine.partition import MASTER, MIRROR, build_partition
+from graphtheta.engine.placement import EDGE_RULES, MASTER_RULES
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.errors import ConfigError, PartitionError
+
+SIZES = (1, 2, 3, 4, 5, 8)
+ODD = graphs.odd_graphs()
+
+
+def build(graph, size, placement, **options):
+    """The partitions of all ranks, without their communicators at work."""
+    return run_simulated(size, lambda comm: build_partition(graph, comm, *placement, **options))
+
+
+def check(graph, parts):
+    """All invariants of the partitions of one graph."""
+    np.testing.assert_array_equal(np.sort(np.concatenate([p.masters for p in parts])), np.arange(graph.n_nodes))
+    np.testing.assert_array_equal(np.sort(np.concatenate([p.edge_gid for p in parts])), np.arange(graph.n_edges))
+    for rank, p in enumerate(parts):
+        assert np.all(p.owner[p.masters] == rank) and np.all(np.diff(p.masters) > 0)
+        np.testing.assert_array_equal(p.row_of[p.masters], np.arange(p.n_masters))
+        check_mirrors(p, rank)
+        check_edges(graph, p)
+        for name in ("x", "y", "train", "val", "test"):
+            np.testing.assert_array_equal(p.node[name], getattr(graph, name)[p.masters])
+        np.testing.assert_array_equal(p.node["in_degree"], np.bincount(graph.dst, minlength=graph.n_nodes)[p.masters])
+        np.testing.assert_array_equal(p.node["out_degree"], np.bincount(graph.src, minlength=graph.n_nodes)[p.masters])
+
+
+def check_mirrors(p, rank):
+    mirrors = p.gid[p.n_masters:]
+    order = np.lexsort((mirrors, p.owner[mirrors]))
+    np.testing.assert_array_equal(order, np.arange(p.n_mirrors))
+    assert not np.any(p.owner[mirrors] == rank)
+    assert p.n_mirrors == len(np.union1d(p.src_mirrors, p.dst_mirrors)), "a mirror that nobody needs"
+    src, dst = p.edge_ends()
+    np.testing.assert_array_equal(mirrors[p.src_mirrors], np.intersect1d(mirrors, src)[np.argsort(p.owner[np.intersect1d(mirrors, src)], kind="stable")])
+    np.testing.assert_array_equal(np.sort(mirrors[p.dst_mirrors]), np.intersect1d(mirrors, dst))
+
+
+def check_edges(graph, p):
+    src, dst = p.edge_ends()
+    np.testing.assert_array_equal(src, graph.src[p.edge_gid])
+    np.testing.assert_array_equal(dst, graph.dst[p.edge_gid])
+    for name, value in (("attr", graph.edge_attr), ("weight", graph.edge_weight), ("y", graph.edge_y), ("train", graph.edge_train)):
+        np.testing.assert_array_equal(p.edge[name], value[p.edge_gid])
+    core = p.blocks[0]
+    assert (core.src_kind, core.dst_kind, core.start) == (MASTER, MASTER, 0)
+    here = lambda end: p.owner[end] == p.comm.rank
+    np.testing.assert_array_equal(np.arange(p.n_local_edges) < core.n_edges, here(src) & here(dst))
+    rows = {MASTER: p.n_masters, MIRROR: p.n_mirrors}
+    for b in p.blocks:
+        assert len(b.in_indptr) == rows[b.dst_kind] + 1 and len(b.out_indptr) == rows[b.src_kind] + 1
+        into = np.repeat(np.arange(rows[b.dst_kind]), np.diff(b.in_indptr))
+        out_of = np.repeat(np.arange(rows[b.src_kind]), np.diff(b.out_indptr))
+        np.testing.assert_array_equal(b.in_src[b.out_edge], out_of)
+        np.testing.assert_array_equal(into[b.out_edge], b.out_dst)
+        np.testing.assert_array_equal(np.sort(b.out_edge), np.arange(b.n_edges))
+
+
+@pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
+@pytest.mark.parametrize("size", SIZES)
+def test_invariants(size, placement):
+    graph = graphs.random_graph(40, 130)
+    check(graph, build(graph, size, placement))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_graphs(name):
+    graph = ODD[name]
+    for placement in graphs.PLACEMENTS:
+        for size in SIZES:
+            if size <= graph.n_nodes:
+                check(graph, build(graph, size, placement))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from(graphs.PLACEMENTS))
+def test_random_graphs(seed, size, placement):
+    rng = np.random.default_rng(seed)
+    n, e = int(rng.integers(5, 15)), int(rng.integers(0, 30))
+    graph = graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed)
+    check(graph, build(graph, size, placement, seed=seed))
+
+
+def test_a_rank_may_own_nothing():
+    graph = graphs.fill([0, 1, 1], [1, 0, 1], 3)
+    parts = build(graph, 3, ("vertex-cut", "hash"), seed=next(s for s in range(99) if len(np.unique(MASTER_RULES["hash"](3, 3, s))) < 3))
+    assert any(p.n_masters == 0 for p in parts)
+    check(graph, parts)
+
+
+@pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
+def test_plans_bring_the_right_nodes(placement):
+    graph = graphs.random_graph(40, 130)
+
+    def program(comm):
+        p = build_partition(graph, comm, *placement)
+        for plan, mirrors in ((p.src_plan, p.src_mirrors), (p.dst_plan, p.dst_mirrors)):
+            np.testing.assert_array_equal(Exchange(comm, plan).to_mirrors({"id": p.masters})["id"], p.gid[p.n_masters:][mirrors])
+
+    run_simulated(4, program)
+
+
+def test_presets_place_edges_as_they_say():
+    graph = graphs.random_graph(60, 400)
+    for rank, p in enumerate(build(graph, 4, ("1d-src", "hash"))):
+        assert np.all(p.owner[p.edge_ends()[0]] == rank) and len(p.src_mirrors) == 0
+    for rank, p in enumerate(build(graph, 4, ("1d-dst", "hash"))):
+        assert np.all(p.owner[p.edge_ends()[1]] == rank) and len(p.dst_mirrors) == 0
+    for rank, p in enumerate(build(graph, 4, ("vertex-cut", "hash"))):
+        src, dst = p.edge_ends()
+        assert np.all(p.owner[src] // 2 == rank // 2) and np.all(p.owner[dst] % 2 == rank % 2)
+
+
+def test_rules_are_balanced_and_in_range():
+    for size in SIZES:
+        for rule in MASTER_RULES.values():
+            counts = np.bincount(rule(4000, size, 0), minlength=size)
+            assert len(counts) == size and counts.max() < 1.2 * 4000 / size
+        rng = np.random.default_rng(0)
+        for rule in EDGE_RULES.values():
+            placed = rule(rng.integers(0, size, 500).astype(np.int32), rng.integers(0, size, 500).astype(np.int32), size)
+            assert placed.min() >= 0 and placed.max() < size
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_sparse_features_and_types(size):
+    x = sp.random(24, 50, 0.1, format="csr", random_state=0, dtype=np.float32)
+    graph = graphs.random_graph(x=x)
+    for p in build(graph, size, ("vertex-cut", "hash"), dtype=np.float64):
+        assert sp.issparse(p.node["x"]) and p.node["x"].dtype == np.float64
+        np.testing.assert_array_equal(p.node["x"].toarray(), x.toarray()[p.masters])
+        assert p.edge["attr"].dtype == p.edge["weight"].dtype == p.node["in_degree"].dtype == np.float64
+        assert p.node["y"].dtype == np.int64 and p.node["train"].dtype == bool
+        assert p.nbytes() > 0
+    assert build(graph, size, ("vertex-cut", "hash"))[0].edge["weight"].dtype == np.float32
+
+
+def test_weights_are_ones_if_there_are_none():
+    graph = graphs.random_graph(edge_weight=None, edge_attr=None)
+    for p in build(graph, 2, ("1d-src", "hash")):
+        np.testing.assert_array_equal(p.edge["weight"], 1)
+        assert "attr" not in p.edge
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_more_ranks_than_nodes(size):
+    graph = ODD["one node with a loop"]
+
+    def program(comm):
+        with pytest.raises(PartitionError, match=f"1 nodes and the job {size} ranks; start at most 1"):
+            build_partition(graph, comm)
+
+    run_simulated(size, program)
+
+
+def test_unknown_rules():
+    graph = graphs.random_graph()
+    with pytest.raises(ConfigError, match=r"partitioner '2d'.*1d-src, 1d-dst, vertex-cut"):
+        build(graph, 1, ("2d", "hash"))
+    with pytest.raises(ConfigError, match=r"masters 'metis'.*hash, block"):
+        build(graph, 1, ("1d-src", "metis"))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_report(size):
+    graph = graphs.random_graph(40, 130)
+    reports = run_simulated(size, lambda comm: build_partition(graph, comm, "vertex-cut").report())
+    parts = build(graph, size, ("vertex-cut", "hash"))
+    assert reports == [reports[0]] * size
+    assert reports[0]["replication"] == pytest.approx(sum(len(p.gid) for p in parts) / 40)
+    assert reports[0]["edge_imbalance"] == pytest.approx(max(p.n_local_edges for p in parts) / 130 * size)
+    assert reports[0]["border_edges"] == pytest.approx(sum(p.n_local_edges - p.blocks[0].n_edges for p in parts) / 130)
