@@ -18,10 +18,12 @@ typetree:
 	@for d in ops engine models; do ln -s $(CURDIR)/$$d $(TREE)/graphtheta/$$d; done
 
 lint:
-	$(PYTHON) -m ruff check graphtheta ops engine models tests
+	$(PYTHON) -m ruff check .
 
 types: typetree
-	$(PYTHON) -m mypy
+	@out=$$($(PYTHON) -m mypy) || { echo "$$out"; exit 1; }; echo "$$out"; \
+	n=$$(find graphtheta ops engine models -name '*.py' | wc -l); \
+	echo "$$out" | grep -q "in $$n source files" || { echo "mypy did not see all $$n files"; exit 1; }
 
 test:
 	$(PYTHON) -m pytest -q

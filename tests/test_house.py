@@ -4,6 +4,7 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -227,6 +228,7 @@ def test_a_second_copy_cannot_be_imported(folder: str) -> None:
     assert done.returncode and f"import graphtheta.{folder}, not {folder}" in done.stderr
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_typetree_holds_every_file(tmp_path: Path) -> None:
     """Guards against a type checker that is content because it sees nothing."""
     subprocess.run(["make", "typetree", f"TREE={tmp_path}/tree"], cwd=ROOT, check=True, capture_output=True, timeout=60)
