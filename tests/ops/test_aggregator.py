@@ -1,0 +1,216 @@
+"""Aggregators are monoids with a gradient; the twin sums each destination's messages in one go."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheta.errors import ConfigError
+from graphtheta.ops.aggregator import AGGREGATORS, LOG_SUM_EXP, NO_EDGE, SOFTMAX_SUM, Segments, aggregator
+
+ALL = {**AGGREGATORS, "logsumexp": LOG_SUM_EXP, "softmax-sum": SOFTMAX_SUM}
+SHAPES = {"softmax-sum": [(2,), (2, 3)]}
+
+
+def shapes_of(agg):
+    return SHAPES.get(agg.name, [(2, 3)])
+
+
+def segments(row):
+    """Groups of edges that stand together."""
+    start = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
+    return Segments(row[start], start, row)
+
+
+def accumulate(agg, state, row, parts, gid, scale=None):
+    """Take in edges in any order: sorted by destination as the caller of an aggregator does."""
+    if len(row):
+        order = np.lexsort((gid, row))
+        agg.accumulate(state, segments(row[order]), [p[order] for p in parts], gid[order], None if scale is None else scale[order])
+
+
+def total(agg, n, row, parts, gid, scale=None):
+    state = agg.start(n, [p.shape[1:] for p in parts], parts[0].dtype)
+    accumulate(agg, state, row, parts, gid, scale)
+    return state, agg.finish(state)
+
+
+def gradients(agg, state, out, g, row, parts, gid, scale=None):
+    spread = agg.spread(state, out, g)
+    return agg.backward({c: x[row] for c, x in spread.items()}, parts, gid, scale)
+
+
+def twin(name, n, row, parts, scale=None):
+    """Destination by destination, an edge of scale k repeated k times where that is what it means."""
+    out = np.zeros((n, *parts[-1].shape[1:]))
+    for r in range(n):
+        mine = [p[row == r].astype(float) for p in parts]
+        w = np.ones(len(mine[0])) if scale is None else scale[row == r]
+        if not len(mine[0]):
+            continue
+        w = w.reshape(-1, *[1] * (mine[0].ndim - 1))
+        if name == "sum":
+            out[r] = (w * mine[0]).sum(0)
+        elif name == "mean":
+            out[r] = (w * mine[0]).sum(0) / w.sum()
+        elif name in ("max", "min"):
+            out[r] = getattr(mine[0], name)(0)
+        elif name == "logsumexp":
+            out[r] = np.log((w * np.exp(mine[0])).sum(0))
+        else:
+            e = w * np.exp(mine[0])
+            e = e / e.sum(0)
+            out[r] = (e[..., None] * mine[1]).sum(0)
+    return out
+
+
+def edges(name, seed, n=5, e=17, integers=False):
+    rng = np.random.default_rng(seed)
+    draw = (lambda s: rng.integers(-2, 3, (e, *s)).astype(float)) if integers else (lambda s: rng.standard_normal((e, *s)))
+    return rng.integers(0, n - 1, e), [draw(s) for s in shapes_of(ALL[name])], rng.permutation(100)[:e], rng.integers(1, 5, e) / 2
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", ALL)
+def test_equals_twin_and_empty_rows_are_zero(name, scaled):
+    row, parts, gid, scale = edges(name, 0)
+    _, out = total(ALL[name], 5, row, parts, gid, scale if scaled else None)
+    np.testing.assert_allclose(out, twin(name, 5, row, parts, scale if scaled else None), atol=1e-12)
+    np.testing.assert_array_equal(out[4], 0)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", ALL)
+def test_gradient_equals_differences(name, scaled):
+    row, parts, gid, scale = edges(name, 1)
+    scale = scale if scaled else None
+    rng = np.random.default_rng(2)
+    state, out = total(ALL[name], 5, row, parts, gid, scale)
+    g = rng.standard_normal(out.shape)
+    found = gradients(ALL[name], state, out, g, row, parts, gid, scale)
+    for i, p in enumerate(parts):
+        v = rng.standard_normal(p.shape)
+        value = lambda t: np.vdot(g, total(ALL[name], 5, row, [q + t * v if j == i else q for j, q in enumerate(parts)], gid, scale)[1])  # noqa: B023
+        assert np.vdot(found[i], v) == pytest.approx((value(1e-6) - value(-1e-6)) / 2e-6, rel=1e-7, abs=1e-7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(ALL)), st.integers(0, 10**6), st.integers(1, 5), st.booleans(), st.booleans())
+def test_any_split_and_any_order_of_merging_give_the_same(name, seed, n_chunks, integers, scaled):
+    agg = ALL[name]
+    row, parts, gid, scale = edges(name, seed, integers=integers)
+    scale = scale if scaled else None
+    whole, expected = total(agg, 5, row, parts, gid, scale)
+    rng = np.random.default_rng(seed)
+    chunk = rng.integers(0, n_chunks, len(row))
+    states = [agg.start(5, shapes_of(agg), float) for _ in range(1 + int(rng.integers(0, n_chunks)))]
+    for c in rng.permutation(n_chunks):
+        at = chunk == c
+        accumulate(agg, states[rng.integers(len(states))], row[at], [p[at] for p in parts], gid[at], None if scale is None else scale[at])
+    while len(states) > 1:
+        other = states.pop(int(rng.integers(len(states))))
+        rows = rng.permutation(5)
+        agg.merge(states[int(rng.integers(len(states)))], rows, {c: x[rows] for c, x in other.items()})
+    np.testing.assert_allclose(agg.finish(states[0]), expected, atol=1e-12)
+    if "edge" in whole:
+        np.testing.assert_array_equal(states[0]["edge"], whole["edge"])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_neutral_state_changes_nothing(name):
+    agg = ALL[name]
+    row, parts, gid, _ = edges(name, 3)
+    state, expected = total(agg, 5, row, parts, gid)
+    neutral = agg.start(5, shapes_of(agg), float)
+    agg.merge(state, np.arange(5), neutral)
+    agg.merge(neutral, np.arange(5), state)
+    np.testing.assert_array_equal(agg.finish(state), expected)
+    np.testing.assert_array_equal(agg.finish(neutral), expected)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_type_is_kept_forward_and_backward(name, dtype):
+    row, parts, gid, scale = edges(name, 4)
+    parts = [p.astype(dtype) for p in parts]
+    state, out = total(ALL[name], 5, row, parts, gid, scale)
+    grads = gradients(ALL[name], state, out, np.ones_like(out), row, parts, gid, scale)
+    assert out.dtype == dtype and all(g.dtype == dtype and g.shape == p.shape for g, p in zip(grads, parts, strict=True))
+    assert all(x.dtype == dtype for n, x in ALL[name].spread(state, out, np.ones_like(out)).items() if n != "edge")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_at_all(name):
+    agg = ALL[name]
+    for n in (0, 3):
+        out = agg.finish(agg.start(n, shapes_of(agg), np.float32))
+        assert out.shape == (n, *shapes_of(agg)[-1]) and out.dtype == np.float32 and not out.any()
+
+
+@pytest.mark.parametrize("sign, name", [(1, "max"), (-1, "min")])
+def test_of_equal_messages_the_lowest_edge_wins_alone(sign, name):
+    row, gid = np.array([0, 0, 0, 0, 1]), np.array([9, 4, 2, 7, 1])
+    x = sign * np.array([[5.0, 1], [5, 3], [1, 3], [5, 3], [-np.inf, 0]])
+    for order in (np.arange(5), np.array([3, 2, 1, 0, 4])):
+        agg = ALL[name]
+        state, out = total(agg, 2, row[order], [x[order]], gid[order])
+        np.testing.assert_array_equal(out, sign * np.array([[5, 3], [-np.inf, 0]]))
+        np.testing.assert_array_equal(state["edge"], [[4, 2], [1, 1]])
+        (g,) = gradients(agg, state, out, np.array([[1.0, 2], [3, 4]]), row[order], [x[order]], gid[order])
+        np.testing.assert_array_equal(g[np.argsort(order)], [[0, 0], [1, 0], [0, 2], [0, 0], [3, 4]])
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_a_maximum_has_no_edge_where_there_is_none(name):
+    state, _ = total(ALL[name], 2, np.array([1]), [np.ones((1, 1))], np.array([3]))
+    np.testing.assert_array_equal(state["edge"], [[NO_EDGE], [3]])
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
+def test_nan_is_not_hidden(name):
+    row, gid, x = np.array([0, 0, 0, 1]), np.arange(4), np.array([1.0, np.nan, 3, 2])
+    for order in (np.arange(4), np.array([1, 0, 2, 3]), np.array([2, 0, 1, 3])):
+        agg = ALL[name]
+        state = agg.start(2, [()], float)
+        for i in order:
+            accumulate(agg, state, row[[i]], [x[[i]]], gid[[i]])
+        out = agg.finish(state)
+        assert np.isnan(out[0]) and out[1] == 2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("score, weight", [
+    ([1e30, -1e30, 0], [1, 0, 0]), ([-1e30, -1e30, -1e30], [1 / 3] * 3), ([-np.inf, 0, 0], [0, 0.5, 0.5]), ([-np.inf] * 3, [0, 0, 0]),
+    ([-900, -900, -np.inf], [0.5, 0.5, 0]), ([80, 80, 80], [1 / 3] * 3)])
+def test_softmax_of_extreme_scores(dtype, score, weight):
+    score, x, row, gid = np.array(score, dtype), np.array([1, 10, 100], dtype), np.zeros(3, int), np.arange(3)
+    for cuts in ([3], [1, 1, 1], [1, 2], [2, 1]):
+        state = SOFTMAX_SUM.start(2, [(), ()], dtype)
+        for part in np.split(np.arange(3), np.cumsum(cuts)[:-1]):
+            accumulate(SOFTMAX_SUM, state, row[part], [score[part], x[part]], gid[part])
+        out = SOFTMAX_SUM.finish(state)
+        assert out == pytest.approx([np.dot(weight, x), 0], rel=1e-5)
+        g_score, g_x = gradients(SOFTMAX_SUM, state, out, np.ones(2, dtype), row, [score, x], gid)
+        assert np.all(np.isfinite(g_score)) and np.all(np.isfinite(g_x))
+        if abs(score[0]) < 1e3 or not np.any(weight):
+            assert g_x == pytest.approx(weight, rel=1e-4, abs=1e-6)
+        lse, normaliser = total(LOG_SUM_EXP, 2, row, [score], gid)
+        assert np.all(np.isfinite(normaliser))
+        assert np.all(np.isfinite(gradients(LOG_SUM_EXP, lse, normaliser, np.ones(2, dtype), row, [score], gid)[0]))
+
+
+def test_an_edge_of_scale_k_counts_as_k_edges():
+    for name in ("sum", "mean", "logsumexp", "softmax-sum"):
+        row, parts, gid, _ = edges(name, 6)
+        times = np.random.default_rng(0).integers(1, 4, len(row))
+        _, scaled = total(ALL[name], 5, row, parts, gid, times.astype(float))
+        _, repeated = total(ALL[name], 5, np.repeat(row, times), [np.repeat(p, times, axis=0) for p in parts], np.repeat(gid, times))
+        np.testing.assert_allclose(scaled, repeated, atol=1e-12)
+
+
+def test_unknown_name():
+    assert aggregator("mean") is AGGREGATORS["mean"]
+    with pytest.raises(ConfigError, match=r"sum = 'median'.*sum, mean, max, min.*gt.softmax"):
+        aggregator("median")
