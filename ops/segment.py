@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import ShapeError
+from graphtheta.errors import ShapeError, UserFunctionError
 
+from .expr import Expr, tracing
 from .primitive import defvjp, primitive
 from .tape import Var, space_of
 
@@ -118,6 +119,8 @@ def segment_softmax(values: Any, indptr: np.ndarray) -> Any:
 
 
 def _checked(function: str, values: Any, indptr: Any) -> np.ndarray:
+    if isinstance(values, Expr) or tracing():
+        raise UserFunctionError(f"{function} mixes edges and cannot be used inside gather; the engine sums messages, see the layer's sum")
     bounds = np.asarray(indptr)
     if bounds.ndim != 1 or len(bounds) == 0 or bounds[0] != 0 or np.any(bounds[1:] < bounds[:-1]):
         raise ShapeError(f"{function}: indptr must rise from 0, one more entry than there are segments")
