@@ -4,20 +4,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from machine import MODELS, PLACEMENTS, Alone, assert_close, make, outputs
+
 from graphtheta.engine.grow import grow
 from graphtheta.engine.layer import Layer
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.probe import probe
 from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.strategy import whole
+from graphtheta.engine.strategy import ClusterBatch, whole
 from graphtheta.engine.task import EdgeTask, Links, LinkTask
 from graphtheta.engine.view import global_view
+from graphtheta.graph import Graph
 from graphtheta.models import GCN, build_model
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, check_gradients, dtype_scope, matmul, mean_squared_error
 from graphtheta.ops.init import init_scope
-from machine import MODELS, PLACEMENTS, Alone, assert_close, make, outputs
-
-from graphtheta.graph import Graph
 
 D, A, C = 6, 3, 4
 
@@ -225,6 +225,27 @@ def test_decoder_values_and_gradients(decoder):
         wanted = (hidden @ trunk.mlp.weights[1].value + trunk.mlp.biases[1].value)[:, 0]
     np.testing.assert_allclose(out.value, np.asarray(getattr(wanted, "value", wanted)), rtol=1e-10, atol=1e-12)
     check_gradients(lambda: task.loss(view, model(view)), model.parameters(), tol=1e-5)
+
+
+def test_negatives_of_a_cluster_batch_lie_inside_it():
+    """And a pair that is a link after all, for want of others, does not count."""
+    # the last three nodes are linked to each other and are one cluster
+    graph = with_features(np.concatenate((example().edge_index, [[27, 28, 29], [28, 29, 27]]), axis=1), 30)
+    part = build_partition(graph, SerialComm())
+    low, high = np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst)
+    some = np.unique((low * 30 + high)[low != high])
+    known = np.unique(np.concatenate((some, some % 30 * 30 + some // 30)))
+    task = LinkTask(part, Links(some // 30, some % 30, known, 3, 1))
+    strategy, missing = ClusterBatch(part, ["in"], task, clusters=np.arange(30) // 3), 0
+    for i in range(strategy.steps_per_epoch):
+        inside = strategy.members(0, i)
+        assert strategy.batch(0, i).pairs is not None
+        pairs = task.seeds(task.owned_by(inside), i, np.flatnonzero(inside)).pairs._pairs
+        assert inside[pairs.src].all() and inside[pairs.dst].all()
+        linked = np.isin(pairs.src * 30 + pairs.dst, known) | (pairs.src == pairs.dst)
+        assert not linked[pairs.label == 0].any() and linked[np.isnan(pairs.label)].all()
+        missing += np.isnan(pairs.label).sum()
+    assert missing > 0
 
 
 def test_weight_decay_on_the_first_layer_only():

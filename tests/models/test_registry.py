@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import pytest
-from graphtheta.models import MODELS, build_model, load_user_model
 
 from graphtheta.errors import ConfigError
+from graphtheta.models import MODELS, build_model, load_user_model
 
 USER = """
 from graphtheta.engine.layer import Layer, Model
