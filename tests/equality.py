@@ -1,0 +1,130 @@
+"""The equality matrix: every strategy, placement and model, in float64 with dropout on.
+
+One simulated run makes the views of a strategy once and trains all models on them.
+"""
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.probe import probe
+from graphtheta.engine.reduce import reduce_gradients
+from graphtheta.engine.sampler import NeighbourSampler
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch
+from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask
+from graphtheta.models import build_model
+from graphtheta.ops import SGD, Tape, dtype_scope
+from graphtheta.ops.init import init_scope
+
+from graphtheta.graph import Graph
+
+N, E, D, A, CLASSES = 40, 160, 5, 3, 4
+STEPS = 2
+PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
+
+MODELS = {
+    "gcn": ("gcn", {}),
+    "sage mean": ("sage", {}),
+    "sage max": ("sage", {"aggregator": "max"}),
+    "gin": ("gin", {"norm": "batch"}),
+    "gat": ("gat", {"attention_dropout": 0.4, "feature_dropout": 0.2}),
+    "gat D6": ("gat", {"separate": True, "attention_dropout": 0.4}),
+    "gat_e": ("gat_e", {"residual": True, "attention_dropout": 0.4}),
+    "gipa": ("gipa", {"norm": "batch", "edge_drop": 0.2, "residual": True}),
+}
+LINK_MODELS = {"gcn dot": ("gcn", {"decoder": "dot"}), "sage max hadamard": ("sage", {"decoder": "hadamard", "aggregator": "max"})}
+EDGE_MODELS = {"gat_e": ("gat_e", {"decoder": "edge"}), "gin": ("gin", {"decoder": "edge", "norm": "batch"})}
+STRATEGIES = {
+    "global": lambda *of: GlobalBatch(*of),
+    "mini": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS),
+    "mini sampled": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS, sampler=NeighbourSampler((3, 2))),
+    "mini replaced": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS, sampler=NeighbourSampler((3, 2), replace=True)),
+    "cluster": lambda *of: ClusterBatch(*of, clusters=np.arange(N) % 4, per_batch=2),
+    "cluster boundary": lambda *of: ClusterBatch(*of, clusters=np.arange(N) % 4, per_batch=2, boundary_hops=1, degrees="view",
+                                                 diagonal=0.5),
+}
+
+
+@cache
+def example():
+    """A hub, self loops, duplicate edges and isolated nodes."""
+    rng = np.random.default_rng(3)
+    ends = rng.integers(0, N - 3, (2, E))
+    ends[1, :40] = 3
+    ends[0, 40:46] = ends[1, 40:46]
+    ends[:, 50:60] = ends[:, 60:70]
+    train = rng.random(N) < 0.4
+    return Graph(ends, N, x=rng.standard_normal((N, D)), y=rng.integers(0, CLASSES, N), train=train, edge_attr=rng.standard_normal((E, A)),
+                 edge_weight=rng.random(E), edge_y=rng.standard_normal(E), edge_train=rng.random(E) < 0.3)
+
+
+def node_task(part, graph):
+    return NodeTask(part, "classes"), CLASSES, MODELS
+
+
+def link_task(part, graph):
+    pairs = np.unique(np.sort(graph.edge_index[:, graph.src != graph.dst], axis=0), axis=1)
+    known = np.unique(np.concatenate((pairs[0] * N + pairs[1], pairs[1] * N + pairs[0])))
+    return LinkTask(part, Links(pairs[0], pairs[1], known, 2, 7)), 1, LINK_MODELS
+
+
+def edge_task(part, graph):
+    return EdgeTask(part, graph.edge_train[part.edge_gid]), 1, EDGE_MODELS
+
+
+TASKS = {"node": node_task, "link": link_task, "edge": edge_task}
+
+
+def run(comm, placement, task_name):
+    """Losses and last gradients by (strategy, model), and the edges of every view by strategy."""
+    graph = example()
+    part = build_partition(graph, comm, *placement, dtype=np.float64)
+    task, d_out, models = TASKS[task_name](part, graph)
+    numbers, edges = {}, {}
+    with dtype_scope("float64"):
+        built = {name: build(kind, d_out, options, part) for name, (kind, options) in models.items()}
+        for strategy_name, make in STRATEGIES.items():
+            strategy = make(part, ["in", "in"], task)
+            views = [strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch) for i in range(STEPS)]
+            edges[strategy_name] = [chosen(comm, level) for view in views for level in view.levels]
+            for name, (model, start) in built.items():
+                model.load_state(start)
+                numbers[strategy_name, name] = train(comm, model, task, views)
+    return numbers, edges
+
+
+def build(kind, d_out, options, part):
+    """A model of two layers and the state it starts from."""
+    with init_scope(5):
+        model = build_model(kind, D, d_out, A, hidden=4, heads=2, dropout=0.3, **options)
+    assert probe(model, part).layers == ["in", "in"]
+    return model, {name: x.copy() for name, x in model.state().items()}
+
+
+def train(comm, model, task, views):
+    parameters, losses = model.parameters(), []
+    optimiser = SGD(parameters, 0.1)
+    for step, view in enumerate(views):
+        with Tape(seed=1, step=step, all_sum=comm.all_sum) as tape:
+            loss = task.loss(view, model(view))
+            grads = reduce_gradients(comm, parameters, tape.backward(loss))
+        optimiser.step(grads)
+        losses.append(float(comm.all_sum(loss.value)))
+    return np.array(losses), np.concatenate([g.ravel() for g in grads])
+
+
+def chosen(comm, level):
+    """Global ids of the edges of a level over all workers, and how many edges each stands for."""
+    scale = [np.ones(s.n_edges) if s.scale is None else s.scale for p in level.passes for s in p.selections]
+    parts = comm.all_gather([level.gid, np.concatenate(scale)])
+    gid, scale = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
+    order = np.argsort(gid)
+    return np.stack((gid[order], scale[order]))
+
+
+@cache
+def alone(task):
+    """The numbers of one rank."""
+    return run_simulated(1, run, PLACEMENTS[0], task)[0]
