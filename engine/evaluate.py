@@ -170,6 +170,8 @@ def _classes(comm: Comm, y: np.ndarray, out: np.ndarray) -> Metrics:
 
 
 def _labels(comm: Comm, y: np.ndarray, out: np.ndarray) -> Metrics:
+    # links have one label each and no axis for it
+    y, out = (x[:, None] if x.ndim == 1 else x for x in (y, out))
     counts = comm.all_sum(metric.label_counts(y, (out > 0).astype(y.dtype)))
     labels, scores = comm.gather_rows(y), comm.gather_rows(out)
     area = 0.0 if labels is None or scores is None else metric.auc(np.concatenate(labels), np.concatenate(scores))

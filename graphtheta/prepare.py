@@ -167,8 +167,7 @@ def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Fac
         if isinstance(given, Model):
             return given
         if given is not None:
-            wanted = inspect.signature(given).parameters
-            made = given(**{n: v for n, v in sizes.items() if n in wanted})
+            made = given(**accepted(given, {**sizes, **_options(job)}))
             if not isinstance(made, Model):
                 raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
             return made
@@ -176,6 +175,13 @@ def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Fac
             return load_user_model(job.model, **sizes, **_options(job))
         decoder = {"node": "none", "edge": "edge", "link": job.decoder}[task]
         return build_model(job.model, **sizes, decoder=decoder, **_options(job))
+
+
+def accepted(function: Factory, offered: dict[str, Any]) -> dict[str, Any]:
+    """What a function that makes a model takes of the widths and of the job's options: those it names."""
+    wanted = inspect.signature(function).parameters.values()
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
+    return offered if takes_all else {p.name: offered[p.name] for p in wanted if p.name in offered}
 
 
 def _options(job: Job) -> dict[str, Any]:
