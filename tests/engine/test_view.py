@@ -1,0 +1,243 @@
+"""Views: the rows and edges of each superstep equal a breadth-first search over the whole graph, on any ranks."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graphtheta.ops as gt
+from graphtheta.engine.grow import grow, induced, widen
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.sampler import NeighbourSampler
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.view import global_view
+from graphtheta.errors import ViewError
+from graphtheta.ops import Parameter, Tape
+
+DIRECTIONS = st.lists(st.sampled_from(["in", "out", "both"]), min_size=0, max_size=3)
+
+
+def receives(graph, direction, nodes, excluded):
+    """(edge, reverse) pairs of one superstep into some nodes."""
+    found = set()
+    if direction != "out":
+        found |= {(int(e), False) for e in np.flatnonzero(np.isin(graph.dst, nodes) & ~excluded)}
+    if direction != "in":
+        found |= {(int(e), True) for e in np.flatnonzero(np.isin(graph.src, nodes) & ~excluded)}
+    return found
+
+
+def search(graph, targets, layers, excluded=None):
+    """Active nodes after each superstep, the inputs first, and the edges of each."""
+    excluded = np.zeros(graph.n_edges, bool) if excluded is None else excluded
+    nodes, edges = [set(targets)], []
+    for direction in reversed(layers):
+        found = receives(graph, direction, sorted(nodes[-1]), excluded)
+        edges.append(found)
+        nodes.append(nodes[-1] | {int(graph.dst[e] if reverse else graph.src[e]) for e, reverse in found})
+    return nodes[::-1], edges[::-1]
+
+
+def contents(view):
+    """Global ids in frame order, sizes after each superstep, and the edges of each superstep on this rank."""
+    p = view.partition
+    edges = [[(int(p.edge_gid[s.block.start + at]), s.reverse) for sweep in level.passes for s in sweep.selections for at in s.all_positions()]
+             for level in view.levels]
+    sizes = [level.n_in for level in view.levels] + [view.n_targets]
+    return view.space.gid, sizes, edges
+
+
+def whole(found):
+    """Sets over all ranks; every edge is on one rank once."""
+    n_sets = len(found[0][1])
+    nodes = [{int(v) for gid, sizes, _ in found for v in gid[: sizes[k]]} for k in range(n_sets)]
+    edges = [[e for _, _, per in found for e in per[k]] for k in range(n_sets - 1)]
+    assert all(len(e) == len(set(e)) for e in edges)
+    return nodes, [set(e) for e in edges]
+
+
+def mask_of(partition, nodes):
+    return np.isin(partition.masters, nodes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), DIRECTIONS, st.integers(1, 5), st.sampled_from(graphs.PLACEMENTS), st.booleans())
+def test_growing_equals_a_search(seed, layers, size, placement, exclude):
+    rng = np.random.default_rng(seed)
+    graph = graphs.random_graph(20, 40, seed)
+    targets = rng.choice(20, int(rng.integers(0, 4)), replace=False)
+    excluded = rng.random(graph.n_edges) < 0.3 if exclude else None
+
+    def program(comm):
+        p = build_partition(graph, comm, *placement)
+        view = grow(p, mask_of(p, targets), layers, excluded=None if excluded is None else excluded[p.edge_gid])
+        for a, b in zip(view.levels[:-1], view.levels[1:], strict=True):
+            assert a.n_out == b.n_in
+        assert all(level.n_out <= level.n_in for level in view.levels)
+        np.testing.assert_array_equal(view.space.gid, p.masters[view.rows])
+        return contents(view)
+
+    assert whole(run_simulated(size, program)) == search(graph, targets.tolist(), layers, excluded)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), DIRECTIONS, st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS))
+def test_induced_views_hold_all_edges_inside(seed, layers, size, placement):
+    rng = np.random.default_rng(seed)
+    graph = graphs.random_graph(20, 60, seed)
+    nodes, excluded = np.flatnonzero(rng.random(20) < 0.5), rng.random(graph.n_edges) < 0.2
+    inside = np.isin(graph.src, nodes) & np.isin(graph.dst, nodes) & ~excluded
+
+    def program(comm):
+        p = build_partition(graph, comm, *placement)
+        return contents(induced(p, mask_of(p, nodes), layers, excluded=excluded[p.edge_gid]))
+
+    found_nodes, found_edges = whole(run_simulated(size, program))
+    assert found_nodes == [set(nodes.tolist())] * (len(layers) + 1)
+    ways = {"in": [False], "out": [True], "both": [False, True]}
+    assert found_edges == [{(int(e), r) for e in np.flatnonzero(inside) for r in ways[d]} for d in layers]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 3), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS))
+def test_widening_takes_neighbours_on_both_sides(seed, hops, size, placement):
+    graph = graphs.random_graph(30, 35, seed, hub=False)
+    start = [4, 17]
+    expected = search(graph, start, ["both"] * hops)[0][0]
+
+    def program(comm):
+        p = build_partition(graph, comm, *placement)
+        return p.masters[widen(p, mask_of(p, start), hops)]
+
+    assert {int(v) for ids in run_simulated(size, program) for v in ids} == expected
+
+
+@pytest.mark.parametrize("name", graphs.odd_graphs())
+def test_odd_graphs(name):
+    graph = graphs.odd_graphs()[name]
+    for size in range(1, min(4, graph.n_nodes) + 1):
+        for placement in graphs.PLACEMENTS[::2]:
+            program = lambda comm: (lambda p: contents(grow(p, mask_of(p, [0]), ["in", "both"])))(build_partition(graph, comm, *placement))  # noqa: B023
+            assert whole(run_simulated(size, program)) == search(graph, [0], ["in", "both"])
+
+
+class Net(Model):
+    """Layers that read both ends, edge values and degrees, with residuals and jumping knowledge across depths."""
+
+    def __init__(self, directions):
+        rng = np.random.default_rng(0)
+        self.layers = [Mix(rng, d) for d in directions]
+
+    def forward(self, graph):
+        hs = [graph.x]
+        for layer in self.layers:
+            hs.append(layer(graph, hs[-1]) + hs[-1])
+        return sum(hs[1:], hs[0]) if len(hs) > 1 else gt.mul(hs[0], 1.0)
+
+
+class Mix(Layer):
+    """Attention over edge attributes."""
+
+    def __init__(self, rng, direction):
+        self.w, self.e, self.direction = Parameter(rng.standard_normal((4, 4)) / 2), Parameter(rng.standard_normal((3,))), direction
+
+    def transform(self, node):
+        return dict(z=gt.tanh(gt.matmul(node.h, self.w)), d=gt.mul(node.in_degree, 0.1))
+
+    def gather(self, edge):
+        score = gt.matmul(edge.attr, self.e) + edge.dst.z.sum(-1) - edge.src.d
+        return gt.dropout(gt.softmax(score), 0.3) * edge.src.z * edge.weight + edge.dst.z * 0.1
+
+    def apply(self, node, total):
+        return gt.dropout(gt.tanh(total), 0.2)
+
+
+def train(view, directions, ids, comm):
+    """Outputs of some nodes and the gradients of all parameters for a fixed weighting of those outputs."""
+    model = Net(directions)
+    with Tape(seed=3, step=1, all_sum=comm.all_sum) as tape:
+        out = model(view)
+    rows = np.isin(out.space.gid, ids)
+    weight = np.where(rows, np.cos(out.space.gid), 0)[:, None] * np.ones(out.shape)
+    grads = tape.backward(out, weight)
+    ps = model.parameters()
+    return out.space.gid[rows], out.value[rows], [comm.all_sum(np.zeros(p.shape) if grads.of(p) is None else grads.of(p)) for p in ps]
+
+
+@pytest.mark.parametrize("directions", [["in"], ["in", "in"], ["out", "in", "both"], []], ids=str)
+def test_a_grown_view_computes_what_the_whole_graph_computes(directions):
+    graph, targets = graphs.random_graph(24, 60), np.array([3, 5, 11, 22])
+
+    def program(comm, grown, placement):
+        p = build_partition(graph, comm, *placement, dtype=np.float64)
+        view = grow(p, mask_of(p, targets), directions) if grown else global_view(p, directions)
+        return train(view, directions, targets, comm)
+
+    def joined(parts):
+        order = np.argsort(np.concatenate([p[0] for p in parts]))
+        return [np.concatenate([p[1] for p in parts])[order], *parts[0][2]]
+
+    expected = joined(run_simulated(1, program, False, graphs.PLACEMENTS[0]))
+    for size in (1, 2, 4):
+        for placement in graphs.PLACEMENTS:
+            for grown in (True, False):
+                for a, b in zip(joined(run_simulated(size, program, grown, placement)), expected, strict=True):
+                    np.testing.assert_allclose(a, b, atol=1e-11)
+
+
+def test_columns_can_be_replaced_and_targets_are_hidden():
+    graph = graphs.random_graph()
+
+    def program(comm):
+        p = build_partition(graph, comm)
+        view = grow(p, mask_of(p, [3]), ["in"])
+        np.testing.assert_array_equal(view.node_column("x", 2), p.node["x"][view.rows[:2]])
+        view.node["in_degree"] = np.arange(len(view.rows))
+        view.edge["weight"] = np.zeros(p.n_local_edges)
+        assert view.node_column("in_degree", 1).tolist() == [0][: len(view.rows)] and not view.edge_column("weight").any()
+        assert view.edge_names() == ["weight", "attr"]
+        with pytest.raises(KeyError):
+            view.node_column("speed", 1)
+
+    run_simulated(2, program)
+
+
+def test_running_more_layers_than_planned_is_an_error():
+    graph = graphs.random_graph()
+
+    def program(comm):
+        p = build_partition(graph, comm, dtype=np.float64)
+        with pytest.raises(ViewError, match="runs more layers than the 1 this view was built for"):
+            Net(["in", "in"])(global_view(p, ["in"]))
+
+    run_simulated(2, program)
+
+
+def test_moves_are_restricted_to_what_a_view_needs():
+    graph = graphs.random_graph(60, 200, hub=False)
+
+    def program(comm):
+        p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
+        views = grow(p, mask_of(p, [7]), ["in", "in"]), global_view(p, ["in", "in"])
+        return [[sweep.senders.plan.n_halo + sweep.receivers.plan.n_halo for level in view.levels for sweep in level.passes] for view in views]
+
+    small, full = np.sum(run_simulated(4, program), axis=0)
+    _, edges = search(graph, [7], ["in", "in"])
+    assert np.all(small < full / 2)
+    assert np.all(small <= 2 * np.array([len(e) for e in edges]))
+
+
+def test_sampled_views_are_views_too():
+    graph = graphs.random_graph(30, 200)
+
+    def program(comm):
+        p = build_partition(graph, comm, "vertex-cut")
+        return contents(grow(p, mask_of(p, [3, 8]), ["in", "in"], sampler=NeighbourSampler((2, 3))))
+
+    nodes, edges = whole(run_simulated(3, program))
+    for k in range(2):
+        assert nodes[k] == nodes[k + 1] | {int(graph.src[e]) for e, _ in edges[k]}
+        assert {int(graph.dst[e]) for e, _ in edges[k]} <= nodes[k + 1]
