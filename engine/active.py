@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphtheta.errors import ViewError
+from graphtheta.errors import ColumnError, ViewError
 
 from ..ops.reference import add_rows
 from ..ops.rows import prefix
 from ..ops.space import RowSpace
 from ..ops.tape import Var, current, needs_grad
 from .pair import PairLevel
-from .view import GraphView, Level
+from .view import HIDDEN, GraphView, Level
 
 if TYPE_CHECKING:
     from .layer import Layer
@@ -46,15 +46,21 @@ class ActiveGraph:
         return self.node("x")
 
     def node(self, name: str, n: int | None = None) -> Any:
-        """A stored node column ("x", "in_degree", "out_degree", ...), [n, ...]; KeyError if there is none."""
+        """A stored node column, [n, ...]: "x", "in_degree" or "out_degree".
+
+        Raises:
+            ColumnError: There is none, or it is what the model is to predict.
+        """
         n = self.view.space.n if n is None else n
         if name in self._inputs:
             return prefix(self._inputs[name], n)
+        if name not in self.node_names():
+            raise ColumnError(f"the graph has no node column {name!r} for models; there are {', '.join(self.node_names())}")
         return Var(self.view.node_column(name, n), self.space(n))
 
     def node_names(self) -> list[str]:
         """Names of the stored node columns a layer may read."""
-        return [n for n in self.view.partition.node if n in ("x", "in_degree", "out_degree")]
+        return [n for n in self.view.partition.node if n not in HIDDEN]
 
     def space(self, n: int) -> RowSpace:
         """The row space of the first n rows."""

@@ -1,0 +1,371 @@
+"""Supersteps: what user functions are given, what is said when they go wrong, and when gather is traced anew."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import graphtheta.ops as gt
+from graphtheta.engine.grow import grow
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.probe import probe
+from graphtheta.engine.sampler import NeighbourSampler
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.view import global_view
+from graphtheta.errors import ColumnError, DataError, ShapeError, UserFunctionError, ViewError
+from graphtheta.ops import Parameter, Tape
+
+GRAPH = graphs.random_graph()
+
+
+class One(Model):
+    """One layer made of given methods."""
+
+    def __init__(self, transform=None, gather=None, apply=None, sum="sum", direction="in", columns=None):
+        self.layer, self.columns = Layer(), columns
+        self.layer.sum, self.layer.direction = sum, direction
+        for name, method in (("transform", transform), ("gather", gather), ("apply", apply)):
+            if method is not None:
+                setattr(self.layer, name, method)
+
+    def forward(self, graph):
+        return self.layer(graph, graph.x, **(self.columns(graph) if self.columns else {}))
+
+
+def run(model, size=1, training=True, graph=GRAPH, layers=("in",)):
+    """Outputs by global id."""
+    def program(comm):
+        p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
+        with Tape(training=training, all_sum=comm.all_sum):
+            return p.masters, model(global_view(p, list(layers))).value
+
+    parts = run_simulated(size, program)
+    return np.concatenate([v for _, v in parts])[np.argsort(np.concatenate([i for i, _ in parts]))]
+
+
+def test_a_layer_without_methods_sums_its_neighbours():
+    adjacency = np.zeros((24, 24))
+    np.add.at(adjacency, (GRAPH.dst, GRAPH.src), 1)
+    for size in (1, 3):
+        np.testing.assert_allclose(run(One(), size), adjacency @ GRAPH.x.astype(float))
+        np.testing.assert_allclose(run(One(direction="out"), size, layers=("out",)), adjacency.T @ GRAPH.x.astype(float))
+        np.testing.assert_allclose(run(One(direction="both"), size, layers=("both",)), (adjacency + adjacency.T) @ GRAPH.x.astype(float))
+
+
+def test_apply_sees_given_and_made_columns_and_degrees():
+    model = One(lambda node: {"z": node.h * 2.0}, lambda edge: edge.src.z * edge.dst.extra[..., None],
+                lambda node, total: total + node.z + node.h + node.extra[..., None] * node.in_degree[..., None],
+                columns=lambda graph: {"extra": graph.node("out_degree")})
+    x, extra = GRAPH.x.astype(float), np.bincount(GRAPH.src, minlength=24).astype(float)
+    total = np.zeros((24, 4))
+    np.add.at(total, GRAPH.dst, 2 * x[GRAPH.src])
+    expected = total * extra[:, None] + 3 * x + (extra * np.bincount(GRAPH.dst, minlength=24))[:, None]
+    for size in (1, 4):
+        np.testing.assert_allclose(run(model, size), expected)
+
+
+def test_several_sums_come_by_name():
+    model = One(sum=("mean", "max"), apply=lambda node, total: total.max - total.mean)
+    for size in (1, 3):
+        assert np.all(run(model, size) >= -1e-12)
+    with pytest.raises(ColumnError, match=r"apply of Layer reads total.min; its sum offers mean, max"):
+        run(One(sum=("mean", "max"), apply=lambda node, total: total.min))
+
+
+@pytest.mark.parametrize("model, error, message", [
+    (One(transform=lambda node: node.h), UserFunctionError, r"transform of Layer returned Var; expected a dict"),
+    (One(transform=lambda node: {"z": 3}), UserFunctionError, r"transform of Layer returned z = int; expected one row for each of the 24"),
+    (One(transform=lambda node: {"z": Parameter(np.ones(3))}), UserFunctionError, r"transform of Layer returned z = \[3\]"),
+    (One(transform=lambda node: {"z": node.speed}), ColumnError, r"transform of Layer reads node.speed, which does not exist; there are h, in_degree, out_degree, x"),
+    (One(transform=lambda node: {"z": gt.matmul(node.h, np.ones((7, 2)))}), ShapeError, r"^transform of Layer: matmul"),
+    (One(gather=lambda edge: edge.src.q), ColumnError, r"gather of Layer reads edge.src.q.*transform offers h"),
+    (One(apply=lambda node, total: total.sum(0)), ShapeError, r"^apply of Layer: "),
+    (One(apply=lambda node, total: 3.0), UserFunctionError, r"apply of Layer returned float"),
+    (One(apply=lambda node, total: None), UserFunctionError, r"apply of Layer returned NoneType"),
+    (One(apply=lambda node, total: gt.matmul(total, np.ones((3, 3)))), ShapeError, r"^apply of Layer: matmul"),
+    (One(direction="up"), UserFunctionError, r"Layer.direction = 'up'; choose from in, out, both"),
+    (One(columns=lambda graph: {"extra": 3.0}), UserFunctionError, r"Layer was called with float as extra"),
+    (One(columns=lambda graph: {"extra": Parameter(np.ones(3))}), UserFunctionError, r"Layer was called with a parameter as extra"),
+], ids=str)
+def test_errors_name_layer_stage_and_remedy(model, error, message):
+    with pytest.raises(error, match=message):
+        run(model)
+
+
+def test_layers_are_called_with_the_graph():
+    with pytest.raises(UserFunctionError, match=r"called as layer\(graph, h\)"):
+        Layer()(np.ones(3), np.ones(3))
+    with pytest.raises(UserFunctionError, match="no forward"):
+        run(Model())
+
+
+def test_values_of_another_pass_or_a_later_layer_are_refused():
+    class Kept(Model):
+        def __init__(self):
+            self.layer, self.kept = Layer(), []
+
+        def forward(self, graph):
+            self.kept.append(graph.x)
+            return self.layer(graph, self.kept[0])
+
+    model = Kept()
+    run(model)
+    with pytest.raises(UserFunctionError, match="another forward pass"):
+        run(model)
+
+    class Late(Model):
+        def __init__(self):
+            self.layer = Layer()
+
+        def forward(self, graph):
+            first = self.layer(graph, graph.x)
+            second = self.layer(graph, first)
+            return self.layer(graph, second) if len(graph.view.levels) < 3 else self.layer(graph, gt.prefix(second, 0))
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, dtype=np.float64)
+        Late()(grow(p, np.isin(p.masters, [3]), ["in"] * 3))
+
+    with pytest.raises(UserFunctionError, match="of a later layer"):
+        run_simulated(1, program)
+
+
+@pytest.mark.parametrize("stage", ["transform", "gather", "apply"])
+@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), DataError("oops")])
+def test_a_function_that_raises_on_one_rank_ends_all(stage, error):
+    class Fails(Layer):
+        def fail(self):
+            if self.rank == 1:
+                raise error
+
+        def transform(self, node):
+            if stage == "transform":
+                self.fail()
+            return super().transform(node)
+
+        def gather(self, edge):
+            if stage == "gather":
+                self.fail()
+            return super().gather(edge)
+
+        def apply(self, node, total):
+            if stage == "apply":
+                self.fail()
+            return super().apply(node, total)
+
+    ended = []
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
+        model = One()
+        model.layer = Fails()
+        model.layer.rank = comm.rank
+        try:
+            with Tape(all_sum=comm.all_sum) as tape:
+                out = model(global_view(p, ["in"]))
+                loss = gt.mean_squared_error(out, np.zeros(out.shape))
+            tape.backward(loss)
+        finally:
+            ended.append(comm.rank)
+
+    with pytest.raises(type(error), match="oops") as caught:
+        run_simulated(3, program)
+    assert sorted(ended) == [0, 1, 2]
+    assert any("rank 1" in note for note in caught.value.__notes__)
+
+
+# ---- tracing
+
+
+class Counted(Layer):
+    """Counts how often its gather is called."""
+
+    def __init__(self):
+        self.w, self.temperature, self.calls = Parameter(np.eye(4)), 1.0, []
+
+    def transform(self, node):
+        return {"z": gt.matmul(node.h, self.w)}
+
+    def gather(self, edge):
+        self.calls.append(1)
+        return edge.src.z * self.temperature
+
+
+def test_gather_is_traced_once_for_each_structure():
+    model = One()
+    model.layer = layer = Counted()
+    for _ in range(4):
+        run(model, training=True)
+    assert len(layer.calls) == 1
+    first = run(model)
+    layer.w.value = 2 * layer.w.value
+    np.testing.assert_allclose(run(model), 2 * first)
+    assert len(layer.calls) == 1
+    layer.temperature = 3.0
+    np.testing.assert_allclose(run(model), 6 * first)
+    layer.sum = "mean"
+    assert np.all(np.abs(run(model)) <= np.abs(6 * GRAPH.x).max() + 1e-6)
+    assert len(layer.calls) == 3
+    layer.w.value = np.ones((4, 2))
+    assert run(model).shape == (24, 2)
+    assert len(layer.calls) == 4
+    layer.sum, layer.temperature, layer.w.value = "sum", 1.0, np.eye(4)
+    np.testing.assert_allclose(run(model), first)
+    for i in range(30):
+        layer.temperature = float(i)
+        run(model)
+    assert len(vars(layer)["_traced"]) <= 8
+
+
+def test_training_and_evaluation_take_turns_without_tracing_anew():
+    model = One()
+    model.layer = layer = Counted()
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, dtype=np.float64)
+        view = global_view(p, ["in"])
+        for _ in range(3):
+            for record in (True, False):
+                with Tape(record=record, training=record):
+                    model(view)
+
+    run_simulated(1, program)
+    assert len(layer.calls) == 2
+
+
+def test_a_variable_of_one_pass_is_not_kept_for_the_next():
+    class Scaled(Layer):
+        def __init__(self):
+            self.w = Parameter(np.full(4, 0.5))
+
+        def transform(self, node):
+            self.made = gt.tanh(self.w)
+            return {"h": node.h}
+
+        def gather(self, edge):
+            return edge.src.h * self.made
+
+    model = One()
+    model.layer = layer = Scaled()
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
+        view, found = global_view(p, ["in"]), []
+        for value in (0.5, -1.0):
+            layer.w.value = np.full(4, value)
+            with Tape() as tape:
+                out = model(view)
+            grad = comm.all_sum(tape.backward(out).of(layer.w))
+            found.append((grad / (1 - np.tanh(value) ** 2), comm.all_sum(out.value.sum(axis=0)) / np.tanh(value)))
+        return found
+
+    for size in (1, 3):
+        (first_grad, first), (second_grad, second) = run_simulated(size, program)[0]
+        np.testing.assert_allclose(first, second)
+        np.testing.assert_allclose(first_grad, second_grad)
+        np.testing.assert_allclose(first_grad, first)
+
+
+# ---- what may be read
+
+
+def test_sparse_features_are_read_in_transform():
+    x = sp.random(24, 50, 0.1, format="csr", random_state=0, dtype=np.float32)
+    w = np.random.default_rng(0).standard_normal((50, 3))
+    dense = run(One(lambda node: {"z": gt.matmul(node.h, w)}, lambda edge: edge.src.z), graph=graphs.random_graph(x=x.toarray()))
+    for size in (1, 3):
+        np.testing.assert_allclose(run(One(lambda node: {"z": gt.matmul(node.h, w)}, lambda edge: edge.src.z), size, graph=graphs.random_graph(x=x)), dense)
+
+
+def test_targets_and_masks_are_out_of_reach():
+    for gather in (lambda e: e.src.y, lambda e: e.src.train):
+        with pytest.raises(ColumnError, match="does not exist"):
+            run(One(gather=gather))
+    for name in ("y", "train"):
+        with pytest.raises(ColumnError, match=f"edge.{name}"):
+            run(One(gather=lambda e: getattr(e, name) * e.src.h))  # noqa: B023
+        with pytest.raises(ColumnError, match="does not exist"):
+            run(One(transform=lambda node: {"z": getattr(node, name)}))  # noqa: B023
+
+
+class Maker(Layer):
+    """Makes the edge value alpha."""
+
+    def gather(self, edge):
+        alpha = gt.softmax(edge.src.h.sum(-1))
+        return alpha * edge.src.h, {"alpha": alpha}
+
+
+class Taker(Layer):
+    """Reads the edge value alpha."""
+
+    def gather(self, edge):
+        return edge.alpha * edge.src.h
+
+
+class Chain(Model):
+    def __init__(self, maker=None):
+        self.first, self.second = maker or Maker(), Taker()
+
+    def forward(self, graph):
+        return self.second(graph, self.first(graph, graph.x))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_carried_edge_values_need_a_shared_sample(shared):
+    graph = graphs.random_graph(30, 300)
+
+    def program(comm):
+        p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
+        view = grow(p, np.isin(p.masters, [3, 9]), ["in", "in"], sampler=NeighbourSampler((3, 3), shared=shared))
+        out = Chain()(view)
+        return out.space.gid, out.value
+
+    if not shared:
+        with pytest.raises(ViewError, match=r"edge.alpha was made by a layer that saw other edges.*sample all layers alike"):
+            run_simulated(2, program)
+        return
+    values = [dict(zip(gid.tolist(), value.tolist(), strict=True)) for gid, value in run_simulated(1, program)]
+    for size in (2, 4):
+        found = {k: v for gid, value in run_simulated(size, program) for k, v in zip(gid.tolist(), value.tolist(), strict=True)}
+        assert found.keys() == values[0].keys()
+        for k, v in found.items():
+            np.testing.assert_allclose(v, values[0][k])
+
+
+def test_an_edge_has_one_new_value():
+    maker = Maker()
+    maker.direction = "both"
+    with pytest.raises(ViewError, match="along both directions would give an edge two values"):
+        run(Chain(maker), layers=("both", "in"))
+
+
+# ---- probing
+
+
+def test_a_probe_tells_layers_and_widths_and_changes_nothing():
+    class Normed(Model):
+        def __init__(self):
+            self.stats, self.gamma, self.beta = gt.RunningStats(4), Parameter(np.ones(4)), Parameter(np.zeros(4))
+            self.a, self.b = Layer(), Layer()
+            self.b.direction = "both"
+
+        def forward(self, graph):
+            return self.b(graph, gt.batch_norm(self.a(graph, graph.x), self.gamma, self.beta, self.stats))
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, dtype=np.float64)
+        model = Normed()
+        found = probe(model, p)
+        assert (found.layers, found.output, found.per_edge) == (["in", "both"], (4,), False)
+        np.testing.assert_array_equal(model.stats.mean, 0)
+        np.testing.assert_array_equal(model.stats.var, 1)
+
+    run_simulated(2, program)
+
+
+def test_a_probe_finds_errors_of_user_functions():
+    with pytest.raises(ColumnError, match="gather of Layer reads edge.src.q"):
+        run_simulated(1, lambda comm: probe(One(gather=lambda e: e.src.q), build_partition(GRAPH, comm)))
