@@ -20,7 +20,7 @@ _OPS = (
     "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "check_gradients", "check_vjp", "clip", "concat",
     "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max",
     "maximum", "mean", "min", "minimum", "primitive", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum",
-    "tanh",
+    "tanh", "to_dense",
 )
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},

@@ -100,6 +100,8 @@ def _double(layer: Layer | Model) -> Model:
 
 
 def _widths(model: Module, d_in: int | None, d_edge: int | None) -> tuple[int, int]:
+    if d_in is not None and d_edge is not None:
+        return d_in, d_edge
     sizes = list(dict.fromkeys(p.shape[0] for p in model.parameters() if p.shape)) or [4]
     reasons = []
     for a in [d_in] if d_in is not None else sizes:

@@ -1,0 +1,89 @@
+"""The documentation runs: Python blocks do what they say, and commands are understood.
+
+The Python blocks of a file run from top to bottom in one namespace. A block that begins with ``# file: NAME`` is written to that
+file instead, so that later blocks can import it. A ``text`` block right below a Python block is what that block prints.
+"""
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphtheta.command
+import graphtheta.doctor
+from graphtheta.__main__ import main
+from graphtheta.job import Job
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
+
+
+def python_blocks(text: str) -> list[tuple[int, str, str | None]]:
+    """Line, code and expected output of each Python block."""
+    fences = list(FENCE.finditer(text))
+    found = []
+    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+        if fence[1] != "python":
+            continue
+        told = following is not None and following[1] == "text" and not text[fence.end(): following.start()].strip()
+        found.append((text.count("\n", 0, fence.start()) + 2, fence[2], following[2] if following is not None and told else None))
+    return found
+
+
+def commands() -> list[str]:
+    """Every line of a shell block that runs graphtheta."""
+    blocks = [fence[2] for page in PAGES for fence in FENCE.finditer(page.read_text(encoding="utf-8")) if fence[1] == "sh"]
+    return list(dict.fromkeys(line.group(1).split(" #")[0].strip() for block in blocks for line in COMMAND.finditer(block)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        for line, code, expected in python_blocks(page.read_text(encoding="utf-8")):
+            file = re.match(r"# file: (\S+)\n", code)
+            if file:
+                (tmp_path / file[1]).write_text(code, encoding="utf-8")
+                continue
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                # numbers of lines as in the page, for tracebacks
+                exec(compile("\n" * (line - 1) + code, str(page), "exec"), names)
+            if expected is not None:
+                assert said.getvalue() == expected, f"{page.name}:{line}"
+    finally:
+        for name in set(sys.modules) - before:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+                del sys.modules[name]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are read and make a job; nothing is run."""
+    monkeypatch.setattr(graphtheta.command, "on_all_ranks", lambda job, work: 0)
+    monkeypatch.setattr(graphtheta.command, "job_of", lambda run, keys: Job(**keys))
+    monkeypatch.setattr(graphtheta.doctor, "doctor", lambda argv: 0)
+    assert main(shlex.split(command)) == 0
+
+
+def test_blocks_are_found() -> None:
+    text = "```python\na\n```\n\n```text\nb\n```\n\n```python\nc\n```\nword\n\n```text\nd\n```\n"
+    assert python_blocks(text) == [(2, "a\n", "b\n"), (10, "c\n", None)]
+    assert commands()
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
