@@ -144,7 +144,8 @@ class LinkEvaluator(Evaluator):
             out = self.run(model, view)
             found |= self.score(split, "labels", view.pairs.label.reshape(out.shape), out, np.ones(out.shape[0], bool))
             scores = np.empty(len(view.pairs.order), out.dtype)
-            scores[view.pairs.order] = out.value.reshape(-1)
+            # what could not be found is below everything
+            scores[view.pairs.order] = np.where(np.isnan(view.pairs.label), -np.inf, out.value.reshape(-1))
             table = scores.reshape(-1, self.links[split].negatives + 1)
             sums = self.comm.all_sum(metric.ranking_sums(metric.ranks(table[:, 0], table[:, 1:])))
             found |= {f"{split}_mrr": metric.mrr(sums)}

@@ -80,7 +80,7 @@ class NodeTask(Task):
     def __init__(self, partition: Partition, kind: str):
         self._partition = partition
         self.kind = kind
-        mine = partition.masters[partition.node["train"]]
+        mine = partition.masters[partition.node.get("train", np.zeros(partition.n_masters, bool))]
         self.targets = np.sort(np.concatenate(partition.comm.all_gather(mine)))
         if not len(self.targets):
             raise DataError("the training set is empty; give the graph a train mask or choose a split")
@@ -201,10 +201,10 @@ class Links:
         return ends.reshape(slots.shape)
 
     def taken(self, src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
-        """Whether a pair is a link or a self loop, [n] bool."""
+        """Whether a pair is a link or a self loop, in the shape of src."""
         wanted = src * n_nodes + dst
         at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))
-        return (self.known[at] == wanted if len(self.known) else np.zeros(len(wanted), bool)) | (src == dst)
+        return (self.known[at] == wanted if len(self.known) else np.zeros(wanted.shape, bool)) | (src == dst)
 
 
 class LinkTask(Task):
@@ -239,10 +239,7 @@ class LinkTask(Task):
             ids = ids[(draws < self._supervision) | (draws == draws.min())]
         excluded = np.isin(self._edge_key, self._link_key[ids])
         step_links = Links(self._links.src, self._links.dst, self._links.known, self._links.negatives, key(self._links.key, Purpose.NEGATIVE, step))
-        pairs = link_pairs(self._partition, step_links, ids, among)
-        # a node linked to all others of a small batch has no negatives there: such pairs do not count
-        pairs.label[(pairs.label == 0) & step_links.taken(pairs.src, pairs.dst, self._partition.n_nodes)] = np.nan
-        plan = PairPlan(self._partition, pairs)
+        plan = PairPlan(self._partition, link_pairs(self._partition, step_links, ids, among))
         return Seeds(plan.needed, plan, excluded)
 
     def owned_by(self, nodes: np.ndarray) -> np.ndarray:
@@ -258,12 +255,16 @@ class LinkTask(Task):
 
 
 def link_pairs(partition: Partition, links: Links, ids: np.ndarray, among: np.ndarray | None = None) -> Pairs:
-    """Positives and their negatives, placed with the owner of the source; pairs of one positive stand together."""
+    """Positives and their negatives, placed with the owner of the source; pairs of one positive stand together.
+
+    The label is 1 for positives, 0 for negatives, and NaN where no negative could be found.
+    """
     mine = ids[partition.owner[links.src[ids]] == partition.comm.rank]
     others = links.draw(mine, partition.n_nodes, among)
     dst = np.concatenate((links.dst[mine][:, None], others), axis=1)
     src = np.broadcast_to(links.src[mine][:, None], dst.shape)
-    label = np.zeros(dst.shape)
+    # a node linked to all others, or to all of a small batch, has no negatives there: such pairs do not count
+    label = np.where(links.taken(src, dst, partition.n_nodes), np.nan, 0.0)
     label[:, 0] = 1
     gid = mine[:, None] * (links.negatives + 1) + np.arange(links.negatives + 1)
     return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, label.ravel())

@@ -1,0 +1,311 @@
+"""Tasks: targets, labels beside their edges, negatives that are none, and messages that know nothing of what they predict."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta.ops as gt
+from graphtheta.engine.grow import grow
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.probe import probe
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
+from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask, label_kind, link_pairs
+from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
+from graphtheta.ops import Tape
+
+GRAPH = graphs.random_graph(24, 60, hub=False)
+
+
+def links_of(graph, negatives=3, key=5):
+    """The links of a graph without self loops, each unordered pair once, and all keys in both directions."""
+    n = graph.n_nodes
+    src, dst = graph.src[graph.src != graph.dst], graph.dst[graph.src != graph.dst]
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    pairs = np.unique(low * n + high)
+    known = np.unique(np.concatenate((graph.src * n + graph.dst, graph.dst * n + graph.src)))
+    return Links(pairs // n, pairs % n, known, negatives, key)
+
+
+class Dot(Layer):
+    """Scores of pairs by inner products."""
+
+    sum = None
+
+    def gather(self, edge):
+        return (edge.src.h * edge.dst.h).sum(-1)
+
+
+class Attributed(Dot):
+    """Adds the first edge attribute."""
+
+    def gather(self, edge):
+        return super().gather(edge) + edge.attr[..., 0]
+
+
+class Scorer(Model):
+    def __init__(self, decoder):
+        self.layer, self.decoder = Layer(), decoder
+        self.layer.sum = "mean"
+
+    def forward(self, graph):
+        h = self.layer(graph, graph.x)
+        return self.decoder(graph, h + graph.x)
+
+
+def edge_task(p, **options):
+    return EdgeTask(p, p.edge["train"], **options)
+
+
+# ---- nodes
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_node_targets_and_seeds(size):
+    def program(comm):
+        p = build_partition(GRAPH, comm)
+        task = NodeTask(p, "classes")
+        np.testing.assert_array_equal(task.targets, np.flatnonzero(GRAPH.train))
+        seeds = task.seeds(task.targets[2:5], 0)
+        inside = np.isin(np.arange(24), [0, 1, *task.targets[:2]])
+        np.testing.assert_array_equal(task.owned_by(inside), [t for t in task.targets if inside[t]])
+        np.testing.assert_array_equal(task.clusters_with_targets(np.arange(24) // 3), np.unique(task.targets // 3))
+        return p.masters[seeds.nodes], task.targets[2:5]
+
+    found = run_simulated(size, program)
+    np.testing.assert_array_equal(np.sort(np.concatenate([f[0] for f in found])), found[0][1])
+
+
+def test_no_targets_is_an_error_on_all_ranks():
+    for graph in (graphs.random_graph(train=np.zeros(24, bool)), graphs.random_graph(train=None)):
+        with pytest.raises(DataError, match="training set is empty"):
+            run_simulated(2, lambda comm: NodeTask(build_partition(graph, comm), "classes"))  # noqa: B023
+    with pytest.raises(DataError, match="training set is empty"):
+        run_simulated(2, lambda comm: (lambda p: EdgeTask(p, np.zeros(p.n_local_edges, bool)))(build_partition(GRAPH, comm)))
+
+
+@pytest.mark.parametrize("kind, y", [("classes", np.arange(24) % 3), ("labels", np.eye(24)[:, :3]), ("values", np.arange(24.0)[:, None])])
+def test_loss_is_the_mean_over_the_targets_of_all_ranks(kind, y):
+    graph = graphs.random_graph(24, 60, y=y.astype(np.int64 if kind == "classes" else np.float32), n_classes=None)
+    out = np.random.default_rng(0).standard_normal((24, 1 if kind == "values" else 3))
+
+    def program(comm, size):
+        p = build_partition(graph, comm, dtype=np.float64)
+        task = NodeTask(p, label_kind(graph.y, graph.multilabel))
+        assert task.kind == kind
+        view = grow(p, task.seeds(task.targets, 0).nodes, ["in"])
+        n = view.n_targets
+        with Tape(all_sum=comm.all_sum):
+            return float(task.loss(view, gt.Var(out[view.space.gid[:n]], view.space.prefix(n))).value)
+
+    expected = run_simulated(1, program, 1)[0]
+    rows = np.flatnonzero(graph.train)
+    if kind == "values":
+        assert expected == pytest.approx(np.mean((out[rows, 0] - y[rows, 0]) ** 2))
+    for size in (2, 4):
+        assert sum(run_simulated(size, program, size)) == pytest.approx(expected)
+
+
+# ---- edges
+
+
+@pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
+@pytest.mark.parametrize("grown", [False, True])
+def test_edge_labels_stand_beside_their_edges(placement, grown):
+    x, mean = GRAPH.x.astype(float), np.zeros((24, 4))
+    for v in range(24):
+        into = GRAPH.dst == v
+        mean[v] = x[GRAPH.src[into]].mean(axis=0) if into.any() else 0
+    h = x + mean
+    expected = (h[GRAPH.src] * h[GRAPH.dst]).sum(axis=1) + GRAPH.edge_attr[:, 0]
+    chosen = np.flatnonzero(GRAPH.edge_train)[::2]
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
+        task = edge_task(p)
+        np.testing.assert_array_equal(task.targets, np.flatnonzero(GRAPH.edge_train))
+        seeds = task.seeds(chosen, 0)
+        view = with_pairs(grow(p, seeds.nodes, ["in"]), seeds) if grown else whole(p, ["in"], seeds)
+        out = Scorer(Attributed())(view)
+        np.testing.assert_allclose(out.value, expected[view.pairs.gid])
+        np.testing.assert_allclose(view.pairs.label, GRAPH.edge_y[view.pairs.gid])
+        return view.pairs.gid
+
+    for size in (1, 2, 4):
+        np.testing.assert_array_equal(np.sort(np.concatenate(run_simulated(size, program))), chosen)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_edge_targets_inside_a_set_of_nodes(size):
+    inside = np.arange(24) < 15
+    clusters = np.arange(24) // 6
+
+    def program(comm):
+        task = edge_task(build_partition(GRAPH, comm, "vertex-cut"))
+        return task.owned_by(inside), task.clusters_with_targets(clusters)
+
+    train = np.flatnonzero(GRAPH.edge_train)
+    for owned, useful in run_simulated(size, program):
+        np.testing.assert_array_equal(owned, [e for e in train if inside[GRAPH.src[e]] and inside[GRAPH.dst[e]]])
+        np.testing.assert_array_equal(useful, np.unique([clusters[GRAPH.src[e]] for e in train if clusters[GRAPH.src[e]] == clusters[GRAPH.dst[e]]]))
+
+
+@pytest.mark.parametrize("kind", ["edge", "link"])
+def test_losses_and_gradients_do_not_depend_on_ranks(kind):
+    links = links_of(GRAPH)
+
+    class Weighted(Scorer):
+        def __init__(self):
+            super().__init__(Dot() if kind == "link" else Attributed())
+            self.w = gt.Parameter(np.random.default_rng(0).standard_normal((4, 4)))
+
+        def forward(self, graph):
+            return self.decoder(graph, self.layer(graph, gt.matmul(graph.x, self.w)))
+
+    def program(comm, placement, strategy):
+        p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
+        task = edge_task(p) if kind == "edge" else LinkTask(p, links)
+        made = {"global": lambda: GlobalBatch(p, ["in"], task), "mini": lambda: MiniBatch(p, ["in"], task, batch_size=7),
+                "cluster": lambda: ClusterBatch(p, ["in"], task, clusters=np.arange(24) // 8, boundary_hops=1)}[strategy]()
+        model, found = Weighted(), []
+        for view in made.views(1):
+            with Tape(all_sum=comm.all_sum) as tape:
+                loss = task.loss(view, model(view))
+            g = tape.backward(loss).of(model.w)
+            found.append(np.append(comm.all_sum(np.zeros((4, 4)) if g is None else g), comm.all_sum(loss.value)))
+        return np.array(found)
+
+    for strategy in ("global", "mini", "cluster"):
+        expected = run_simulated(1, program, graphs.PLACEMENTS[0], strategy)[0]
+        assert np.all(np.isfinite(expected)) and np.all(expected[:, -1] > 0)
+        for size in (2, 4):
+            for placement in graphs.PLACEMENTS[::2]:
+                np.testing.assert_allclose(run_simulated(size, program, placement, strategy)[0], expected, atol=1e-11)
+
+
+# ---- links
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_negatives_are_no_links_and_equal_on_any_ranks(size):
+    links = links_of(GRAPH)
+    ids = np.arange(len(links.src))[::-1][:20]
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, "vertex-cut")
+        pairs = link_pairs(p, links, ids)
+        return list(zip(pairs.gid.tolist(), pairs.src.tolist(), pairs.dst.tolist(), pairs.label.tolist(), strict=True))
+
+    found = sorted(pair for per in run_simulated(size, program) for pair in per)
+    assert [f[0] for f in found] == sorted(int(i) * 4 + k for i in ids for k in range(4))
+    adjacent = set(zip(GRAPH.src.tolist(), GRAPH.dst.tolist(), strict=True)) | set(zip(GRAPH.dst.tolist(), GRAPH.src.tolist(), strict=True))
+    for gid, src, dst, label in found:
+        assert src == links.src[gid // 4] and label == (gid % 4 == 0)
+        assert dst == links.dst[gid // 4] if label else (src, dst) not in adjacent and src != dst
+    assert found == sorted(pair for per in run_simulated(1, program) for pair in per)
+
+
+def test_negatives_change_with_the_step_and_stay_among_the_nodes_of_a_batch():
+    links = links_of(GRAPH)
+
+    def program(comm):
+        p = build_partition(GRAPH, comm)
+        task = LinkTask(p, links)
+        ends = [task.seeds(np.arange(10), step).pairs.level(None, p.n_masters).passes[0].selections[0].dst for step in (0, 1, 0)]
+        np.testing.assert_array_equal(ends[0], ends[2])
+        assert np.any(ends[0] != ends[1])
+        among = np.arange(12)
+        pairs = link_pairs(p, links, task.owned_by(np.arange(24) < 12), among)
+        assert pairs.dst.max() < 12
+
+    run_simulated(1, program)
+
+
+def test_a_node_linked_to_all_others_has_no_negatives():
+    n = 8
+    graph = graphs.fill(np.zeros(n - 1, int), np.arange(1, n), n)
+    links = links_of(graph, negatives=2)
+    for size in (1, 3):
+        for pairs in run_simulated(size, lambda comm: link_pairs(build_partition(graph, comm), links, np.arange(n - 1))):
+            np.testing.assert_array_equal(pairs.label.reshape(-1, 3), np.tile([1, np.nan, np.nan], (len(pairs.label) // 3, 1)))
+
+    def program(comm):
+        p = build_partition(graph, comm, dtype=np.float64)
+        task = LinkTask(p, links)
+        (view,) = GlobalBatch(p, ["in"], task).views(0)
+        with Tape(all_sum=comm.all_sum):
+            return float(comm.all_sum(task.loss(view, Scorer(Dot())(view)).value))
+
+    assert np.isfinite(run_simulated(3, program)[0])
+
+
+def test_drawing_when_almost_everything_is_linked():
+    n = 40
+    src, dst = np.nonzero(~np.eye(n, dtype=bool))
+    free = (np.minimum(src, dst) * n + np.maximum(src, dst)) % 23 == 0
+    known = np.unique(np.concatenate(((src * n + dst)[~free], (dst * n + src)[~free])))
+    links = Links(src[~free], dst[~free], known, 2, 1)
+    ids = np.arange(len(links.src))
+    ends = links.draw(ids, n)
+    assert ends.shape == (len(ids), 2) and ends.min() >= 0 and ends.max() < n
+    ok = ~links.taken(np.broadcast_to(links.src[:, None], ends.shape), ends, n)
+    # each draw of 64 meets a free node with a chance of 1 in 23 or better, where there is one
+    assert 0.8 < ok[np.isin(links.src, src[free])].mean()
+    assert not ok[~np.isin(links.src, src[free])].any()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("strategy", ["global", "mini"])
+def test_targets_and_their_reverse_pass_no_messages(size, strategy):
+    links = links_of(GRAPH)
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, "vertex-cut")
+        task = LinkTask(p, links)
+        made = GlobalBatch(p, ["both"], task) if strategy == "global" else MiniBatch(p, ["both"], task, batch_size=9)
+        for view in made.views(2):
+            positive = np.concatenate(comm.all_gather(view.pairs.gid[view.pairs.gid % 4 == 0] // 4))
+            keys = {frozenset((int(links.src[i]), int(links.dst[i]))) for i in positive}
+            used = view.levels[0].gid
+            assert not any(frozenset((int(GRAPH.src[e]), int(GRAPH.dst[e]))) in keys for e in used)
+            if strategy == "global":
+                assert 0 < len(positive) < len(links.src)
+                every = np.unique(np.concatenate(comm.all_gather(used)))
+                kept = [e for e in range(GRAPH.n_edges) if frozenset((int(GRAPH.src[e]), int(GRAPH.dst[e]))) not in keys]
+                np.testing.assert_array_equal(every, kept)
+
+    run_simulated(size, program)
+
+
+def test_pairs_that_are_no_edges_have_no_edge_values():
+    def program(comm, decoder):
+        p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
+        model = Scorer(decoder)
+        found = probe(model, p)
+        assert (found.layers, found.output, found.per_edge) == (["in"], (), True)
+        task = LinkTask(p, links_of(GRAPH))
+        (view,) = GlobalBatch(p, ["in"], task).views(0)
+        return model(view).shape
+
+    assert len(run_simulated(2, program, Dot())) == 2
+    with pytest.raises(ColumnError, match="gather of Attributed reads edge.attr"):
+        run_simulated(2, program, Attributed())
+
+
+def test_a_decoder_needs_pairs():
+    with pytest.raises(ViewError, match="decoder and needs an edge or link task"):
+        run_simulated(1, lambda comm: Scorer(Dot())(whole(build_partition(GRAPH, comm, dtype=np.float64), ["in"])))
+
+
+def test_bad_settings():
+    def program(comm):
+        p = build_partition(GRAPH, comm)
+        with pytest.raises(ConfigError, match="supervision 0 must be above 0"):
+            LinkTask(p, links_of(GRAPH), supervision=0)
+        none = np.zeros(0, np.int64)
+        with pytest.raises(DataError, match="no links to train on"):
+            LinkTask(p, Links(none, none, none, 1, 0))
+
+    run_simulated(1, program)
