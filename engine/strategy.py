@@ -13,9 +13,8 @@ import numpy as np
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, key, shuffle
 
-from .exchange import Exchange
 from .grow import grow, induced, widen
-from .partition import MASTER, Partition
+from .partition import MASTER, MIRROR, Partition
 from .sampler import NeighbourSampler
 from .task import Seeds, Task
 from .view import GraphView, global_view
@@ -189,24 +188,24 @@ class ClusterBatch(Strategy):
         if "train" in p.node:
             view.node["train"] = (p.node["train"] & core)[view.rows]
         if self.degrees == "view":
-            view.node["in_degree"], view.node["out_degree"] = (_degrees(view, reverse) for reverse in (False, True))
+            view.node["in_degree"], view.node["out_degree"] = (_degrees(view, reverse, seeds.excluded) for reverse in (False, True))
         if self.diagonal:
             src, dst = p.edge_ends()
             view.edge["weight"] = np.where(src == dst, p.edge["weight"] * (1 + self.diagonal), p.edge["weight"]).astype(p.edge["weight"].dtype)
         return view
 
 
-def _degrees(view: GraphView, reverse: bool) -> np.ndarray:
-    """Edges inside the view into (or, reversed, out of) each frame row."""
+def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.ndarray:
+    """Edges inside the view into (or, reversed, out of) each frame row, without excluded ones."""
     p = view.partition
     nodes = np.zeros(p.n_masters, bool)
     nodes[view.rows] = True
-    sweep = induced(p, nodes, ["out" if reverse else "in"]).levels[0].passes[0]
-    counts = {MASTER: np.zeros(p.n_masters, np.int64), 1 - MASTER: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
+    sweep = induced(p, nodes, ["out" if reverse else "in"], excluded=excluded).levels[0].passes[0]
+    counts = {MASTER: np.zeros(p.n_masters, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
     for s in sweep.selections:
         rows = s.rows if s.kinds[1] == MASTER else sweep.maps.receiver_halo[s.rows]
         some = np.diff(s.ptr) > 0
         counts[s.kinds[1]][rows[some]] += np.diff(s.ptr)[some]
     found = {"n": counts[MASTER][view.rows]}
-    Exchange(p.comm, sweep.receivers.plan).to_masters_add({"n": counts[1 - MASTER]}, found)
+    sweep.receivers.to_masters_add({"n": counts[MIRROR]}, found)
     return found["n"].astype(p.node["in_degree"].dtype)

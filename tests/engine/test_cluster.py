@@ -1,0 +1,94 @@
+"""Clusters by libraries: numbered without gaps, the same for the same seed, and refused with a remedy."""
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from graphtheta.engine.cluster import find_clusters
+from graphtheta.errors import ConfigError, FormatError
+
+# six cliques of five nodes, one edge between neighbours
+INSIDE = [(5 * c + i, 5 * c + j) for c in range(6) for i in range(5) for j in range(5)]
+EDGES = np.array(INSIDE + [(5 * c, 5 * c + 5) for c in range(5)])
+SRC, DST = EDGES.T
+
+
+def groups(found):
+    return {frozenset(np.flatnonzero(found == c).tolist()) for c in range(found.max() + 1)}
+
+
+CLIQUES = {frozenset(range(5 * c, 5 * c + 5)) for c in range(6)}
+
+
+@pytest.mark.parametrize("method, n, library", [("louvain", 0, "igraph"), ("louvain", 6, "igraph"), ("metis", 6, "pymetis")])
+def test_cliques_are_found(method, n, library):
+    pytest.importorskip(library)
+    found = find_clusters(SRC, DST, 30, method, n)
+    assert found.dtype == np.int64 and groups(found) == CLIQUES
+    np.testing.assert_array_equal(found, find_clusters(DST, SRC, 30, method, n))
+    np.testing.assert_array_equal(found, find_clusters(SRC, DST, 30, method, n, seed=0))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_communities_are_packed_evenly(n):
+    pytest.importorskip("igraph")
+    found = find_clusters(SRC, DST, 30, "louvain", n)
+    sizes = np.bincount(found)
+    assert len(sizes) == n and sizes.max() - sizes.min() <= 5
+    assert all(len(set(found[list(c)].tolist())) == 1 for c in CLIQUES)
+
+
+@pytest.mark.parametrize("method, n, library", [("louvain", 0, "igraph"), ("metis", 1, "pymetis"), ("metis", 3, "pymetis")])
+def test_graphs_without_edges(method, n, library):
+    pytest.importorskip(library)
+    none = np.zeros(0, np.int64)
+    found = find_clusters(none, none, 4, method, n)
+    assert found.shape == (4,) and found.min() == 0 and len(np.unique(found)) == found.max() + 1
+    assert find_clusters(np.array([0]), np.array([0]), 1, method, min(n, 1)).tolist() == [0]
+
+
+def test_the_callers_random_numbers_are_left_alone():
+    pytest.importorskip("igraph")
+    import random
+
+    random.seed(3)
+    expected = [random.random() for _ in range(3)]
+    random.seed(3)
+    find_clusters(SRC, DST, 30)
+    assert [random.random() for _ in range(3)] == expected
+
+
+def test_from_a_file(tmp_path):
+    numbers = np.arange(30) // 10 * 4 + 7
+    np.save(tmp_path / "c.npy", numbers)
+    np.testing.assert_array_equal(find_clusters(SRC, DST, 30, str(tmp_path / "c.npy")), np.arange(30) // 10)
+    for bad in (numbers[:5], numbers * 0.5, numbers[:, None]):
+        np.save(tmp_path / "c.npy", bad)
+        with pytest.raises(FormatError, match="expected one integer for each of the 30 nodes"):
+            find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
+    (tmp_path / "c.npy").write_bytes(b"nothing")
+    with pytest.raises(FormatError, match="not a readable .npy"):
+        find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
+
+
+def test_errors_name_the_remedy(monkeypatch):
+    with pytest.raises(ConfigError, match="neither louvain nor metis nor a file"):
+        find_clusters(SRC, DST, 30, "leiden")
+    monkeypatch.setitem(sys.modules, "igraph", None)
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(ConfigError, match=r"need igraph: pip install"):
+        find_clusters(SRC, DST, 30)
+    with pytest.raises(ConfigError, match=r"need pymetis: pip install"):
+        find_clusters(SRC, DST, 30, "metis", 3)
+
+
+def test_bad_numbers():
+    pytest.importorskip("igraph")
+    with pytest.raises(ConfigError, match="fewer than the 40 clusters asked for"):
+        find_clusters(SRC, DST, 30, "louvain", 40)
+    pytest.importorskip("pymetis")
+    for n in (0, 31):
+        with pytest.raises(ConfigError, match=f"1 to 30: set --clusters .got {n}"):
+            find_clusters(SRC, DST, 30, "metis", n)

@@ -1,0 +1,214 @@
+"""Strategies: every target once an epoch on any ranks, and the numbers of a dense computation."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta.ops as gt
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.reduce import reduce_gradients
+from graphtheta.engine.sampler import NeighbourSampler
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch
+from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask
+from graphtheta.errors import ConfigError
+from graphtheta.ops import Parameter, Tape
+
+RING = np.arange(24)
+BASE = graphs.random_graph(24, 60, seed=2, hub=False)
+GRAPH = graphs.fill(np.concatenate((BASE.src[BASE.src != BASE.dst], RING)), np.concatenate((BASE.dst[BASE.src != BASE.dst], RING)), 24, edge_weight=None)
+CLUSTERS = RING * 7 % 5
+
+
+class Mean(Layer):
+    """D^-1 A X W by weights and degrees."""
+
+    def __init__(self, seed=0):
+        self.w = Parameter(np.random.default_rng(seed).standard_normal((4, 4)) / 2)
+
+    def transform(self, node):
+        return {"z": gt.matmul(node.h, self.w)}
+
+    def gather(self, edge):
+        return edge.src.z * edge.weight
+
+    def apply(self, node, total):
+        return gt.tanh(total / gt.maximum(node.in_degree, 1.0))
+
+
+class Net(Model):
+    def __init__(self):
+        self.layers = [Mean(0), Mean(1)]
+
+    def forward(self, graph):
+        h = graph.x
+        for layer in self.layers:
+            h = layer(graph, h)
+        return h[..., :3]
+
+
+def epoch(strategy_of, size=1, placement=graphs.PLACEMENTS[0], epochs=(0,), graph=GRAPH, layers=("in", "in")):
+    """Loss, gradients and targets of every step of some epochs."""
+    def program(comm):
+        p = build_partition(graph, comm, *placement, dtype=np.float64)
+        task = NodeTask(p, "classes")
+        strategy, found = strategy_of(p, list(layers), task), []
+        for e in epochs:
+            views = list(strategy.views(e))
+            assert len(views) == strategy.steps_per_epoch
+            for view in views:
+                model = Net()
+                with Tape(all_sum=comm.all_sum) as tape:
+                    loss = task.loss(view, model(view))
+                grads = reduce_gradients(comm, model.parameters(), tape.backward(loss))
+                ids = view.space.gid[: view.n_targets][view.node_column("train", view.n_targets)]
+                found.append((float(comm.all_sum(loss.value)), grads, np.sort(np.concatenate(comm.all_gather(ids)))))
+        return found
+
+    return run_simulated(size, program)[0]
+
+
+def same(a, b):
+    assert len(a) == len(b)
+    for (loss, grads, ids), (other, others, those) in zip(a, b, strict=True):
+        assert loss == pytest.approx(other, abs=1e-12)
+        np.testing.assert_array_equal(ids, those)
+        for g, h in zip(grads, others, strict=True):
+            np.testing.assert_allclose(g, h, atol=1e-12)
+
+
+STRATEGIES = {
+    "global": lambda p, layers, task: GlobalBatch(p, layers, task),
+    "mini": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=3),
+    "sampled": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=3, sampler=NeighbourSampler((2, 1))),
+    "replaced": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=4, sampler=NeighbourSampler((2, 3), replace=True)),
+    "cluster": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS, per_batch=2),
+    "cluster, all options": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS, boundary_hops=1, degrees="view", diagonal=0.7),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_batches_do_not_depend_on_ranks(name):
+    expected = epoch(STRATEGIES[name], epochs=(0, 3))
+    for size, placement in ((2, graphs.PLACEMENTS[1]), (3, graphs.PLACEMENTS[4]), (5, graphs.PLACEMENTS[2]), (8, graphs.PLACEMENTS[5])):
+        same(epoch(STRATEGIES[name], size, placement, (0, 3)), expected)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_an_epoch_takes_every_target_once(name):
+    targets = np.flatnonzero(GRAPH.train)
+    first, second = (epoch(STRATEGIES[name], 3, epochs=(e,)) for e in (0, 1))
+    for found in (first, second):
+        np.testing.assert_array_equal(np.sort(np.concatenate([ids for _, _, ids in found])), targets)
+    if name != "global":
+        assert [ids.tolist() for _, _, ids in first] != [ids.tolist() for _, _, ids in second]
+
+
+def test_a_mini_batch_of_all_targets_is_the_global_batch():
+    whole = epoch(STRATEGIES["global"])
+    for size in (1, 4):
+        same(epoch(lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99), size, graphs.PLACEMENTS[4]), whole)
+        every = NeighbourSampler((99, -1))
+        same(epoch(lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99, sampler=every), size, graphs.PLACEMENTS[4]), whole)  # noqa: B023
+        same(epoch(lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS, per_batch=5), size, graphs.PLACEMENTS[4]), whole)
+
+
+def dense_cluster_gcn(nodes, targets, diagonal, degrees, weights):
+    """Mean cross entropy of Cluster-GCN on the block of the adjacency matrix inside some nodes."""
+    a = np.zeros((24, 24))
+    np.add.at(a, (GRAPH.dst, GRAPH.src), 1)
+    inside = np.isin(RING, nodes)
+    whole = a.sum(axis=1)
+    a *= inside[:, None] & inside[None]
+    d = np.maximum(a.sum(axis=1) if degrees == "view" else whole, 1)
+    a = (a + diagonal * np.diag(np.diag(a))) / d[:, None]
+    h = GRAPH.x.astype(float)
+    for w in weights:
+        h = np.tanh(a @ h @ w)
+    z = h[targets, :3]
+    return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(targets)), GRAPH.y[targets]]))
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2])
+@pytest.mark.parametrize("degrees, diagonal", [("graph", 0.0), ("view", 0.0), ("view", 0.7), ("graph", 1.0)])
+def test_cluster_batches_equal_dense_cluster_gcn(degrees, diagonal, hops):
+    weights = [layer.w.value for layer in Net().layers]
+    adjacent = np.eye(24, dtype=bool)
+    adjacent[GRAPH.src, GRAPH.dst] = adjacent[GRAPH.dst, GRAPH.src] = True
+    build = lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS, per_batch=2, degrees=degrees, diagonal=diagonal, boundary_hops=hops)
+    for size in (1, 4):
+        for loss, _, ids in epoch(build, size, graphs.PLACEMENTS[4]):
+            core = np.isin(CLUSTERS, CLUSTERS[ids])
+            np.testing.assert_array_equal(ids, np.flatnonzero(GRAPH.train & core))
+            nodes = core
+            for _ in range(hops):
+                nodes = adjacent[nodes].any(axis=0)
+            assert loss == pytest.approx(dense_cluster_gcn(np.flatnonzero(nodes), ids, diagonal, degrees, weights), abs=1e-12)
+
+
+def test_clusters_without_targets_are_left_out():
+    graph = GRAPH.with_masks(CLUSTERS == 3)
+    found = epoch(lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS), graph=graph)
+    assert len(found) == 1 and found[0][2].tolist() == np.flatnonzero(CLUSTERS == 3).tolist()
+
+
+def test_excluded_edges_do_not_count_as_degrees():
+    keep = GRAPH.src < GRAPH.dst
+    links = Links(GRAPH.src[keep], GRAPH.dst[keep], np.unique(np.concatenate((GRAPH.src * 24 + GRAPH.dst, GRAPH.dst * 24 + GRAPH.src))), 1, 0)
+
+    def program(comm):
+        p = build_partition(GRAPH, comm, "vertex-cut")
+        strategy = ClusterBatch(p, ["in"], LinkTask(p, links), clusters=CLUSTERS, degrees="view")
+        for view in strategy.views(0):
+            into = np.concatenate(comm.all_gather(view.levels[0].gid))
+            np.testing.assert_array_equal(view.node["in_degree"], np.bincount(GRAPH.dst[into], minlength=24)[view.space.gid])
+            np.testing.assert_array_equal(view.node["out_degree"], np.bincount(GRAPH.src[into], minlength=24)[view.space.gid])
+
+    run_simulated(3, program)
+
+
+@pytest.mark.parametrize("strategy", ["mini", "cluster"])
+def test_edge_targets_once_an_epoch(strategy):
+    def program(comm):
+        p = build_partition(GRAPH, comm, "vertex-cut")
+        task = EdgeTask(p, p.edge["train"])
+        made = MiniBatch(p, ["in"], task, batch_size=5) if strategy == "mini" else ClusterBatch(p, ["in"], task, clusters=CLUSTERS)
+        return np.concatenate([view.pairs.gid for view in made.views(2)])
+
+    train = np.flatnonzero(GRAPH.edge_train)
+    inside = CLUSTERS[GRAPH.src[train]] == CLUSTERS[GRAPH.dst[train]]
+    for size in (1, 3):
+        found = np.sort(np.concatenate(run_simulated(size, program)))
+        np.testing.assert_array_equal(found, train if strategy == "mini" else train[inside])
+
+
+def test_global_views_are_made_once_and_links_draw_anew():
+    def program(comm):
+        p = build_partition(GRAPH, comm)
+        strategy = GlobalBatch(p, ["in"], NodeTask(p, "classes"))
+        assert strategy.batch(0, 0) is strategy.batch(5, 0)
+        keep = GRAPH.src < GRAPH.dst
+        links = LinkTask(p, Links(GRAPH.src[keep], GRAPH.dst[keep], np.unique(GRAPH.src * 24 + GRAPH.dst), 1, 0))
+        strategy = GlobalBatch(p, ["in"], links)
+        assert not np.array_equal(strategy.batch(0, 0).pairs.gid, strategy.batch(1, 0).pairs.gid)
+
+    run_simulated(1, program)
+
+
+@pytest.mark.parametrize("message, build", [
+    ("batch_size 0 must be at least 1", lambda p, task: MiniBatch(p, ["in"], task, batch_size=0)),
+    ("fanout gives 2 numbers for a model of 1 layers", lambda p, task: MiniBatch(p, ["in"], task, batch_size=1, sampler=NeighbourSampler((1, 2)))),
+    ("boundary_hops 3 must be 0, 1 or 2", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, boundary_hops=3)),
+    ("degrees 'all' must be 'graph' or 'view'", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, degrees="all")),
+    ("clusters_per_batch 6 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, per_batch=6)),
+    ("clusters_per_batch 0 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, per_batch=0)),
+])
+def test_bad_settings(message, build):
+    def program(comm):
+        p = build_partition(GRAPH, comm)
+        with pytest.raises(ConfigError, match=message):
+            build(p, NodeTask(p, "classes"))
+
+    run_simulated(2, program)
