@@ -67,7 +67,7 @@ def _metis(src: np.ndarray, dst: np.ndarray, n_nodes: int, n_clusters: int, seed
     ptr = np.concatenate(([0], np.cumsum(np.bincount(both[:, 0], minlength=n_nodes))))
     if n_clusters == 1:
         return np.zeros(n_nodes, np.int64)
-    _, parts = pymetis.part_graph(n_clusters, xadj=ptr, adjncy=both[:, 1], options=pymetis.Options(seed=seed))
+    _, parts = pymetis.part_graph(n_clusters, pymetis.CSRAdjacency(ptr, both[:, 1]), options=pymetis.Options(seed=seed))
     return np.asarray(parts)
 
 
