@@ -35,7 +35,7 @@ class ActiveGraph:
         self.directions: list[str] = []
         self._inputs = inputs
         self._spaces = {view.space.n: view.space}
-        self._carried: dict[str, tuple[Var, Level]] = {}
+        self._carried: dict[str, tuple[Var, Level | PairLevel]] = {}
 
     @property
     def ledger(self) -> Any:
@@ -87,7 +87,7 @@ class ActiveGraph:
 
     # ---- edge values
 
-    def edge_space(self, level: Level) -> RowSpace:
+    def edge_space(self, level: Level | PairLevel) -> RowSpace:
         """The row space of the edges of a level."""
         return RowSpace(level.gid, "edge")
 
@@ -101,7 +101,7 @@ class ActiveGraph:
             stored[n] = (x.shape[1:], x.dtype, needs_grad(x))
         return {**stored, **{n: (v.shape[1:], v.dtype, v.needs_grad) for n, (v, _) in self._carried.items()}}
 
-    def edges(self, names: list[str], level: Level) -> tuple[dict[str, Any], frozenset[str]]:
+    def edges(self, names: list[str], level: Level | PairLevel) -> tuple[dict[str, Any], frozenset[str]]:
         """Edge values for a level, and which of them are in the level's own order."""
         values: dict[str, Any] = {}
         for name in names:
@@ -116,18 +116,19 @@ class ActiveGraph:
         given = self._inputs.get(f"edge.{name}")
         return self.view.edge_column(name) if given is None else given
 
-    def carry(self, outputs: dict[str, Var], level: Level) -> None:
+    def carry(self, outputs: dict[str, Var], level: Level | PairLevel) -> None:
         """Keep new edge values for the layers that follow."""
         if outputs and len(level.passes) > 1:
             raise ViewError("new edge values from a layer along both directions would give an edge two values; use direction 'in' or 'out'")
         for name, value in outputs.items():
             self._carried[name] = (value, level)
 
-    def _bring(self, name: str, level: Level) -> Var:
+    def _bring(self, name: str, level: Level | PairLevel) -> Var:
         """A carried edge value in the order of another level."""
         value, made_in = self._carried[name]
         if made_in is level:
             return value
+        assert made_in.stored is not None and level.stored is not None
         order = np.argsort(made_in.stored, kind="stable")
         at = np.searchsorted(made_in.stored, level.stored, sorter=order)
         found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)

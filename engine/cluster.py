@@ -11,7 +11,8 @@ from graphtheta.errors import ConfigError, FormatError
 METHODS = ("louvain", "metis")
 
 
-def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = "louvain", n_clusters: int = 0, seed: int = 0) -> np.ndarray:
+def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = "louvain", n_clusters: int = 0,
+                  seed: int = 0) -> np.ndarray:
     """The cluster of every node.
 
     Args:
@@ -58,7 +59,8 @@ def _metis(src: np.ndarray, dst: np.ndarray, n_nodes: int, n_clusters: int, seed
     try:
         import pymetis
     except ImportError:
-        raise ConfigError("cluster batches by METIS need pymetis: pip install 'graphtheta[metis]', or use --cluster-method louvain") from None
+        raise ConfigError("cluster batches by METIS need pymetis: pip install 'graphtheta[metis]', "
+                          "or use --cluster-method louvain") from None
     if not 1 <= n_clusters <= n_nodes:
         raise ConfigError(f"METIS needs the number of clusters, 1 to {n_nodes}: set --clusters (got {n_clusters})")
     pairs = _undirected(src, dst, n_nodes)
@@ -82,7 +84,8 @@ def _pack(found: np.ndarray, n: int) -> np.ndarray:
     """Join communities into n clusters: largest first, each into the smallest cluster so far."""
     sizes = np.bincount(found)
     if n > len(sizes):
-        raise ConfigError(f"Louvain found {len(sizes)} communities, fewer than the {n} clusters asked for; lower --clusters or use --cluster-method metis")
+        raise ConfigError(f"Louvain found {len(sizes)} communities, fewer than the {n} clusters asked for; "
+                          "lower --clusters or use --cluster-method metis")
     load, home = np.zeros(n, np.int64), np.empty(len(sizes), np.int64)
     for community in np.lexsort((np.arange(len(sizes)), -sizes)):
         home[community] = np.argmin(load)

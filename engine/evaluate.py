@@ -161,7 +161,8 @@ class LinkEvaluator(Evaluator):
         assert view.pairs is not None
         out = self.run(model, view).value.reshape(-1)
         positive = view.pairs.gid % per == 0
-        return _ordered(self.comm.gather_rows(view.pairs.gid[positive] // per), self.comm.gather_rows(out[positive]), len(self.links["test"].src))
+        ids, rows = self.comm.gather_rows(view.pairs.gid[positive] // per), self.comm.gather_rows(out[positive])
+        return _ordered(ids, rows, len(self.links["test"].src))
 
 
 def _classes(comm: Comm, y: np.ndarray, out: np.ndarray) -> Metrics:

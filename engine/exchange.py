@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -169,24 +170,25 @@ class ToMasters:
     """A combination under way."""
 
     def __init__(self, exchange: Exchange, columns: Columns):
-        self._plan, self._layout = exchange.plan, Layout(columns)
-        out = self._layout.buffer(self._plan.n_halo)
+        plan, self._layout = exchange.plan, Layout(columns)
+        self._plan = plan
+        out = self._layout.buffer(plan.n_halo)
         for name, view in self._layout.views(out).items():
             view[...] = columns[name]
-        self._inbox = self._layout.buffer(len(self._plan.rows))
-        self._pending = _post(exchange.comm, self._plan.anywhere, out, self._plan.recv_ptr, self._inbox, self._plan.send_ptr, Tag.TO_MASTERS)
+        self._inbox = self._layout.buffer(len(plan.rows))
+        self._pending = _post(exchange.comm, plan.anywhere, out, plan.recv_ptr, self._inbox, plan.send_ptr, Tag.TO_MASTERS)
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
         """Wait, then merge(master rows, columns) for each sender in rank order."""
         if self._pending is not None:
             self._pending.end()
-        ptr = self._plan.send_ptr
-        for a, b in zip(ptr[:-1], ptr[1:], strict=True):
+        for a, b in pairwise(self._plan.send_ptr):
             if b > a:
                 merge(self._plan.rows[a:b], self._layout.views(self._inbox[a:b]))
 
 
-def _post(comm: Comm, anywhere: bool, out: np.ndarray, out_ptr: np.ndarray, into: np.ndarray, into_ptr: np.ndarray, tag: Tag) -> Pending | None:
+def _post(comm: Comm, anywhere: bool, out: np.ndarray, out_ptr: np.ndarray, into: np.ndarray, into_ptr: np.ndarray,
+          tag: Tag) -> Pending | None:
     if not anywhere:
         return None
 

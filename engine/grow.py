@@ -119,6 +119,7 @@ def _receiving_mirrors(partition: Partition, selections: list[Selection]) -> np.
     used = np.zeros(partition.n_mirrors, bool)
     for s in selections:
         if s.kinds[1] == MIRROR:
+            assert s.rows is not None
             used[s.rows[np.diff(s.ptr) > 0]] = True
     return used
 
@@ -163,4 +164,5 @@ def _finish_pass(partition: Partition, chosen: Chosen, place: np.ndarray, n_in: 
     selections, send_plan, senders, recv_plan, receivers = chosen
     maps = Maps(place, halo_map(partition, senders), halo_map(partition, receivers))
     comm = partition.comm
-    return Pass(partition, selections, maps, Exchange(comm, send_plan.renumbered(place, n_in)), Exchange(comm, recv_plan.renumbered(place, n_in)))
+    sending, receiving = (Exchange(comm, plan.renumbered(place, n_in)) for plan in (send_plan, recv_plan))
+    return Pass(partition, selections, maps, sending, receiving)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class PairPlan:
         away = ends[owner[ends] != rank]
         away = away[np.argsort(owner[away], kind="stable")]
         bounds = np.searchsorted(owner[away], np.arange(partition.comm.size + 1))
-        wanted = [partition.row_of[away[a:b]] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        wanted = [partition.row_of[away[a:b]] for a, b in pairwise(bounds)]
         self._plan = plan_requests(partition.comm, partition.n_masters, wanted)
         self._away = away
         self.needed = np.zeros(partition.n_masters, bool)
@@ -120,5 +121,6 @@ class PairPlan:
             at += len(part)
         plan: MovePlan = self._plan if place is None else self._plan.renumbered(place, n_in)
         exchange = Exchange(partition.comm, plan)
-        sweep = Pass(partition, selections, Maps(place, None, None), exchange, exchange)  # type: ignore[arg-type]
-        return PairLevel(n_in, n_in, [sweep], n, None if pairs.stored is None else stored[order], pairs.gid[order], pairs.label[order], order)
+        sweep = Pass(partition, selections, Maps(place, None, None), exchange, exchange)
+        return PairLevel(n_in, n_in, [sweep], n, None if pairs.stored is None else stored[order],
+                         pairs.gid[order], pairs.label[order], order)

@@ -11,6 +11,7 @@ one storage order, in which edge values are kept once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -165,7 +166,8 @@ def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters
     kept = kept[storage]
     plans = [_build_plan(comm, len(mine), mirrors, np.unique(local[end[owner[end] != comm.rank]]), owner, row_of) for end in (src, dst)]
     return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), owner, row_of, blocks, kept,
-                     plans[0][0], plans[1][0], plans[0][1], plans[1][1], _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype))
+                     plans[0][0], plans[1][0], plans[0][1], plans[1][1],
+                     _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype))
 
 
 def _build_blocks(src: np.ndarray, dst: np.ndarray, src_mirror: np.ndarray, dst_mirror: np.ndarray, gid: np.ndarray,
@@ -191,10 +193,12 @@ def _compress(rows: np.ndarray, n: int) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int64)
 
 
-def _build_plan(comm: Comm, n_masters: int, mirrors: np.ndarray, used: np.ndarray, owner: np.ndarray, row_of: np.ndarray) -> tuple[MovePlan, np.ndarray]:
+def _build_plan(comm: Comm, n_masters: int, mirrors: np.ndarray, used: np.ndarray, owner: np.ndarray,
+                row_of: np.ndarray) -> tuple[MovePlan, np.ndarray]:
+    """The plan that serves some mirrors, and which they are."""
     gids = mirrors[used]
     bounds = np.searchsorted(owner[gids], np.arange(comm.size + 1))
-    wanted = [row_of[gids[a:b]] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    wanted = [row_of[gids[a:b]] for a, b in pairwise(bounds)]
     return plan_requests(comm, n_masters, wanted), used
 
 
@@ -212,7 +216,8 @@ def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> dict[str, Any]:
 
 def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
     columns = {"weight": np.ones(len(kept), dtype) if graph.edge_weight is None else _as(graph.edge_weight[kept], dtype)}
-    for name, value in (("attr", graph.edge_attr), ("y", graph.edge_y), ("train", graph.edge_train), ("val", graph.edge_val), ("test", graph.edge_test)):
+    for name in ("attr", "y", "train", "val", "test"):
+        value = getattr(graph, f"edge_{name}")
         if value is not None:
             columns[name] = _as(value[kept], dtype)
     return columns

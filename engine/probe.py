@@ -15,7 +15,7 @@ from ..ops.tape import Tape, Var
 from .active import ActiveGraph
 from .exchange import MovePlan
 from .layer import Layer, Model
-from .pair import Pairs, PairPlan
+from .pair import PairPlan, Pairs
 from .partition import EdgeBlock, Partition
 from .serial import SerialComm
 from .view import GraphView, Level, directions, full_pass

@@ -158,6 +158,5 @@ def _with_replacement(partition: Partition, selections: list[Selection], receive
 def keep_edges(s: Selection, at: np.ndarray, keep: np.ndarray, scale: np.ndarray | None) -> Selection:
     """The selection reduced to the edges (at block positions ``at``) marked in ``keep``."""
     counts = np.concatenate(([0], np.cumsum(keep)))[s.ptr]
-    old = s.scale
-    weight = None if scale is None and old is None else (1 if scale is None else scale[keep]) * (1 if old is None else old[keep])
-    return replace(s, ptr=counts, edges=at[keep], scale=weight)
+    assert s.scale is None, "edges are excluded before they are sampled"
+    return replace(s, ptr=counts, edges=at[keep], scale=None if scale is None else scale[keep])

@@ -115,7 +115,8 @@ class MiniBatch(Strategy):
         sampler: None for no sampling.
     """
 
-    def __init__(self, partition: Partition, layers: list[str], task: Task, seed: int = 0, *, batch_size: int, sampler: NeighbourSampler | None = None):
+    def __init__(self, partition: Partition, layers: list[str], task: Task, seed: int = 0, *, batch_size: int,
+                 sampler: NeighbourSampler | None = None):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
             raise ConfigError(f"batch_size {batch_size} must be at least 1")
@@ -190,8 +191,8 @@ class ClusterBatch(Strategy):
         if self.degrees == "view":
             view.node["in_degree"], view.node["out_degree"] = (_degrees(view, reverse, seeds.excluded) for reverse in (False, True))
         if self.diagonal:
-            src, dst = p.edge_ends()
-            view.edge["weight"] = np.where(src == dst, p.edge["weight"] * (1 + self.diagonal), p.edge["weight"]).astype(p.edge["weight"].dtype)
+            (src, dst), weight = p.edge_ends(), p.edge["weight"]
+            view.edge["weight"] = np.where(src == dst, weight * (1 + self.diagonal), weight).astype(weight.dtype)
         return view
 
 
@@ -203,6 +204,7 @@ def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.
     sweep = induced(p, nodes, ["out" if reverse else "in"], excluded=excluded).levels[0].passes[0]
     counts = {MASTER: np.zeros(p.n_masters, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
     for s in sweep.selections:
+        assert s.rows is not None and sweep.maps.receiver_halo is not None
         rows = s.rows if s.kinds[1] == MASTER else sweep.maps.receiver_halo[s.rows]
         some = np.diff(s.ptr) > 0
         counts[s.kinds[1]][rows[some]] += np.diff(s.ptr)[some]

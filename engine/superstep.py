@@ -147,13 +147,15 @@ def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
     if not x.space.nested_with(graph.space(n)):
         raise UserFunctionError(f"{owner} was called with {name} from another forward pass; keep values within one call of forward")
     if x.space.n < n:
-        raise UserFunctionError(f"{owner} was called with {name} of a later layer than the one before it; call layers in the order values flow")
+        raise UserFunctionError(f"{owner} was called with {name} of a later layer than the one before it; "
+                                "call layers in the order values flow")
     return prefix(x, n) if x.space.n > n else x
 
 
 def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int) -> dict[str, Any]:
     if not isinstance(made, dict):
-        raise UserFunctionError(f"transform of {owner} returned {type(made).__name__}; expected a dict of node columns, such as dict(z=...)")
+        raise UserFunctionError(f"transform of {owner} returned {type(made).__name__}; "
+                                "expected a dict of node columns, such as dict(z=...)")
     for name, x in made.items():
         if not isinstance(x, Var) or x.space is None or x.shape[0] != n:
             got = f"{list(x.shape)}" if hasattr(x, "shape") else type(x).__name__

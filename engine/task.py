@@ -6,7 +6,7 @@ worker; a task turns such a list into the part of this worker.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -238,7 +238,7 @@ class LinkTask(Task):
             # never none, whatever the draws
             ids = ids[(draws < self._supervision) | (draws == draws.min())]
         excluded = np.isin(self._edge_key, self._link_key[ids])
-        step_links = Links(self._links.src, self._links.dst, self._links.known, self._links.negatives, key(self._links.key, Purpose.NEGATIVE, step))
+        step_links = replace(self._links, key=key(self._links.key, Purpose.NEGATIVE, step))
         plan = PairPlan(self._partition, link_pairs(self._partition, step_links, ids, among))
         return Seeds(plan.needed, plan, excluded)
 

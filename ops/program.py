@@ -136,7 +136,8 @@ class EdgeSymbols:
             raise AttributeError(name)
         if name not in self._edges:
             have = ", ".join(f"edge.{n}" for n in self._edges) or "none"
-            raise ColumnError(f"gather of {self._owner} reads edge.{name}, but the edges of this graph have no such value (there are: {have})")
+            raise ColumnError(f"gather of {self._owner} reads edge.{name}, but the edges of this graph "
+                              f"have no such value (there are: {have})")
         shape, dtype, live = self._edges[name]
         return self._tracer.leaf("edge", name, shape, dtype, live=live)
 
@@ -161,20 +162,22 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
             returned = gather(EdgeSymbols(tracer, nodes, edges, owner))
         message, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
         if not isinstance(message, Expr):
-            raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, edge.dst and "
-                                    "edge values, or (message, {name: new edge value})")
+            raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, "
+                                    "edge.dst and edge values, or (message, {name: new edge value})")
         if not isinstance(outputs, dict) or not all(isinstance(e, Expr) for e in outputs.values()):
             raise UserFunctionError(f"gather of {owner}: new edge values must be a dict of edge expressions by name")
         for e in [message, *outputs.values()]:
             if not e.rows:
-                raise UserFunctionError(f"gather of {owner} returned {e!r}, which does not depend on the edge; multiply it with an edge or node value")
+                raise UserFunctionError(f"gather of {owner} returned {e!r}, which does not depend on the edge; "
+                                        "multiply it with an edge or node value")
             if e.dtype.kind != "f":
-                raise UserFunctionError(f"gather of {owner} returned {e!r} of type {e.dtype}; sums are made of floats, so cast it with gt.cast")
+                raise UserFunctionError(f"gather of {owner} returned {e!r} of type {e.dtype}; sums are made of floats, "
+                                        "so cast it with gt.cast")
         value = (message.shape, message.dtype)
         if sum is None:
             if _uses(_edge_softmax, [message, *outputs.values()]):
-                raise UserFunctionError(f"gather of {owner} takes a softmax, but the layer has sum = None: its pairs have no destination to be "
-                                        "normalised over; give it a sum, or take the softmax in a layer before it")
+                raise UserFunctionError(f"gather of {owner} takes a softmax, but the layer has sum = None: its pairs have no destination "
+                                        "to be normalised over; give it a sum, or take the softmax in a layer before it")
             phases = [Phase([], {}, {"": message, **outputs})]
         else:
             names = (sum,) if isinstance(sum, str) else tuple(sum)
@@ -198,8 +201,8 @@ def naming(where: str) -> Iterator[None]:
 
 def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
     softmaxes = [e for e in _ordered([message]) if e.prim is _edge_softmax]
-    linear = len(softmaxes) == 1 and list(aggregators) == [""] and aggregators[""].name == "sum" and not _uses(_edge_softmax, outputs.values())
-    if linear:
+    plain = list(aggregators) == [""] and aggregators[""].name == "sum"
+    if plain and len(softmaxes) == 1 and not _uses(_edge_softmax, outputs.values()):
         weight = softmaxes[0]
         rest = _coefficient(tracer, message, weight)
         if rest is not None and message.shape[: len(weight.shape)] == weight.shape and rest.shape == message.shape:

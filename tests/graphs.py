@@ -33,7 +33,7 @@ def odd_graphs():
     """By name."""
     rng = np.random.default_rng(1)
     ring = np.arange(8)
-    hub = rng.integers(0, 12, 20)
+    hub_src, hub_dst = rng.integers(0, 12, 40), np.concatenate((np.full(20, 4), rng.integers(0, 12, 20)))
     return {
         "no edges": fill([], [], 9),
         "one node": fill([], [], 1),
@@ -41,6 +41,6 @@ def odd_graphs():
         "self loops only": fill(ring, ring, 8),
         "duplicates": fill(np.repeat([0, 1, 2, 7], 3), np.repeat([5, 6, 7, 0], 3), 8),
         "ring and isolated": fill(ring, (ring + 1) % 8, 14),
-        "hub owns half the edges": fill(np.concatenate((hub, rng.integers(0, 12, 20))), np.concatenate((np.full(20, 4), rng.integers(0, 12, 20))), 12),
+        "hub owns half the edges": fill(hub_src, hub_dst, 12),
         "one source": fill(np.zeros(11, int), np.arange(11), 11),
     }

@@ -69,7 +69,7 @@ def test_from_a_file(tmp_path):
         with pytest.raises(FormatError, match="expected one integer for each of the 30 nodes"):
             find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
     (tmp_path / "c.npy").write_bytes(b"nothing")
-    with pytest.raises(FormatError, match="not a readable .npy"):
+    with pytest.raises(FormatError, match=r"not a readable .npy"):
         find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
 
 

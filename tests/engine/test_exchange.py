@@ -17,7 +17,7 @@ def requests(size, seed, rows=6, chance=0.5):
     """Masters per rank and, for each rank, the rows it wants of every other, any of them possibly none."""
     rng = np.random.default_rng(seed)
     counts = [int(rng.integers(0, rows)) for _ in range(size)]
-    wanted = [[np.flatnonzero(rng.random(counts[q]) < chance) if q != r else np.zeros(0, np.int64) for q in range(size)] for r in range(size)]
+    wanted = [[np.flatnonzero(rng.random(counts[q]) < (chance if q != r else 0)) for q in range(size)] for r in range(size)]
     return counts, wanted
 
 
@@ -74,7 +74,7 @@ def test_every_type_and_shape_arrives(size):
 
 
 def test_restricted_plan_serves_only_what_is_wanted():
-    counts, wanted = [4, 4, 4], [[np.arange(4) if q != r else np.zeros(0, np.int64) for q in range(3)] for r in range(3)]
+    wanted = [[np.arange(4) if q != r else np.zeros(0, np.int64) for q in range(3)] for r in range(3)]
 
     def program(comm):
         plan = plan_requests(comm, 4, wanted[comm.rank])
@@ -97,7 +97,8 @@ def test_masters_take_mirrors_in_rank_order():
         wanted = [np.array([0]) if comm.rank and q == 0 else np.zeros(0, np.int64) for q in range(4)]
         seen = []
         exchange = Exchange(comm, plan_requests(comm, 1, wanted))
-        exchange.to_masters_begin({"v": np.full(exchange.plan.n_halo, comm.rank)}).end(lambda rows, part: seen.append((rows.tolist(), part["v"].tolist())))
+        move = exchange.to_masters_begin({"v": np.full(exchange.plan.n_halo, comm.rank)})
+        move.end(lambda rows, part: seen.append((rows.tolist(), part["v"].tolist())))
         return seen
 
     assert run_simulated(4, program) == [[([0], [1]), ([0], [2]), ([0], [3])], [], [], []]

@@ -87,9 +87,9 @@ def test_columns_nobody_reads_do_not_move():
 
 
 def test_gradients_of_constants_do_not_move():
-    (_, backward), parts = moved(lambda e: e.src.h.sum(-1) * e.dst.a, "1d-dst")
+    (_, backward), _ = moved(lambda e: e.src.h.sum(-1) * e.dst.a, "1d-dst")
     assert backward.tolist() == [0, 0]
-    (forward, backward), parts = moved(lambda e: e.src.h, "vertex-cut")
+    (forward, backward), _ = moved(lambda e: e.src.h, "vertex-cut")
     assert forward[0] > 0 and backward.tolist() == [0, 0]
 
 

@@ -16,13 +16,15 @@ GRAPH = graphs.random_graph(20, 150)
 
 def sample(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), targets=range(20), excluded=None, step=0, graph=GRAPH):
     """For each superstep the chosen (edge, reverse) with their scales, over all ranks."""
+    def scaled(p, s):
+        ids, scale = p.edge_gid[s.block.start + s.all_positions()], np.ones(s.n_edges) if s.scale is None else s.scale
+        return [((int(e), s.reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
+
     def program(comm):
         p = build_partition(graph, comm, *placement)
         view = grow(p, np.isin(p.masters, list(targets)), list(layers), sampler=sampler, step=step,
                     excluded=None if excluded is None else excluded[p.edge_gid])
-        return [[((int(e), s.reverse), float(w)) for sweep in level.passes for s in sweep.selections
-                 for e, w in zip(p.edge_gid[s.block.start + s.all_positions()], np.ones(s.n_edges) if s.scale is None else s.scale, strict=True)]
-                for level in view.levels]
+        return [[pair for sweep in level.passes for s in sweep.selections for pair in scaled(p, s)] for level in view.levels]
 
     found = run_simulated(size, program)
     made = [[pair for per in found for pair in per[k]] for k in range(len(layers))]
@@ -74,7 +76,8 @@ def test_excluded_edges_are_never_drawn_and_do_not_count():
             (found,) = sample(NeighbourSampler((3,), replace), 2, excluded=excluded, step=step)
             ids = np.array([e for e, _ in found])
             assert not excluded[ids].any()
-            np.testing.assert_allclose(np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20), np.bincount(GRAPH.dst[~excluded], minlength=20))
+            stood_for = np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20)
+            np.testing.assert_allclose(stood_for, np.bincount(GRAPH.dst[~excluded], minlength=20))
 
 
 def test_all_neighbours_where_the_fanout_is_minus_one():

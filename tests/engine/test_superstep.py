@@ -78,7 +78,8 @@ def test_several_sums_come_by_name():
     (One(transform=lambda node: node.h), UserFunctionError, r"transform of Layer returned Var; expected a dict"),
     (One(transform=lambda node: {"z": 3}), UserFunctionError, r"transform of Layer returned z = int; expected one row for each of the 24"),
     (One(transform=lambda node: {"z": Parameter(np.ones(3))}), UserFunctionError, r"transform of Layer returned z = \[3\]"),
-    (One(transform=lambda node: {"z": node.speed}), ColumnError, r"transform of Layer reads node.speed, which does not exist; there are h, in_degree, out_degree, x"),
+    (One(transform=lambda node: {"z": node.speed}), ColumnError,
+     r"transform of Layer reads node.speed, which does not exist; there are h, in_degree, out_degree, x"),
     (One(transform=lambda node: {"z": gt.matmul(node.h, np.ones((7, 2)))}), ShapeError, r"^transform of Layer: matmul"),
     (One(gather=lambda edge: edge.src.q), ColumnError, r"gather of Layer reads edge.src.q.*transform offers h"),
     (One(apply=lambda node, total: total.sum(0)), ShapeError, r"^apply of Layer: "),
@@ -274,9 +275,10 @@ def test_a_variable_of_one_pass_is_not_kept_for_the_next():
 def test_sparse_features_are_read_in_transform():
     x = sp.random(24, 50, 0.1, format="csr", random_state=0, dtype=np.float32)
     w = np.random.default_rng(0).standard_normal((50, 3))
-    dense = run(One(lambda node: {"z": gt.matmul(node.h, w)}, lambda edge: edge.src.z), graph=graphs.random_graph(x=x.toarray()))
+    model = One(lambda node: {"z": gt.matmul(node.h, w)}, lambda edge: edge.src.z)
+    dense = run(model, graph=graphs.random_graph(x=x.toarray()))
     for size in (1, 3):
-        np.testing.assert_allclose(run(One(lambda node: {"z": gt.matmul(node.h, w)}, lambda edge: edge.src.z), size, graph=graphs.random_graph(x=x)), dense)
+        np.testing.assert_allclose(run(model, size, graph=graphs.random_graph(x=x)), dense)
 
 
 def test_targets_and_masks_are_out_of_reach():
@@ -367,5 +369,5 @@ def test_a_probe_tells_layers_and_widths_and_changes_nothing():
 
 
 def test_a_probe_finds_errors_of_user_functions():
-    with pytest.raises(ColumnError, match="gather of Layer reads edge.src.q"):
+    with pytest.raises(ColumnError, match=r"gather of Layer reads edge.src.q"):
         run_simulated(1, lambda comm: probe(One(gather=lambda e: e.src.q), build_partition(GRAPH, comm)))

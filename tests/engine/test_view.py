@@ -44,7 +44,8 @@ def search(graph, targets, layers, excluded=None):
 def contents(view):
     """Global ids in frame order, sizes after each superstep, and the edges of each superstep on this rank."""
     p = view.partition
-    edges = [[(int(p.edge_gid[s.block.start + at]), s.reverse) for sweep in level.passes for s in sweep.selections for at in s.all_positions()]
+    edges = [[(int(p.edge_gid[s.block.start + at]), s.reverse) for sweep in level.passes for s in sweep.selections
+              for at in s.all_positions()]
              for level in view.levels]
     sizes = [level.n_in for level in view.levels] + [view.n_targets]
     return view.space.gid, sizes, edges
@@ -222,7 +223,8 @@ def test_moves_are_restricted_to_what_a_view_needs():
     def program(comm):
         p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
         views = grow(p, mask_of(p, [7]), ["in", "in"]), global_view(p, ["in", "in"])
-        return [[sweep.senders.plan.n_halo + sweep.receivers.plan.n_halo for level in view.levels for sweep in level.passes] for view in views]
+        sweeps = [[sweep for level in view.levels for sweep in level.passes] for view in views]
+        return [[s.senders.plan.n_halo + s.receivers.plan.n_halo for s in per] for per in sweeps]
 
     small, full = np.sum(run_simulated(4, program), axis=0)
     _, edges = search(graph, [7], ["in", "in"])

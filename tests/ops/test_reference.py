@@ -154,15 +154,16 @@ def compare(layers, graph, size, placement, tol=1e-9):
     for ids, out, _ in found:
         np.testing.assert_allclose(out, expected[ids], rtol=tol, atol=tol)
     along = [[seed.standard_normal(v.shape) for v in values] for values in parameters]
-    value = lambda t: np.vdot(weight, twin(layers, [[v + t * d for v, d in zip(*pair, strict=True)] for pair in zip(parameters, along, strict=True)], graph))
+    moved = lambda t: [[v + t * d for v, d in zip(*pair, strict=True)] for pair in zip(parameters, along, strict=True)]
+    value = lambda t: np.vdot(weight, twin(layers, moved(t), graph))
     slope = (value(1e-6) - value(-1e-6)) / 2e-6
     got = sum(float(np.vdot(g, d)) for g, d in zip(found[0][2], [d for ds in along for d in ds], strict=True))
     assert got == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
-@given(VALUE, st.sampled_from(SUMS), st.sampled_from(["in", "out", "both"]), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS), st.integers(0, 50),
-       st.integers(1, 40))
+@given(VALUE, st.sampled_from(SUMS), st.sampled_from(["in", "out", "both"]), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS),
+       st.integers(0, 50), st.integers(1, 40))
 def test_drawn_programs(value, sum, direction, size, placement, seed, chunk):
     kept, reference.chunk_size = reference.chunk_size, lambda phase, itemsize: chunk
     try:
@@ -172,8 +173,8 @@ def test_drawn_programs(value, sum, direction, size, placement, seed, chunk):
 
 
 @settings(max_examples=25, deadline=None)
-@given(VALUE, SCORE, st.sampled_from(["sum", "max"]), st.sampled_from(["in", "out"]), st.sampled_from(["in", "out", "both"]), st.integers(1, 4),
-       st.sampled_from(graphs.PLACEMENTS), st.integers(0, 50))
+@given(VALUE, SCORE, st.sampled_from(["sum", "max"]), st.sampled_from(["in", "out"]), st.sampled_from(["in", "out", "both"]),
+       st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS), st.integers(0, 50))
 def test_edge_values_carried_to_the_next_layer(value, new, sum, first, second, size, placement, seed):
     graph = graphs.random_graph(12, 40, seed)
     compare([Drawn(value, sum, first, new), Reader(("src", "z"), "sum", second)], graph, size, placement)
@@ -225,8 +226,10 @@ def test_gradients_of_input_edge_and_node_values():
         a, h = gt.Var(attr[partition.edge_gid], None, True), gt.Var(x[partition.masters], view.space, True)
         with Tape() as tape:
             out = Net(layer)(view, **{"edge.attr": a, "x": h})
-        grads = tape.backward(out, np.cos(partition.masters)[:, None, None] * np.ones(out.shape))
-        return float(comm.all_sum(np.asarray((out.value * np.cos(partition.masters)[:, None, None]).sum()))), partition.edge_gid, grads.of(a), partition.masters, grads.of(h)
+        weight = np.cos(partition.masters)[:, None, None] * np.ones(out.shape)
+        grads = tape.backward(out, weight)
+        loss = float(comm.all_sum(np.asarray((out.value * weight).sum())))
+        return loss, partition.edge_gid, grads.of(a), partition.masters, grads.of(h)
 
     attr, x, rng = graph.edge_attr.astype(float), graph.x.astype(float), np.random.default_rng(0)
     da, dx = rng.standard_normal(attr.shape), rng.standard_normal(x.shape)
