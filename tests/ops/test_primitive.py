@@ -76,6 +76,7 @@ CASES = {
                 ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1})],
     "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
     "ones_like": [],
+    "to_dense": [((rows(3),), {})],
     **{name: [((fixed(N, 3), INDPTR), {}), ((fixed(N), INDPTR), {})]
        for name in ("segment_sum", "segment_mean", "segment_max", "segment_min", "segment_softmax")},
     "softmax_cross_entropy": [((fixed(N, 3), np.array([0, 1, 2, 0, 1, -1]), np.array([0, 2, 4])), {"total": 7.0}),
