@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import reference
+from ..ops import fused, reference
 from ..ops.aggregator import State
 from ..ops.program import Phase
 from ..ops.reference import Columns
@@ -83,6 +83,7 @@ class _Run:
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
         # the planner sees to it that all of them have one float type
         self.dtype = next(e.dtype for e in (*phase.message, *phase.outputs.values()))
+        self.fused = fused.usable(phase)
         self.limit = reference.chunk_size(phase, self.dtype.itemsize)
         self.halos: list[tuple[Arrays, Arrays]] = []
         self.states: dict[str, State] = {}
@@ -126,7 +127,11 @@ class _Run:
     def _sweep(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], partial: dict[str, State], outputs: Arrays) -> None:
         for s in selections:
             states = self.states if s.kinds[1] == MASTER else partial
-            reference.forward(self.phase, self._columns(s, halo), p.chunks(s, self.limit), states, outputs)
+            columns = self._columns(s, halo)
+            if self.fused and isinstance(s, Selection):
+                fused.forward(self.phase, columns, s.lists(p.partition, p.maps)[0], p.partition.edge_gid, states, outputs)
+            else:
+                reference.forward(self.phase, columns, p.chunks(s, self.limit), states, outputs)
 
     def _columns(self, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
         """The arrays that the ends of a selection's edges lie in."""
@@ -191,7 +196,11 @@ class _Run:
         for s in selections:
             into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                            grads.edge, grads.carried, grads.operands)
-            reference.backward(self.phase, self._columns(s, halo), p.chunks(s, self.limit), spreads, output_grads, into)
+            columns = self._columns(s, halo)
+            if self.fused and isinstance(s, Selection):
+                fused.backward(self.phase, columns, *s.lists(p.partition, p.maps), p.partition.edge_gid, spreads, output_grads, into)
+            else:
+                reference.backward(self.phase, columns, p.chunks(s, self.limit), spreads, output_grads, into)
 
     def _in_order(self, grads: Columns) -> list[Any]:
         """One gradient per source, None where none is needed."""

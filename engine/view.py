@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ops.aggregator import Segments
+from ..ops.fused import EdgeLists
 from ..ops.reference import Chunk
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
@@ -100,6 +101,31 @@ class Selection:
         """Positions within the block of all edges, in order."""
         group = np.arange(len(self.ptr) - 1)
         return self.positions(0, self.n_edges, group, np.diff(self.ptr))
+
+
+    def lists(self, partition: Partition, maps: Maps) -> tuple[EdgeLists, EdgeLists]:
+        """The edges grouped by receiver and by sender, for compiled kernels; made once."""
+        known = self.__dict__.get("_lists")
+        if known is None:
+            known = self._grouped(partition, maps)
+            self.__dict__["_lists"] = known
+        return known
+
+    def _grouped(self, partition: Partition, maps: Maps) -> tuple[EdgeLists, EdgeLists]:
+        sending, receiving = self.kinds
+        positions = self.all_positions()
+        rows = np.arange(len(self.ptr) - 1) if self.rows is None else self.rows
+        row = maps.place(receiving, rows, receiver=True).astype(np.int32)
+        other = maps.place(sending, self.sender(positions), receiver=False).astype(np.int32)
+        in_order = self.rows is None and self.edges is None and not self.reverse
+        common = (None if in_order else positions.astype(np.int32), self.block.start, self.offset,
+                  partition.n_edges if self.reverse else 0, self.scale)
+        receivers = EdgeLists(self.ptr.astype(np.int64), row, other, np.zeros(0, np.int32), *common)
+        order = np.argsort(other, kind="stable").astype(np.int32)
+        first = np.flatnonzero(np.concatenate(([True], other[order][1:] != other[order][:-1]))) if len(order) else np.zeros(0, np.int64)
+        ptr = np.append(first, len(order)).astype(np.int64)
+        senders = EdgeLists(ptr, other[order][first], np.repeat(row, np.diff(self.ptr))[order], order, *common)
+        return receivers, senders
 
 
 @dataclass

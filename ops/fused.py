@@ -1,0 +1,225 @@
+"""The fused back end: one generated loop per phase and direction, nothing of the size of all edges in memory.
+
+Same meaning as ``reference``. Rows are worked on in blocks of about equal numbers of edges, by the threads of this
+process; no two threads write the same row, and what is summed over all edges (gradients of parameters) is kept per
+block and added in the order of blocks, so results do not depend on the number of threads.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta import rng
+from graphtheta.rng import Purpose
+
+from .aggregator import State
+from .codegen import Kernel, Variant, generate, supported
+from .expr import Expr
+from .kernels.compile import compiled
+from .kernels.pool import run_blocks
+from .program import Phase
+from .reference import Arrays, Columns
+from .tape import value_of
+
+EDGES_PER_BLOCK, MOST_BLOCKS = 1 << 14, 256
+_BACKEND: ContextVar[str] = ContextVar("graphtheta_backend", default="fused")
+
+
+@contextmanager
+def backend_scope(name: str) -> Iterator[None]:
+    """Run edge programs on "fused" or "reference" inside the block."""
+    token = _BACKEND.set(name)
+    try:
+        yield
+    finally:
+        _BACKEND.reset(token)
+
+
+def usable(phase: Phase) -> bool:
+    """Whether the fused back end is chosen and knows every primitive of the phase."""
+    if _BACKEND.get() != "fused":
+        return False
+    if "_supported" not in phase.__dict__:
+        phase.__dict__["_supported"] = supported(phase)
+    return bool(phase.__dict__["_supported"])
+
+
+@dataclass
+class EdgeLists:
+    """Edges grouped by the row at one of their ends.
+
+    Attributes:
+        ptr: Bounds of the groups, [n_groups + 1] int64.
+        row: Row of each group, [n_groups] int32, no row twice.
+        other: Row at the other end of each edge, [n_edges] int32.
+        at: Number of each edge in the order of receivers, [n_edges] int32; empty if that is this order.
+        positions: Position of each edge (in the order of receivers) within its block; None if they are in order.
+        start: Storage position of the block.
+        offset: Position of the first edge in the order of the level.
+        tie_shift: Added to global ids where equal messages are told apart.
+        scale: How many edges each stands for, in the order of receivers, or None.
+        blocks: Bounds of blocks of groups with about equally many edges, [n_blocks + 1].
+    """
+
+    ptr: np.ndarray
+    row: np.ndarray
+    other: np.ndarray
+    at: np.ndarray
+    positions: np.ndarray | None
+    start: int
+    offset: int
+    tie_shift: int
+    scale: np.ndarray | None
+
+    def __post_init__(self) -> None:
+        n_edges = int(self.ptr[-1])
+        n_blocks = int(np.clip(n_edges // EDGES_PER_BLOCK, 1, MOST_BLOCKS))
+        cuts = np.searchsorted(self.ptr, np.arange(1, n_blocks) * (n_edges / n_blocks))
+        self.blocks = np.unique(np.concatenate(([0], cuts, [len(self.row)])))
+
+
+def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State], outputs: Arrays) -> None:
+    """Sum the messages into states and write new edge values."""
+    variant = _variant(phase, columns, receivers, "forward", frozenset(), ((), ()))
+    values = _constants(phase, columns)
+    arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
+    arrays |= {f"out_{name}": x for name, x in outputs.items()}
+    _run(phase, variant, columns, receivers, edge_gid, values, arrays)
+
+
+def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists, edge_gid: np.ndarray, spreads: Mapping[str, State],
+             output_grads: Arrays, grads: Columns) -> None:
+    """Add the gradients of everything the edges read into ``grads``."""
+    values = _constants(phase, columns)
+    have = (tuple(spreads), tuple(output_grads))
+    arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in spreads.items() for c, x in state.items()}
+    arrays |= {f"gout_{name}": np.ascontiguousarray(x) for name, x in output_grads.items()}
+    frontier = _frontier(phase, grads)
+    mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in frontier}
+    for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src})):
+        if not wanted or not int(lists.ptr[-1]):
+            continue
+        variant = _variant(phase, columns, lists, mode, frozenset(wanted), have)
+        into = dict(arrays)
+        for i, e in enumerate(phase.order):
+            if e.leaf is not None and e.leaf in wanted:
+                into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
+        sums = {n: np.zeros((len(lists.blocks) - 1, max(1, int(np.prod(phase.order[n].shape)))), variant.dtype) for n in frontier} if mode == "receiver" else {}
+        _run(phase, variant, columns, lists, edge_gid, values, into, {f"gc{n}": x for n, x in sums.items()})
+        _return_constants(phase, values, {n: x.sum(axis=0) for n, x in sums.items()}, grads)
+
+
+# ---- values without rows are computed once, by the primitives themselves
+
+
+def _constants(phase: Phase, columns: Columns) -> dict[int, Any]:
+    """Values of all rowless expressions, by their number."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    values: dict[int, Any] = {}
+    for i, e in enumerate(phase.order):
+        if e.rows or (e.leaf is not None and e.leaf[0] == "key"):
+            continue
+        if e.leaf is not None:
+            values[i] = value_of(columns.operands[e.leaf[1]])
+        else:
+            assert e.prim is not None
+            values[i] = e.prim.forward(*(values[number[id(a)]] for a in e.args), **e.static)
+    return values
+
+
+def _frontier(phase: Phase, grads: Columns) -> list[int]:
+    """Rowless expressions that edges read directly and through which a wanted operand gets its gradient."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    leads: set[int] = set()
+    for e in phase.order:
+        if not e.rows and ((e.leaf is not None and e.leaf[0] == "operand" and e.leaf[1] in grads.operands) or any(id(a) in leads for a in e.args)):
+            leads.add(id(e))
+    read = {id(a) for e in phase.order if e.rows for a in e.args}
+    return sorted(number[i] for i in leads & read)
+
+
+def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[int, np.ndarray], grads: Columns) -> None:
+    """Walk the gradients of rowless expressions back to operands."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    flow = {n: g.reshape(phase.order[n].shape) for n, g in sums.items()}
+    for i in range(len(phase.order) - 1, -1, -1):
+        e = phase.order[i]
+        if i not in flow:
+            continue
+        g = flow[i]
+        if e.leaf is not None:
+            if e.leaf[1] in grads.operands:
+                grads.operands[e.leaf[1]] += g
+            continue
+        assert e.prim is not None
+        args = [values[number[id(a)]] for a in e.args]
+        for k, a in enumerate(e.args):
+            rule = e.prim.rule(k) if a.live else None
+            if rule is not None:
+                part, n = rule(g, values[i], *args, **e.static), number[id(a)]
+                flow[n] = flow[n] + part if n in flow else part
+
+
+# ---- running a kernel
+
+
+def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
+             have: tuple[tuple[str, ...], tuple[str, ...]]) -> Variant:
+    dtype = np.result_type(*(e.dtype for e in (*phase.message, *phase.outputs.values())))
+    return Variant(mode, lists.positions is not None, columns.key is not None, lists.scale is not None, columns.carried, wanted, have, dtype.name)
+
+
+def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
+    known = phase.__dict__.setdefault("_kernels", {})
+    if variant not in known:
+        made = generate(phase, variant)
+        known[variant] = (made, compiled(made.source, variant.dtype))
+    return known[variant]  # type: ignore[no-any-return]
+
+
+def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edge_gid: np.ndarray, constants: dict[int, Any],
+         arrays: dict[str, np.ndarray], partial: dict[str, np.ndarray] | None = None) -> None:
+    if not int(lists.ptr[-1]):
+        return
+    kernel, function = _kernel(phase, variant)
+    given: dict[str, Any] = {"ptr": lists.ptr, "row": lists.row, "other": lists.other, "at": lists.at, "start": lists.start, "offset": lists.offset,
+                             "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift,
+                             "edge_gid": edge_gid, "scale": lists.scale, **kernel.dims, **kernel.maps}
+    given |= {name: _flat(x) for name, x in arrays.items()}
+    for i, e in enumerate(phase.order):
+        given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
+    partial = partial or {}
+    rest = [given.get(name) for name in kernel.arguments[2:]]
+    moving = [(i, partial[name]) for i, name in enumerate(kernel.arguments[2:]) if name in partial]
+
+    def block(b: int) -> None:
+        arguments = list(rest)
+        for i, x in moving:
+            arguments[i] = x[b]
+        function(int(lists.blocks[b]), int(lists.blocks[b + 1]), *arguments)
+
+    run_blocks(block, len(lists.blocks) - 1)
+
+
+def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:
+    """The arrays behind one expression, under the names the kernel knows them by."""
+    if e.prim is not None and e.prim.name == "dropout" and columns.key is not None:
+        return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
+    if i in constants and f"c{i}" in kernel.arguments:
+        value = np.asarray(constants[i])
+        value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.shape == () else value
+        return {f"c{i}": value.reshape(-1) if e.shape else value[()]}
+    if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
+        return {}
+    return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}
+
+
+def _flat(x: np.ndarray) -> np.ndarray:
+    """Rows with one trailing axis; a view of contiguous arrays."""
+    x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+    return x.reshape(len(x), int(np.prod(x.shape[1:])))

@@ -1,0 +1,36 @@
+"""Blocks of rows spread over the threads of this process.
+
+Kernels release the interpreter lock. Each thread takes the next block when it is done with one, so uneven blocks do
+not leave threads idle; which thread does which block has no influence on the result.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import numba
+
+_pool: list[ThreadPoolExecutor] = []
+
+
+def run_blocks(block: Callable[[int], None], n: int) -> None:
+    """Call block(0) ... block(n - 1), each once, on all threads."""
+    threads = min(numba.get_num_threads(), n)
+    if threads <= 1:
+        for b in range(n):
+            block(b)
+        return
+    if not _pool:
+        _pool.append(ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, thread_name_prefix="graphtheta"))
+    # next() of a count is atomic under the interpreter lock
+    turn = count()
+
+    def work() -> None:
+        while (b := next(turn)) < n:
+            block(b)
+
+    others = [_pool[0].submit(work) for _ in range(threads - 1)]
+    work()
+    for done in others:
+        done.result()
