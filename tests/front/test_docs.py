@@ -19,6 +19,7 @@ import graphtheta.command
 import graphtheta.doctor
 from graphtheta.__main__ import main
 from graphtheta.job import Job
+from graphtheta.ops import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,7 +49,7 @@ def commands() -> list[str]:
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    before = set(sys.modules)
+    modules, primitives = set(sys.modules), set(PRIMITIVES)
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
         for line, code, expected in python_blocks(page.read_text(encoding="utf-8")):
@@ -63,7 +64,9 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             if expected is not None:
                 assert said.getvalue() == expected, f"{page.name}:{line}"
     finally:
-        for name in set(sys.modules) - before:
+        for name in set(PRIMITIVES) - primitives:
+            del PRIMITIVES[name]
+        for name in set(sys.modules) - modules:
             if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
                 del sys.modules[name]
 
