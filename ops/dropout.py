@@ -19,8 +19,8 @@ from .expr import Expr, tracer, tracing
 from .primitive import defvjp, primitive
 from .tape import current, space_of
 
-# hashing works on 64-bit words; blocks of this many elements stay in the cache
-_BLOCK = 1 << 15
+# elements a thread takes at a time
+_BLOCK = 1 << 17
 
 
 @primitive("dropout", sparse=True)
@@ -34,23 +34,29 @@ def _dropout(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
 
 
 def _drop(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
-    width = prod(x.shape[1:])
-    flat = x.reshape(len(ids), width)
+    # numba takes longer to import than many programs to run
+    from .kernels.dropout import drop
+    from .kernels.pool import run_blocks
+
+    flat = np.ascontiguousarray(x.reshape(len(ids), prod(x.shape[1:])))
     out = np.empty_like(flat)
-    scale, folded = _scale(x, rate), rng.key(int(key), Purpose.DROPOUT, site)
-    step = max(1, _BLOCK // max(1, width))
-    for start in range(0, len(ids), step):
-        rows = slice(start, start + step)
-        kept = rng.bits(folded, ids[rows], width) >= _threshold(rate)
-        np.multiply(flat[rows], kept * scale, out=out[rows])
+    folded, step = np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), max(1, _BLOCK // max(1, flat.shape[1]))
+
+    def block(b: int) -> None:
+        rows = slice(b * step, (b + 1) * step)
+        drop(flat[rows], ids[rows], folded, _threshold(rate), _scale(x, rate), out[rows])
+
+    run_blocks(block, -(-len(ids) // step))
     return out.reshape(x.shape)
 
 
 def _drop_entries(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
-    row_ids = np.repeat(ids, np.diff(x.indptr))
-    kept = rng.bits_at(rng.key(int(key), Purpose.DROPOUT, site), row_ids, x.indices) >= _threshold(rate)
-    ends = np.concatenate(([0], np.cumsum(kept)))[x.indptr]
-    return csr_array((x.data[kept] * _scale(x, rate), x.indices[kept], ends.astype(x.indptr.dtype)), shape=x.shape)
+    from .kernels.dropout import kept
+
+    stay = np.empty(len(x.indices), np.bool_)
+    kept(x.indptr, x.indices, ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), _threshold(rate), stay)
+    ends = np.concatenate(([0], np.cumsum(stay)))[x.indptr]
+    return csr_array((x.data[stay] * _scale(x, rate), x.indices[stay], ends.astype(x.indptr.dtype)), shape=x.shape)
 
 
 def _threshold(rate: float) -> np.uint64:
