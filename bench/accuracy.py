@@ -52,9 +52,9 @@ def run(name: str, seeds: int) -> dict:
         result = trainer.fit()
         accuracies.append(100 * result.metrics["test_accuracy"])
         epochs.append(result.best_epoch)
-    return {"row": name, "seeds": seeds, "mean": float(np.mean(accuracies)), "deviation": float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0,
-            "published": published, "best_epoch": float(np.median(epochs)), "seconds": perf_counter() - began, "ranks": trainer.comm.size,
-            "accuracies": accuracies}
+    deviation = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
+    return {"row": name, "seeds": seeds, "mean": float(np.mean(accuracies)), "deviation": deviation, "published": published,
+            "best_epoch": float(np.median(epochs)), "seconds": perf_counter() - began, "ranks": trainer.comm.size, "accuracies": accuracies}
 
 
 def main() -> int:
@@ -69,7 +69,8 @@ def main() -> int:
     for name in options.only:
         row = run(name, options.seeds)
         if root:
-            print(f"{name:24}{row['mean']:7.2f}{row['deviation']:7.2f}{row['best_epoch']:7.0f}{row['seconds']:9.1f}  {row['published']}", flush=True)
+            figures = f"{row['mean']:7.2f}{row['deviation']:7.2f}{row['best_epoch']:7.0f}{row['seconds']:9.1f}"
+            print(f"{name:24}{figures}  {row['published']}", flush=True)
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:
                     f.write(json.dumps(row) + "\n")

@@ -22,7 +22,7 @@ STRATEGIES: dict[str, dict] = {
     "mini": {"strategy": "mini", "batch_size": 10_000, "epochs": 6},
     "cluster": {"strategy": "cluster", "clusters": 40, "clusters_per_batch": 4, "epochs": 6},
 }
-COMMON = {"dataset": "mol_tox21", "hidden": 8, "heads": 4, "layers": 2, "dropout": 0.0, "lr": 0.01, "weight_decay": 0.0, "self_loops": "yes"}
+COMMON = {"dataset": "mol_tox21", "hidden": 8, "heads": 4, "layers": 2, "dropout": 0.0, "lr": 0.01, "weight_decay": 0.0}
 TRAFFIC = {"dataset": "traffic_chicago_regional", "hidden": 16, "heads": 2, "layers": 2, "dropout": 0.0, "lr": 0.01, "weight_decay": 0.0,
            "epochs": 100, "eval_every": 5}
 
@@ -49,7 +49,8 @@ def main() -> int:
     for name, keys in jobs:
         row = run(**keys)
         if root:
-            figures = "".join(f"{row[m]:>{w}.4f}" if m in row else " " * w for m, w in (("test_accuracy", 10), ("test_f1_macro", 10), ("test_r2", 8)))
+            widths = (("test_accuracy", 10), ("test_f1_macro", 10), ("test_r2", 8))
+            figures = "".join(f"{row[m]:>{w}.4f}" if m in row else " " * w for m, w in widths)
             print(f"{name:16}{keys['model']:8}{keys['seed']:5}{figures}{row['seconds']:9.1f}", flush=True)
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:

@@ -17,7 +17,8 @@ from .task import EdgeTask, Links, Seeds, link_pairs, loss_of
 from .view import GraphView
 
 SPLITS = ("train", "val", "test")
-DEFAULT_METRICS = {"classes": "accuracy", "labels": "f1_micro", "values": "r2"}
+# of each kind of label, the default first
+METRICS = {"classes": ("accuracy", "f1_micro", "f1_macro"), "labels": ("f1_micro", "f1_macro", "auc"), "values": ("r2", "mae", "rmse")}
 Metrics = dict[str, float]
 
 
@@ -25,9 +26,11 @@ class Evaluator(ABC):
     """Metrics of a model by split: "val_accuracy", "val_loss", ...
 
     Attributes:
+        names: The metrics, without loss.
         default_metric: What the best model is chosen by if nobody says.
     """
 
+    names: tuple[str, ...]
     default_metric: str
 
     def __init__(self, partition: Partition, layers: list[str]):
@@ -74,7 +77,7 @@ class NodeEvaluator(Evaluator):
     def __init__(self, partition: Partition, layers: list[str], kind: str):
         super().__init__(partition, layers)
         self.kind = kind
-        self.default_metric = DEFAULT_METRICS[kind]
+        self.names, self.default_metric = METRICS[kind], METRICS[kind][0]
         self._view = whole(partition, layers)
 
     def metrics(self, model: Model) -> Metrics:
@@ -103,7 +106,7 @@ class EdgeEvaluator(Evaluator):
     def __init__(self, partition: Partition, layers: list[str], task: EdgeTask, masks: dict[str, np.ndarray]):
         super().__init__(partition, layers)
         self._masks, self.kind = masks, task.kind
-        self.default_metric = DEFAULT_METRICS[task.kind]
+        self.names, self.default_metric = METRICS[task.kind], METRICS[task.kind][0]
         self._view = whole(partition, layers, task.masked(np.ones(partition.n_local_edges, bool)))
 
     def metrics(self, model: Model) -> Metrics:
@@ -127,6 +130,7 @@ class EdgeEvaluator(Evaluator):
 class LinkEvaluator(Evaluator):
     """Of held-back links by split, against fixed negatives; the messages run along the training links only."""
 
+    names = ("mrr", "hits1", "hits3", "hits10", *METRICS["labels"])
     default_metric = "mrr"
 
     def __init__(self, partition: Partition, layers: list[str], links: dict[str, Links]):

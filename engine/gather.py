@@ -191,8 +191,8 @@ class _Run:
         # of shape and type only: halo columns are views into packed rows
         return {n: np.zeros(x.shape, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
 
-    def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], spreads: dict[str, State], output_grads: Arrays,
-                    grads: Columns, halo_grads: tuple[Arrays, Arrays]) -> None:
+    def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], spreads: dict[str, State],
+                    output_grads: Arrays, grads: Columns, halo_grads: tuple[Arrays, Arrays]) -> None:
         for s in selections:
             into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                            grads.edge, grads.carried, grads.operands)

@@ -5,11 +5,18 @@ sampling a deep mini-batch on a graph with hubs comes close to that, and never e
 """
 from __future__ import annotations
 
+import os
 import resource
+import socket
 import sys
 from dataclasses import dataclass, fields
 
+import numpy as np
+
+from graphtheta.errors import MemoryLimitError
+
 from ..ops.reference import CHUNK_BYTES
+from .comm import Comm
 from .partition import Partition
 from .probe import Probe
 
@@ -17,6 +24,8 @@ from .probe import Probe
 CHUNKS_ALIVE = 4
 # per edge while a view is searched: positions, senders, marks, ids, draws
 SEARCH_BYTES_PER_EDGE = 40
+# per edge and superstep: rows and positions, grouped by receiver and by sender
+LIST_BYTES_PER_EDGE = 28
 # gradients of intermediate values that are alive at once, in units of the widest value
 GRADIENTS_ALIVE = 4
 # copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their successors, the best model
@@ -37,6 +46,7 @@ class MemoryBound:
 
     @property
     def total(self) -> int:
+        """The bound itself."""
         return sum(getattr(self, f.name) for f in fields(self))
 
 
@@ -56,7 +66,7 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     plans = len(partition.src_plan.rows) + len(partition.dst_plan.rows)
     # a halo column is held at the mirrors and, while it moves, packed at both ends
     halo = probe.halo_width * (2 * mirrors + plans)
-    search = edges * (SEARCH_BYTES_PER_EDGE + 16 * fanout) + len(probe.layers) * (edges * 4 + (rows + 3 * mirrors) * 12)
+    search = edges * (SEARCH_BYTES_PER_EDGE + 16 * fanout) + len(probe.layers) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 12)
     return MemoryBound(
         partition.nbytes(),
         (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
@@ -72,3 +82,31 @@ def resident_bytes() -> int:
     """The largest amount of memory this process has held so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_bytes() -> int:
+    """Memory that processes of this machine may still take, in bytes."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as f:
+            return next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(bound: MemoryBound, comm: Comm) -> None:
+    """Refuse a job that cannot fit, before it takes memory.
+
+    Only what a step over the whole graph surely holds counts.
+
+    Raises:
+        MemoryLimitError: It does not fit; says the figures, on all ranks.
+
+    Collective: all ranks of comm.
+    """
+    needed = bound.values + bound.halo + bound.parameters
+    total = int(comm.all_sum(np.asarray(needed)))
+    available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
+    hosts = len(set(comm.all_gather(socket.gethostname())))
+    if total > available * hosts:
+        raise MemoryLimitError(f"a step of this job holds about {total / 2**30:.1f} GiB, and {hosts} machine(s) have "
+                               f"{available / 2**30:.1f} GiB free each; use fewer or narrower layers or more machines")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import graphtheta
 from graphtheta.console import amount, figure, pairs, say, table
 from graphtheta.engine.comm import Comm
+from graphtheta.engine.memory import MemoryBound
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.start import run_main, start
@@ -148,6 +150,7 @@ def info(argv: list[str]) -> int:
     parser = Parser("info", "What is in a dataset, and how it would be spread over workers.",
                     "graphtheta info --dataset cora --ranks 4 --partitioner vertex-cut")
     parser.add_argument("--ranks", type=int, default=1, metavar="P", help="report the partition for this many workers")
+    parser.add_argument("--memory", action="store_true", help="the most memory each worker takes in training, by what it is for")
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = Job(**keys)
@@ -160,8 +163,24 @@ def info(argv: list[str]) -> int:
             say(pairs([(name, amount(value) if name == "bytes" else figure(value)) for name, value in graph.summary().items()]))
             if options.ranks > 1:
                 say("\n" + partition_table(graph, job, options.ranks))
+        if options.memory:
+            rows = run_simulated(options.ranks, memory_row, job, graph)[0] if options.ranks > 1 else memory_row(comm, job, graph)
+            if comm.rank == 0:
+                say("\n" + table(("worker", "peak", *(f.name for f in fields(MemoryBound)), "process"), rows))
 
     return on_all_ranks(job, work)
+
+
+def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
+    """Bound of every worker's memory, its parts, and what the process takes beside them; the same on every worker.
+
+    Collective: all ranks of comm.
+    """
+    trainer = graphtheta.Trainer(graph=graph, job=job, comm=comm)
+    bound = trainer.bound
+    parts = [getattr(bound, f.name) for f in fields(bound)]
+    peak = trainer.predicted_peak()
+    return [(str(rank), *map(amount, row)) for rank, row in enumerate(comm.all_gather([peak, *parts, peak - bound.total]))]
 
 
 def partition_table(graph: Graph, job: Job, ranks: int) -> str:

@@ -81,8 +81,9 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
     case = _case(*_widths(model, d_in, d_edge))
     report = Report(_gradients(model, case), _permutation(model, case), _workers(model, case))
     name = type(layer).__name__
+    renumbered = "its values change when nodes are renumbered; it must not depend on ids or on the order of edges"
     for what, error, bound in (("its gradients differ from finite differences", report.gradients, tolerance),
-                               ("its values change when nodes are renumbered; it must not depend on ids or on the order of edges", report.permutation, 1e-9),
+                               (renumbered, report.permutation, 1e-9),
                                ("its values or gradients change with the number of workers or the partition", report.workers, 1e-9)):
         if not error <= bound:
             raise CheckError(f"{name}: {what} (relative error {error:.2e}, allowed {bound:.0e})")
@@ -112,8 +113,8 @@ def _widths(model: Module, d_in: int | None, d_edge: int | None) -> tuple[int, i
                 return a, b
             except (ShapeError, UserFunctionError) as error:
                 reasons.append(str(error))
-    raise ConfigError(f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width {d_edge or sizes}: {reasons[0]}; "
-                      "give gt.check(layer, d_in=..., d_edge=...)")
+    raise ConfigError(f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width {d_edge or sizes}: "
+                      f"{reasons[0]}; give gt.check(layer, d_in=..., d_edge=...)")
 
 
 def _case(d_in: int, d_edge: int) -> _Case:
@@ -140,7 +141,8 @@ def _run(model: Model, case: _Case, comm: Comm, partitioner: str = "1d-src", tra
         out = model(view, **{"x": x, "edge.attr": attr})
         gradients = tape.backward(out, _weights(partition.masters, out.shape))
     found = {f"gradient of {p.name}": g for p, g in zip(parameters, reduce_gradients(comm, parameters, gradients), strict=True)}
-    for name, ids, like, rows in (("values", partition.masters, None, out.value), ("gradient of x", partition.masters, case.x, gradients.of(x)),
+    for name, ids, like, rows in (("values", partition.masters, None, out.value),
+                                  ("gradient of x", partition.masters, case.x, gradients.of(x)),
                                   ("gradient of edge.attr", partition.edge_gid, case.attr, gradients.of(attr))):
         everywhere = np.zeros((N_NODES, *out.shape[1:])) if like is None else np.zeros_like(like)
         if rows is not None:

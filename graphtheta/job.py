@@ -157,6 +157,13 @@ class PartitionKeys(Keys):
     """Which worker owns a node: by hash, or in contiguous blocks of the numbering."""
 
 
+class ComputeKeys(Keys):
+    """Computing"""
+
+    backend: Literal["fused", "reference"] = "fused"
+    """How messages are computed: compiled loops, or plain NumPy, which is slow and easy to follow."""
+
+
 class TrainKeys(Keys):
     """Training"""
 
@@ -205,10 +212,10 @@ class OutputKeys(Keys):
     """How much the log tells."""
 
 
-SECTIONS: tuple[type[Keys], ...] = (DataKeys, ModelKeys, StrategyKeys, PartitionKeys, TrainKeys, OutputKeys)
+SECTIONS: tuple[type[Keys], ...] = (DataKeys, ModelKeys, StrategyKeys, PartitionKeys, ComputeKeys, TrainKeys, OutputKeys)
 
 
-class Job(OutputKeys, TrainKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKeys):
+class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKeys):
     """All choices of a run; every key has a default, and no key can be changed afterwards.
 
     Example:

@@ -11,7 +11,7 @@ import numpy as np
 from graphtheta.dataset import load
 from graphtheta.engine.cluster import find_clusters
 from graphtheta.engine.comm import Comm
-from graphtheta.engine.evaluate import EdgeEvaluator, Evaluator, LinkEvaluator, NodeEvaluator
+from graphtheta.engine.evaluate import SPLITS, EdgeEvaluator, Evaluator, LinkEvaluator, NodeEvaluator
 from graphtheta.engine.layer import Layer, Model
 from graphtheta.engine.partition import Partition
 from graphtheta.engine.probe import Probe
@@ -90,16 +90,16 @@ class Setup:
         if self.task == "node":
             return NodeTask(partition, self.kind), NodeEvaluator(partition, layers, self.kind)
         if self.task == "edge":
-            masks = {n: partition.edge[n] for n in ("train", "val", "test") if n in partition.edge}
+            masks: dict[str, np.ndarray] = {n: partition.edge[n] for n in SPLITS if n in partition.edge}
             task = EdgeTask(partition, masks["train"], self.kind)
             return task, EdgeEvaluator(partition, layers, task, masks)
         assert self.split is not None and self.known is not None
         job, graph = self.job, self.graph
         pair = pair_key(np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst), graph.n_nodes)
         positive = distinct_pairs(graph, pair, graph.src != graph.dst)
-        held = {n: Links(*ends, self.known, job.eval_negatives, job.seed + i)
+        held = {n: Links(ends[0], ends[1], self.known, job.eval_negatives, job.seed + i)
                 for i, (n, ends) in enumerate((("val", self.split.val), ("test", self.split.test)))}
-        train = Links(*positive, self.known, job.negatives, job.seed)
+        train = Links(positive[0], positive[1], self.known, job.negatives, job.seed)
         return LinkTask(partition, train, seed=job.seed), LinkEvaluator(partition, layers, held)
 
 
@@ -151,7 +151,8 @@ def _labels(task: str, graph: Graph) -> tuple[str, int]:
         return "labels", 0
     y = graph.y if task == "node" else graph.edge_y
     if y is None:
-        raise DataError(f"{graph.name or 'the graph'} has no labels for task '{task}'; give it {'y' if task == 'node' else 'edge_y'}, or choose another --task")
+        field = "y" if task == "node" else "edge_y"
+        raise DataError(f"{graph.name or 'the graph'} has no labels for task '{task}'; give it {field}, or choose another --task")
     kind = label_kind(y, graph.multilabel and task == "node")
     return kind, graph.n_classes if kind == "classes" else (y.shape[1] if y.ndim == 2 else 1)
 
@@ -200,8 +201,8 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: list[st
         sampler = NeighbourSampler(fanouts, job.replace, job.seed, job.share_sample) if fanouts else None
         return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or len(task.targets), sampler=sampler)
     clusters = _clusters(job, graph, partition.comm)
-    return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch, boundary_hops=job.boundary_hops,
-                        degrees=job.degrees, diagonal=job.diagonal)
+    return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
+                        boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
 
 
 def _clusters(job: Job, graph: Graph, comm: Comm) -> np.ndarray:

@@ -15,15 +15,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.engine.comm import Comm
+from graphtheta.engine.evaluate import Evaluator
 from graphtheta.engine.layer import Model
-from graphtheta.engine.memory import memory_bound, resident_bytes
+from graphtheta.engine.memory import check_memory, memory_bound, resident_bytes
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.probe import probe
 from graphtheta.engine.reduce import reduce_gradients
 from graphtheta.engine.start import start
-from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
 from graphtheta.graph import Graph
 from graphtheta.job import Job
+from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.ops.tape import Tape
 from graphtheta.prepare import Setup, build_strategy, load_graph, prepare
@@ -79,9 +81,12 @@ class Trainer:
         self.job = job.change(**keys) if job is not None else Job(**keys)
         self.comm = comm if comm is not None else start()
         given = None if isinstance(model, str) else model
-        error, setup = None, None
+        error: GraphThetaError | None = None
+        setup = None
         try:
             setup = prepare(self.job, load_graph(self.job) if graph is None else graph, given)
+        except MemoryError as e:
+            error = MemoryLimitError(f"graph and weights do not fit into memory: {e}; use fewer or narrower layers")
         except GraphThetaError as e:
             error = e
         self.comm.agree(error)
@@ -94,7 +99,11 @@ class Trainer:
         self.partition = build_partition(setup.graph, self.comm, job.partitioner, job.masters, job.seed, dtype)
         self.probe = probe(self.model, self.partition)
         setup.check_output(self.probe)
+        self.kind = setup.kind
+        self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, max(job.fanout, default=0))
+        check_memory(self.bound, self.comm)
         self.task, self.evaluator = setup.build_task(self.partition, self.probe.layers)
+        self.metric = choose_metric(job, self.evaluator)
         self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
         self.parameters = self.model.parameters()
         self.optimiser = make_optimiser(job, self.parameters)
@@ -116,8 +125,7 @@ class Trainer:
             result.seconds += seconds
             if (epoch + 1) % job.eval_every and epoch + 1 < epochs:
                 continue
-            with self.comm.ledger.stage("evaluate"):
-                metrics = self.evaluator.metrics(self.model)
+            metrics = self._measure()
             row = {"epoch": epoch + 1, "step": self.step, "loss": loss, "seconds": seconds, **metrics}
             result.history.append(row)
             if log is not None:
@@ -133,8 +141,12 @@ class Trainer:
         if best is not None:
             self.model.load_state(best[1])
         else:
-            result.metrics = self.evaluator.metrics(self.model)
+            result.metrics = self._measure()
         return result
+
+    def _measure(self) -> dict[str, float]:
+        with self.comm.ledger.stage("evaluate"), backend_scope(self.job.backend):
+            return self.evaluator.metrics(self.model)
 
     def train_epoch(self, epoch: int) -> float:
         """One pass over the training set; the mean loss of its steps.
@@ -153,7 +165,7 @@ class Trainer:
 
     def train_step(self, view: Any) -> float:
         """One update of the parameters; returns this worker's share of the loss."""
-        with Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum) as tape:
+        with backend_scope(self.job.backend), Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum) as tape:
             loss = self.task.loss(view, self.model(view))
             gradients = tape.backward(loss)
         reduced = reduce_gradients(self.comm, self.parameters, gradients)
@@ -167,21 +179,14 @@ class Trainer:
     def _quality(self, metrics: dict[str, float]) -> tuple[float, float]:
         """Larger is better: the validation metric, and among equals the smaller validation loss."""
         split = "val" if "val_loss" in metrics else "train"
-        name = self.metric
-        value = metrics[f"{split}_{name}"]
-        value = -value if name in SMALLER_IS_BETTER else value
+        value = metrics[f"{split}_{self.metric}"]
+        value = -value if self.metric in SMALLER_IS_BETTER else value
         return (value if np.isfinite(value) else -np.inf), -metrics[f"{split}_loss"]
-
-    @property
-    def metric(self) -> str:
-        """The metric the best model is chosen by."""
-        return self.job.metric if self.job.metric != "auto" else self.evaluator.default_metric
 
     def predicted_peak(self) -> int:
         """The most memory this worker's process will have taken after any step, in bytes; asked before training."""
-        bound = memory_bound(self.partition, self.probe, np.dtype(self.job.dtype).itemsize, max(self.job.fanout, default=0))
         # what is held now holds the partition already
-        return resident_bytes() + bound.total - bound.partition
+        return resident_bytes() + self.bound.total - self.bound.partition
 
     # ---- using what was trained
 
@@ -190,14 +195,15 @@ class Trainer:
 
         Collective: all ranks.
         """
-        return {n: v for n, v in self.evaluator.metrics(self.model).items() if n.startswith(f"{split}_")}
+        return {n: v for n, v in self._measure().items() if n.startswith(f"{split}_")}
 
     def predict(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Original ids of all nodes (or edge numbers) and their outputs on rank 0, None elsewhere.
 
         Collective: all ranks.
         """
-        out = self.evaluator.predict(self.model)
+        with backend_scope(self.job.backend):
+            out = self.evaluator.predict(self.model)
         return None if out is None else (self.graph_info.ids(len(out), self.probe.per_edge), out)
 
     def save(self, path: str | Path) -> None:
@@ -207,8 +213,9 @@ class Trainer:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".part")
+        arrays: dict[str, Any] = {f"weight/{n}": x for n, x in self.model.state().items()}
         with aside.open("wb") as f:
-            np.savez(f, job=np.array(json.dumps(self.job.model_dump())), **{f"weight/{n}": x for n, x in self.model.state().items()})
+            np.savez(f, job=np.array(json.dumps(self.job.model_dump())), **arrays)
         os.replace(aside, path)
 
     def load(self, path: str | Path) -> None:
@@ -243,6 +250,17 @@ def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
     except Exception as e:
         # zipfile and zlib raise errors of their own on damaged archives
         raise FormatError(f"{path}: damaged file of weights ({e}); train again or use a copy") from None
+
+
+def choose_metric(job: Job, evaluator: Evaluator) -> str:
+    """The metric the best model is chosen by.
+
+    Raises:
+        ConfigError: The task has no such metric.
+    """
+    if job.metric != "auto" and job.metric not in evaluator.names:
+        raise ConfigError(f"metric={job.metric} does not measure this task; choose from {', '.join(evaluator.names)}")
+    return evaluator.default_metric if job.metric == "auto" else job.metric
 
 
 def make_optimiser(job: Job, parameters: list[Any]) -> Optimiser:

@@ -75,7 +75,8 @@ def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dic
             outputs[name][chunk.carried] = values[id(e)]
 
 
-def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], spreads: dict[str, State], output_grads: Arrays, grads: Columns) -> None:
+def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], spreads: dict[str, State], output_grads: Arrays,
+             grads: Columns) -> None:
     """Add the gradients of everything the chunks read into ``grads``."""
     for chunk in chunks:
         values = _evaluate(phase, columns, chunk)

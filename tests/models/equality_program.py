@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 from equality import PLACEMENTS, TASKS, run
+
 from graphtheta.engine.start import run_main, start
 
 

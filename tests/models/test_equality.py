@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from equality import PLACEMENTS, TASKS, alone, run
+
 from graphtheta.engine.simulate import run_simulated
 
 RANKS = (1, 2, 3, 4, 8)

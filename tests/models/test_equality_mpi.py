@@ -23,8 +23,8 @@ def test_same_numbers_under_mpiexec(size, tmp_path):
         pytest.skip("there is no mpiexec")
     out = tmp_path / "numbers.npz"
     environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([MPIEXEC, "-n", str(size), sys.executable, str(PROGRAM), str(out)], env=environment, capture_output=True, text=True,
-                          timeout=600, check=False)
+    command = [MPIEXEC, "-n", str(size), sys.executable, str(PROGRAM), str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     checked = 0
     with np.load(out) as found:
