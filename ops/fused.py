@@ -175,11 +175,11 @@ def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted
 
 
 def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
-    known = phase.__dict__.setdefault("_kernels", {})
+    known: dict[Variant, tuple[Kernel, Any]] = phase.__dict__.setdefault("_kernels", {})
     if variant not in known:
         made = generate(phase, variant)
         known[variant] = (made, compiled(made.source, variant.dtype))
-    return known[variant]  # type: ignore[no-any-return]
+    return known[variant]
 
 
 def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edge_gid: np.ndarray, constants: dict[int, Any],

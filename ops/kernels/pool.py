@@ -22,7 +22,7 @@ def run_blocks(block: Callable[[int], None], n: int) -> None:
             block(b)
         return
     if not _pool:
-        _pool.append(ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, thread_name_prefix="graphtheta"))
+        _pool.append(ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, thread_name_prefix="graphtheta"))  # type: ignore[attr-defined]
     # next() of a count is atomic under the interpreter lock
     turn = count()
 
