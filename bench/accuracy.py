@@ -2,7 +2,7 @@
 
     python bench/accuracy.py                                  every row, 20 seeds
     python bench/accuracy.py --only cora-gcn --seeds 3        some rows
-    mpiexec -n 4 python bench/accuracy.py --only cora-gcn     the same numbers on four workers
+    mpiexec -n 4 python bench/accuracy.py --only cora-gcn --dtype float64     the same numbers on four workers
 
 Settings are the presets of ``graphtheta.published``. Figures are test accuracies of the weights with the best
 validation accuracy, in percent. Published figures were measured with each paper's own protocol: see the notes.
@@ -43,12 +43,12 @@ ROWS: dict[str, tuple[str, dict, str]] = {
 }
 
 
-def run(name: str, seeds: int) -> dict:
+def run(name: str, seeds: int, dtype: str) -> dict:
     """One row of the table."""
     setting, keys, published = ROWS[name]
     accuracies, epochs, began = [], [], perf_counter()
     for seed in range(seeds):
-        trainer = gt.Trainer(job=gt.Job(**{**preset(setting), **keys, "seed": seed}))
+        trainer = gt.Trainer(job=gt.Job(**{**preset(setting), **keys, "seed": seed, "dtype": dtype}))
         result = trainer.fit()
         accuracies.append(100 * result.metrics["test_accuracy"])
         epochs.append(result.best_epoch)
@@ -61,13 +61,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="float64 to compare numbers of workers to the digit")
     parser.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = parser.parse_args()
     root = gt.start().rank == 0
     if root:
         print(f"{'setting':24}{'mean':>7}{'+-':>7}{'epoch':>7}{'seconds':>9}  published", flush=True)
     for name in options.only:
-        row = run(name, options.seeds)
+        row = run(name, options.seeds, options.dtype)
         if root:
             figures = f"{row['mean']:7.2f}{row['deviation']:7.2f}{row['best_epoch']:7.0f}{row['seconds']:9.1f}"
             print(f"{name:24}{figures}  {row['published']}", flush=True)

@@ -2,21 +2,12 @@
 from __future__ import annotations
 
 import builtins
+import os
+import sys
 import traceback
 
 from graphtheta import errors
-from graphtheta.errors import CommError, GraphThetaError
-
-
-def annotate(error: BaseException, note: str) -> None:
-    """Add a line below the message of an error, where this Python can (3.11 and later).
-
-    Args:
-        error: The error, changed in place; type and traceback stay.
-        note: The line.
-    """
-    if hasattr(error, "add_note"):
-        error.add_note(note)
+from graphtheta.errors import CommError, ConfigError, GraphThetaError
 
 
 def kinds(error: Exception) -> list[str]:
@@ -58,11 +49,22 @@ def exit_code(error: BaseException) -> int:
         error: The uncaught error.
 
     Returns:
-        What ``SystemExit`` asks for, 130 for Ctrl-C, 1 otherwise.
+        What ``SystemExit`` asks for, 2 for a job or a command that cannot be understood, 1 for everything else that goes
+        wrong, 130 for Ctrl-C, 141 if nobody reads what is printed; the last two are what a shell says of programs that
+        end by these signals.
     """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
-    return 130 if isinstance(error, KeyboardInterrupt) else 1
+    kinds: tuple[tuple[type[BaseException], int], ...] = ((ConfigError, 2), (KeyboardInterrupt, 130), (BrokenPipeError, 141))
+    return next((code for kind, code in kinds if isinstance(error, kind)), 1)
+
+
+def close_output() -> None:
+    """Stop printing: the reader (head, less) has seen enough, and Python would fail to write the rest when it ends."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass  # not a file of the system's
 
 
 def report(error: BaseException, rank: int, size: int) -> str:
@@ -81,10 +83,14 @@ def report(error: BaseException, rank: int, size: int) -> str:
         text = "interrupted"
     elif isinstance(error, SystemExit):
         text = error.code if isinstance(error.code, str) else ""
+    elif isinstance(error, BrokenPipeError):
+        text = ""
     elif isinstance(error, GraphThetaError):
         text = f"{type(error).__name__}: {error}"
     else:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+        if sys.version_info < (3, 11):
+            text = "\n".join([text, *getattr(error, "__notes__", [])])
     if not text:
         return ""
     return f"rank {rank}/{size}: {text}\n" if size > 1 else f"{text}\n"

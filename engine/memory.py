@@ -93,17 +93,20 @@ def available_bytes() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def check_memory(bound: MemoryBound, comm: Comm) -> None:
+def check_memory(bound: MemoryBound, comm: Comm, whole: bool) -> None:
     """Refuse a job that cannot fit, before it takes memory.
 
-    Only what a step over the whole graph surely holds counts.
+    Args:
+        bound: Of this worker.
+        comm: All workers.
+        whole: Whether every step runs over the whole graph; then its values are sure to be held, else only parameters.
 
     Raises:
         MemoryLimitError: It does not fit; says the figures, on all ranks.
 
     Collective: all ranks of comm.
     """
-    needed = bound.values + bound.halo + bound.parameters
+    needed = bound.parameters + whole * (bound.values + bound.halo)
     total = int(comm.all_sum(np.asarray(needed)))
     available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
     hosts = len(set(comm.all_gather(socket.gethostname())))

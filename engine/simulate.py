@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphtheta.errors import CommError, PeerError
+from graphtheta.errors import CommError, PeerError, annotate
 
 from .comm import Comm, Send, Tag
-from .failure import annotate
 from .site import call_site, describe, mismatch
 
 T = TypeVar("T")

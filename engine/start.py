@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from graphtheta.errors import CommError, ConfigError
 
 from .comm import Comm
-from .failure import exit_code, report
+from .failure import close_output, exit_code, report
 from .serial import SerialComm
 from .site import collective
 from .thread import Threads, place_threads
@@ -121,6 +121,8 @@ def _start_mpi(size: int) -> MpiComm:
 
 def _fail(error: BaseException) -> int:
     code = exit_code(error)
+    if isinstance(error, BrokenPipeError):
+        close_output()
     if _comm is not None:
         if code == 0:
             return 0

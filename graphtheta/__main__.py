@@ -1,12 +1,12 @@
 """The command ``graphtheta``: find the command, read its flags, run it; whatever happens, one message and an exit code."""
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
 import graphtheta
 from graphtheta.console import complain, say
+from graphtheta.engine.failure import close_output, exit_code
 from graphtheta.engine.start import launched
 from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.job import did_you_mean
@@ -36,26 +36,25 @@ def main(argv: list[str] | None = None) -> int:
         argv: Words after ``graphtheta``; those of this process if None.
 
     Returns:
-        Exit code: 0, 2 for a command that cannot be understood, 1 for anything else that went wrong.
+        Exit code: 0, 2 for a command or a job that cannot be understood, 1 for anything else that went wrong.
     """
     words = sys.argv[1:] if argv is None else argv
     speaks = launched()[0] == 0
-    if not words or words[0] in ("-h", "--help", "help", "--version"):
-        if speaks:
-            say(graphtheta.__version__ if words[:1] == ["--version"] else usage())
-        return 0 if words else BAD_USAGE
     try:
+        if not words or words[0] in ("-h", "--help", "help", "--version"):
+            if speaks:
+                say(graphtheta.__version__ if words[:1] == ["--version"] else usage())
+            return 0 if words else BAD_USAGE
         if words[0] not in COMMANDS:
             raise ConfigError(f"there is no command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
         return int(getattr(import_module(COMMANDS[words[0]][0]), words[0])(words[1:]))
     except GraphThetaError as error:
         if speaks:
             complain(f"graphtheta: {error}")
-        return BAD_USAGE
-    except BrokenPipeError:
-        # the reader (head, less) has seen enough; keep the interpreter from flushing into the closed pipe at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return exit_code(error)
+    except BrokenPipeError as error:
+        close_output()
+        return exit_code(error)
 
 
 if __name__ == "__main__":

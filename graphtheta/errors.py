@@ -8,6 +8,9 @@ where, and what to do about it.
 class GraphThetaError(Exception):
     """Base of all errors raised on purpose."""
 
+    # whether the message says already in which of the user's functions it was raised
+    located = False
+
 
 class ConfigError(GraphThetaError, ValueError):
     """A job setting is unknown, out of range, or does not fit another one."""
@@ -66,3 +69,14 @@ class PeerError(CommError):
 
 class MemoryLimitError(GraphThetaError, MemoryError):
     """The job would not fit into the memory it may use."""
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Add a line below the message of an error.
+
+    Args:
+        error: The error, changed in place; type and traceback stay.
+        note: The line.
+    """
+    # Python 3.10 keeps notes without showing them; the report of an uncaught error does
+    error.__notes__ = [*getattr(error, "__notes__", []), note]  # type: ignore[attr-defined]

@@ -101,7 +101,7 @@ class Trainer:
         setup.check_output(self.probe)
         self.kind = setup.kind
         self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, max(job.fanout, default=0))
-        check_memory(self.bound, self.comm)
+        check_memory(self.bound, self.comm, job.strategy == "global")
         self.task, self.evaluator = setup.build_task(self.partition, self.probe.layers)
         self.metric = choose_metric(job, self.evaluator)
         self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
