@@ -2,13 +2,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from graphtheta.ops.fused import backend_scope
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels of tests are kept apart from the user's, from one run of the tests to the next where pytest has a cache."""
+    cache = getattr(request.config, "cache", None)
+    folder = tmp_path_factory.mktemp("kernels") if cache is None else cache.mkdir("kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHTHETA_CACHE", os.environ.get("GRAPHTHETA_CACHE", str(folder)))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def back_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Edge programs run on the reference, unless the test is marked ``fused``: compiling a kernel takes half a second."""
+    with backend_scope("reference" if request.node.get_closest_marker("fused") is None else "fused"):
+        yield
 
 
 @pytest.fixture
