@@ -131,13 +131,13 @@ class Trainer:
             if log is not None:
                 log.epoch(row)
             quality = self._quality(metrics)
+            # a smaller loss at an equal metric is kept, but is no reason to wait longer
+            waited = 0 if best is None or quality[0] > best[0][0] else waited + 1
             if best is None or quality > best[0]:
-                best, waited = (quality, {n: x.copy() for n, x in self.model.state().items()}), 0
+                best = (quality, {n: x.copy() for n, x in self.model.state().items()})
                 result.best_epoch, result.metrics = epoch + 1, metrics
-            else:
-                waited += 1
-                if job.patience and waited >= job.patience:
-                    break
+            if job.patience and waited >= job.patience:
+                break
         if best is not None:
             self.model.load_state(best[1])
         else:
