@@ -2,11 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graphtheta.errors import UserFunctionError
 
 from . import shape
 from .dense import matmul
-from .elementwise import add, div, mul, neg, power, sub
+from .elementwise import absolute, add, div, mul, neg, power, sub
 from .index import getitem
 from .tape import Operators
 
@@ -28,6 +32,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__rmatmul__": _reversed(matmul),
     "__pow__": lambda x, exponent: power(x, exponent),
     "__neg__": lambda x: neg(x),
+    "__abs__": lambda x: absolute(x),
     "__getitem__": lambda x, key: getitem(x, key),
     "sum": lambda x, axis=-1, keepdims=False: shape.sum(x, axis, keepdims),
     "mean": lambda x, axis=-1, keepdims=False: shape.mean(x, axis, keepdims),
@@ -37,8 +42,60 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "flatten": lambda x: shape.flatten(x),
 }
 
-for _name, _method in _METHODS.items():
-    setattr(Operators, _name, _method)
+# what numpy calls for `array * var`
+_BY_UFUNC: dict[Any, Callable[..., Any]] = {
+    np.add: add, np.subtract: sub, np.multiply: mul, np.true_divide: div, np.matmul: matmul,
+}
+_CHOICE = "maximum, gt.minimum, gt.clip or gt.relu"
+# functions of numpy and scipy whose counterpart here has the same name, and those where it has another one
+_SAME = ("exp", "log", "sqrt", "square", "tanh", "maximum", "minimum", "absolute", "clip", "stack", "sum", "mean", "max", "min", "reshape")
+_OTHER = {"abs": "absolute", "concatenate": "concat", "hstack": "concat", "dot": "matmul", "einsum": "matmul", "expit": "sigmoid",
+          "amax": "max", "amin": "min", "expm1": "exp", "log1p": "log", "logaddexp": "softplus", "exp2": "exp",
+          **dict.fromkeys(("where", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal"), _CHOICE)}
+_INSTEAD = f"use gt.{_CHOICE}"
 
-# __getitem__ alone would make Python count 0, 1, 2, ... through the rows
-Operators.__iter__ = None  # type: ignore[attr-defined]
+
+def _refuse(what: str, remedy: str) -> NoReturn:
+    raise UserFunctionError(f"values of nodes and edges cannot be {what}, because a function is written once for all of them; {remedy}")
+
+
+def _compare(sign: str) -> Callable[[Any, Any], bool]:
+    def compared(x: Any, y: Any) -> bool:
+        if y is None:
+            return sign == "!="
+        _refuse(f"compared with {sign}", f"{_INSTEAD}, or give the result of the comparison as a feature")
+    return compared
+
+
+def _as_number(x: Any) -> NoReturn:
+    _refuse("turned into one Python number", "calculate with it as it is; gt.exp, gt.log, ... take the place of the functions in math")
+
+
+def _as_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    if method == "__call__" and not options and ufunc in _BY_UFUNC:
+        return _BY_UFUNC[ufunc](*inputs)
+    return _refuse_numpy(ufunc.__name__)
+
+
+def _refuse_numpy(name: str) -> NoReturn:
+    counterpart = f"use gt.{name if name in _SAME else _OTHER[name]}" if name in (*_SAME, *_OTHER) else \
+        "use a function of gt, or make one with gt.primitive"
+    _refuse(f"given to NumPy's {name}", counterpart)
+
+
+_REFUSALS: dict[str, Callable[..., Any]] = {
+    **{name: _compare(sign) for name, sign in
+       {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">=", "__eq__": "==", "__ne__": "!="}.items()},
+    **dict.fromkeys(("__float__", "__int__", "__index__", "__complex__"), _as_number),
+    "__bool__": lambda x: _refuse("used as a condition", f"{_INSTEAD}; an if on a setting such as self.residual is fine"),
+    # __getitem__ alone would make Python count 0, 1, 2, ... through the rows
+    "__iter__": lambda x: _refuse("looped over", "take a column as x[..., i], or all of them as x.sum(-1)"),
+    "__array__": lambda x, *_, **__: _refuse("turned into a NumPy array", "use functions of gt, or make one with gt.primitive"),
+    "__array_ufunc__": _as_ufunc,
+    "__array_function__": lambda x, function, *_: _refuse_numpy(function.__name__),
+}
+
+for _name, _method in (_METHODS | _REFUSALS).items():
+    setattr(Operators, _name, _method)
+# comparing is refused, being a key is not
+Operators.__hash__ = object.__hash__  # type: ignore[method-assign]

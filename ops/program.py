@@ -7,14 +7,17 @@ softmax becomes exp(score - normaliser) in the phase after it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import ColumnError, CommError, GraphThetaError, UserFunctionError
+from graphtheta.errors import ColumnError, CommError, GraphThetaError, UserFunctionError, annotate
 
 from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, Aggregator, Shape, aggregator
 from .elementwise import exp, sub
@@ -22,6 +25,9 @@ from .expr import Expr, Tracer
 from .primitive import defvjp, primitive
 
 Schema = Mapping[str, tuple[Shape, Any, bool]]
+# Python's own complaint about one of our values
+_SYMBOL = re.compile(r"\b(Expr|Var)\b")
+_OURS = {Path(__file__).parent.parent / folder for folder in ("ops", "engine", "models")}
 
 
 @primitive("edge_softmax")
@@ -110,12 +116,16 @@ class EdgeProgram:
 class _Columns:
     """``edge.src`` or ``edge.dst``: attribute access makes leaves."""
 
-    def __init__(self, tracer: Tracer, end: str, schema: Schema, owner: str):
-        self._tracer, self._end, self._schema, self._owner = tracer, end, schema, owner
+    def __init__(self, tracer: Tracer, end: str, schema: Schema, owner: str, sparse: Collection[str]):
+        self._tracer, self._end, self._schema, self._owner, self._sparse = tracer, end, schema, owner, sparse
 
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in self._sparse:
+            raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which is sparse, as large features are; edges read "
+                              f"dense values: let transform multiply it by a weight, dict(z=gt.matmul(node.{name}, self.weight)), or "
+                              f"return dict({name}=gt.to_dense(node.{name}))")
         if name not in self._schema:
             raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which does not exist; "
                               f"transform offers {', '.join(self._schema) or 'nothing'}")
@@ -126,10 +136,10 @@ class _Columns:
 class EdgeSymbols:
     """What gather is called with: ``src`` and ``dst`` columns, and edge values as attributes."""
 
-    def __init__(self, tracer: Tracer, nodes: Schema, edges: Schema, owner: str):
+    def __init__(self, tracer: Tracer, nodes: Schema, edges: Schema, owner: str, sparse: Collection[str]):
         self._tracer, self._edges, self._owner = tracer, edges, owner
-        self.src = _Columns(tracer, "src", nodes, owner)
-        self.dst = _Columns(tracer, "dst", nodes, owner)
+        self.src = _Columns(tracer, "src", nodes, owner, sparse)
+        self.dst = _Columns(tracer, "dst", nodes, owner, sparse)
 
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):
@@ -142,7 +152,7 @@ class EdgeSymbols:
         return self._tracer.leaf("edge", name, shape, dtype, live=live)
 
 
-def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, owner: str) -> EdgeProgram:
+def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, owner: str, sparse: Collection[str] = ()) -> EdgeProgram:
     """Call gather once with symbols and plan its phases.
 
     Args:
@@ -151,6 +161,7 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
         edges: The same for edge values.
         sum: Name of the aggregator, several names, or None to return the message per edge.
         owner: Name of the layer, for messages.
+        sparse: Names of node columns that edges cannot read because they are sparse.
 
     Raises:
         UserFunctionError: Gather returned something that is not an edge expression.
@@ -159,7 +170,7 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
     """
     with Tracer() as tracer:
         with naming(f"gather of {owner}"):
-            returned = gather(EdgeSymbols(tracer, nodes, edges, owner))
+            returned = gather(EdgeSymbols(tracer, nodes, edges, owner, sparse))
         message, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
         if not isinstance(message, Expr):
             raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, "
@@ -188,15 +199,37 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Put the user's function in front of errors raised inside it, unless they name it already."""
+    """Name the user's function in errors raised inside it, unless a function inside it is named already.
+
+    It is put in front of the messages of our errors. Others keep their traceback and get a note.
+    """
     try:
         yield
     except CommError:
         raise
     except GraphThetaError as error:
-        if where in str(error):
+        if error.located or where in str(error):
+            error.located = True
             raise
-        raise type(error)(f"{where}: {error}") from error
+        named = type(error)(f"{where}: {error}")
+        named.located = True
+        raise named from error
+    except Exception as error:
+        if isinstance(error, (TypeError, AttributeError)) and _SYMBOL.search(str(error)):
+            named = UserFunctionError(f"{where}{_line(error)}: {error}; values of nodes and edges are known to the functions of gt and to "
+                                      "+ - * / ** @, indexing, .sum .mean .max .min .reshape .flatten only")
+            named.located = True
+            raise named from error
+        if not getattr(error, "located", False):
+            annotate(error, f"raised in {where}")
+            error.located = True  # type: ignore[attr-defined]
+        raise
+
+
+def _line(error: Exception) -> str:
+    """Where the innermost function ran that is not ours, as " (FILE, line N)"."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent not in _OURS]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:

@@ -94,8 +94,8 @@ def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:
     given = axis if isinstance(axis, tuple) else (axis,)
     axes = {a if rows or a < 0 else a - width for a in given if a is not None}
     if axis is None or any(not -width <= a < 0 for a in axes):
-        what = f"a row value with {width} trailing axes" if rows else f"a value of shape {list(trailing(x))}"
-        allowed = f"use axis -{width} to -1" if width else "it has none to reduce"
+        what = f"a value with {width} ax{'i' if width == 1 else 'e'}s after the rows" if rows else f"a value of shape {list(trailing(x))}"
+        allowed = "use axis -1" if width == 1 else f"use axis -{width} to -1" if width else "it has none to reduce"
         raise ShapeError(f"{function}: axis {axis} of {what}: {allowed}" + (", the row axis belongs to the engine" if rows else ""))
     return tuple(sorted(axes))
 

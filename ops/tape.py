@@ -26,8 +26,6 @@ class Operators:
     """Arithmetic and method syntax, filled in by ``operators.py`` for variables and edge expressions alike."""
 
     __slots__ = ()
-    # numpy must hand `array * var` over to us instead of looping over its elements
-    __array_ufunc__ = None
 
 
 class Var(Operators):

@@ -1,6 +1,11 @@
+import math
+import re
+
 import numpy as np
 import pytest
+from scipy import special
 
+from graphtheta.errors import UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Var
 from graphtheta.ops.expr import Expr, Tracer
 
@@ -27,3 +32,28 @@ def test_operators_inside_gather_make_expressions(f):
 def test_operators_do_not_iterate_over_rows():
     with pytest.raises(TypeError):
         iter(Parameter(VALUES))
+
+
+REFUSED = [
+    (lambda x: x > 0, "compared with >"), (lambda x: x == 1, "compared with =="), (lambda x: x >= 0, "compared with >="),
+    (lambda x: np.ones(2) > x, "gt.maximum"), (lambda x: max(x, 0), "gt.maximum"), (lambda x: 1 if x else 0, "condition"),
+    (lambda x: x and x, "condition"), (float, "one Python number"), (int, "one Python number"), (math.exp, "gt.exp"), (list, "looped over"),
+    (np.exp, "use gt.exp"), (np.sum, "use gt.sum"), (lambda x: np.concatenate([x, x]), "use gt.concat"), (np.arctan, "gt.primitive"),
+    (lambda x: np.where(x, 1, 0), "gt.clip"), (special.expit, "use gt.sigmoid"), (np.asarray, "NumPy array"),
+    (lambda x: np.add(x, 1, where=True), "NumPy's add"),
+]
+
+
+@pytest.mark.parametrize(("f", "told"), REFUSED)
+def test_what_needs_a_value_is_refused_with_what_to_do(f, told):
+    with Tracer() as tracer, pytest.raises(UserFunctionError, match=re.escape(told)):
+        f(tracer.leaf("src", "x", (2,), np.float32))
+    for x in (Var(VALUES, RowSpace(np.arange(2))), Parameter(VALUES)):
+        with pytest.raises(UserFunctionError, match=re.escape(told)):
+            f(x)
+
+
+def test_values_are_keys_and_differ_from_none():
+    x = Parameter(VALUES)
+    assert x in {x} and [x].index(x) == 0
+    assert (x == None, x != None) == (False, True)  # noqa: E711
