@@ -5,6 +5,7 @@ import builtins
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 from graphtheta import errors
 from graphtheta.errors import CommError, ConfigError, GraphThetaError
@@ -61,10 +62,9 @@ def exit_code(error: BaseException) -> int:
 
 def close_output() -> None:
     """Stop printing: the reader (head, less) has seen enough, and Python would fail to write the rest when it ends."""
-    try:
+    # in a notebook or under a test it is no file of the system's
+    with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass  # not a file of the system's
 
 
 def report(error: BaseException, rank: int, size: int) -> str:
@@ -89,8 +89,8 @@ def report(error: BaseException, rank: int, size: int) -> str:
         text = f"{type(error).__name__}: {error}"
     else:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
-        if sys.version_info < (3, 11):
-            text = "\n".join([text, *getattr(error, "__notes__", [])])
+        # Python 3.10 does not show them
+        text = "\n".join([text, *(note for note in getattr(error, "__notes__", []) if note not in text)])
     if not text:
         return ""
     return f"rank {rank}/{size}: {text}\n" if size > 1 else f"{text}\n"

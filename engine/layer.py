@@ -13,6 +13,7 @@ import numpy as np
 from graphtheta.errors import ConfigError, UserFunctionError
 
 from ..ops.norm import RunningStats
+from ..ops.program import naming
 from ..ops.tape import Parameter, Var
 from .active import ActiveGraph
 from .superstep import run_superstep
@@ -138,7 +139,8 @@ class Layer(Module):
             raise UserFunctionError(f"{type(self).__name__} is called as layer(graph, h), with the graph that forward was given")
         if self.direction not in DIRECTIONS:
             raise UserFunctionError(f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}")
-        return run_superstep(self, graph, h, columns)
+        with naming(type(self).__name__):
+            return run_superstep(self, graph, h, columns)
 
 
 class Model(Module):
@@ -152,9 +154,17 @@ class Model(Module):
         """
         raise UserFunctionError(f"{type(self).__name__} has no forward(self, graph)")
 
-    def __call__(self, view: GraphView, **inputs: Any) -> Var:
-        graph = ActiveGraph(view, **inputs)
-        out = self.forward(graph)
+    def run(self, graph: ActiveGraph) -> Var:
+        """``forward``, with its errors named and its result checked.
+
+        Raises:
+            UserFunctionError: It returned neither node nor edge values.
+        """
+        with naming(f"forward of {type(self).__name__}"):
+            out = self.forward(graph)
         if not isinstance(out, Var) or out.space is None:
             raise UserFunctionError(f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values")
         return out
+
+    def __call__(self, view: GraphView, **inputs: Any) -> Var:
+        return self.run(ActiveGraph(view, **inputs))

@@ -63,7 +63,7 @@ def probe(model: Model, partition: Partition) -> Probe:
     view = GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0))
     graph = _EndlessGraph(view)
     with Tape() as tape:
-        out = model.forward(graph)
+        out = model.run(graph)
     width, halo, widest = {"node": 0, "edge": 0}, 0, 1
     for node in tape.nodes:
         for y in node.outputs:

@@ -135,12 +135,12 @@ def _fail(error: BaseException) -> int:
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     code = _fail(error.with_traceback(trace))
-    if isinstance(error, KeyboardInterrupt):
+    # Python would end with status 1 whatever the error, and by a signal after Ctrl-C, which launchers report at length
+    if code != 1:
         _exit(code)
 
 
 def _exit(code: int) -> NoReturn:
-    # Python would end itself by a signal, which launchers report at length
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -119,17 +119,15 @@ def _padded(x: Var, space: RowSpace) -> Var:
 
 def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
     """The traced gather; traced anew only if what it depends on changed: shapes and types, and settings of the layer."""
-    nodes = {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in columns.items() if not sp.issparse(x.value)}
-    for n in graph.node_names():
-        x = graph.node(n, 0)
-        if not sp.issparse(x.value):
-            nodes.setdefault(n, (x.shape[1:], x.dtype, needs_grad(x)))
+    known = columns | {n: graph.node(n, 0) for n in graph.node_names() if n not in columns}
+    sparse = tuple(n for n, x in known.items() if sp.issparse(x.value))
+    nodes = {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in known.items() if n not in sparse}
     edges = graph.edge_schema(level)
     settings = [(n, v) for n, v in vars(layer).items() if isinstance(v, (bool, int, float, str))]
-    structure = (tuple(nodes.items()), tuple(edges.items()), tuple(settings), layer.sum)
+    structure = (tuple(nodes.items()), tuple(edges.items()), sparse, tuple(settings), layer.sum)
     traced = vars(layer).setdefault("_traced", {})
     if structure not in traced:
-        program = trace(layer.gather, nodes, edges, layer.sum, owner)
+        program = trace(layer.gather, nodes, edges, layer.sum, owner, sparse)
         # a variable made in transform belongs to one pass only
         if any(isinstance(x, Var) for x in program.operands):
             return program
@@ -159,14 +157,17 @@ def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: Active
     for name, x in made.items():
         if not isinstance(x, Var) or x.space is None or x.shape[0] != n:
             got = f"{list(x.shape)}" if hasattr(x, "shape") else type(x).__name__
-            raise UserFunctionError(f"transform of {owner} returned {name} = {got}; expected one row for each of the {n} nodes")
+            raise UserFunctionError(f"transform of {owner} returned {name} = {got}; expected {_row_each(n)}")
     return {**given, **made}
 
 
 def _check_apply(owner: str, out: Any, n: int) -> Any:
     if not isinstance(out, Var) or out.space is None or out.shape[0] != n:
         got = f"{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
-        raise UserFunctionError(f"apply of {owner} returned {got}; expected one row for each of the {n} nodes")
+        raise UserFunctionError(f"apply of {owner} returned {got}; expected {_row_each(n)}")
     return out
 
 
+def _row_each(n: int) -> str:
+    # a dry run finds most mistakes, and it has no nodes
+    return f"one row for each of the {n} nodes" if n else "one row for each node, made from the columns of node"

@@ -79,4 +79,4 @@ def annotate(error: BaseException, note: str) -> None:
         note: The line.
     """
     # Python 3.10 keeps notes without showing them; the report of an uncaught error does
-    error.__notes__ = [*getattr(error, "__notes__", []), note]  # type: ignore[attr-defined]
+    error.__notes__ = [*getattr(error, "__notes__", []), note]

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from comm_contract import CONTRACT, awkward
+
 from graphtheta.engine.failure import exit_code, report
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.thread import share
-
-from graphtheta.errors import DataError
+from graphtheta.errors import ConfigError, DataError
 
 TESTS = str(Path(__file__).parent.parent)
 PROGRAM = str(Path(__file__).with_name("mpi_program.py"))
@@ -99,12 +99,12 @@ class TestEnds:
     @pytest.mark.parametrize("size", [2, 3])
     def test_all_fail_alike(self, size, flags):
         done = job(size, "all_raise", *flags)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert done.stderr == f"rank 0/{size}: ConfigError: hidden: expected at least 1, got 0\n" and done.stdout == ""
 
     def test_all_fail_with_messages_under_way(self):
         done = job(2, "all_raise_while_moving")
-        assert (done.returncode, done.stdout) == (1, "")
+        assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "rank 0/2: ConfigError: apply returned 3 rows, expected 4\n"
 
     @both_ways
@@ -177,13 +177,13 @@ class TestStart:
         without = "import sys, runpy; sys.modules['mpi4py'] = None; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
         for rank, lines in (("0", 1), ("1", 0)):
             done = run([sys.executable, "-c", without, PROGRAM, "interface"], PMI_SIZE="2", PMI_RANK=rank)
-            assert done.returncode == 1 and done.stderr.count("\n") == lines
+            assert done.returncode == 2 and done.stderr.count("\n") == lines
             if rank == "0":
                 assert "ConfigError: 2 processes were started together" in done.stderr and '"graphtheta[mpich]"' in done.stderr
 
     def test_one_rank_error_is_one_line(self):
         done = run([sys.executable, PROGRAM, "all_raise"])
-        assert (done.returncode, done.stderr) == (1, "ConfigError: hidden: expected at least 1, got 0\n")
+        assert (done.returncode, done.stderr) == (2, "ConfigError: hidden: expected at least 1, got 0\n")
 
 
 class TestThreads:
@@ -209,12 +209,13 @@ class TestReport:
     def test_words(self):
         assert report(DataError("x"), 1, 4) == "rank 1/4: DataError: x\n"
         assert report(SystemExit(2), 0, 2) == "" and report(SystemExit("bye"), 0, 1) == "bye\n"
-        assert report(KeyboardInterrupt(), 0, 1) == "interrupted\n"
+        assert report(KeyboardInterrupt(), 0, 1) == "interrupted\n" and report(BrokenPipeError(), 0, 1) == ""
         try:
             np.ones(2) @ np.ones(3)
         except ValueError as error:
             assert report(error, 0, 1).startswith("Traceback")
 
     def test_status(self):
-        errors = (SystemExit(), SystemExit(0), SystemExit(3), SystemExit("x"), KeyboardInterrupt(), DataError())
-        assert [exit_code(error) for error in errors] == [0, 0, 3, 1, 130, 1]
+        errors = (SystemExit(), SystemExit(0), SystemExit(3), SystemExit("x"), KeyboardInterrupt(), BrokenPipeError(), DataError(),
+                  ConfigError())
+        assert [exit_code(error) for error in errors] == [0, 0, 3, 1, 130, 141, 1, 2]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,6 @@ def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) 
     (["train", "--strategy", "mni"], "did you mean 'mini'"),
     (["train", "--batch-size", "3"], "--strategy mini"),
     (["train", "--preset", "cora-gcm"], "did you mean 'cora-gcn'"),
-    (["train", "--config", "none.yaml"], "none.yaml: cannot be read"),
     (["info", "--ranks", "0"], "at least 1"),
     (["info", "--ranks", "x"], "--ranks"),
     (["evaluate"], "RUN"),
@@ -75,8 +75,24 @@ def test_bad_usage_is_one_message(words: list[str], told: str, capsys: pytest.Ca
     assert out == "" and err.startswith("graphtheta: ") and told in err and "Traceback" not in err and err.count("\n") == 1
 
 
+def test_bad_config_file_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--config", "none.yaml"]) == 1
+    err = capsys.readouterr().err
+    assert "none.yaml: cannot be read" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["info", "--dataset", "ring:n=12"], ["--help"], ["train", "--help"]])
+def test_a_reader_that_has_seen_enough_ends_quietly(here: Path, words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as out:
+        done = subprocess.run([sys.executable, "-m", "graphtheta", *words], cwd=here, stdout=out, stderr=subprocess.PIPE, text=True,
+                              check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_bad_input_is_one_message(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--dataset", "nothing_like_this"]) == 1
+    assert main(["train", "--dataset", "nothing_like_this"]) == 2
     err = capsys.readouterr().err
     assert "nothing_like_this" in err and "sbm" in err and "Traceback" not in err
 
