@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta import rng
+from graphtheta.errors import ShapeError
 from graphtheta.rng import Purpose
 
 from .aggregator import State
@@ -83,12 +84,14 @@ class EdgeLists:
         self.blocks = np.unique(np.concatenate(([0], cuts, [len(self.row)])))
 
 
-def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State], outputs: Arrays) -> None:
+def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],
+            outputs: Arrays) -> None:
     """Sum the messages into states and write new edge values."""
     variant = _variant(phase, columns, receivers, "forward", frozenset(), ((), ()))
     values = _constants(phase, columns)
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
+    _check_indices(phase, columns, values)
     _run(phase, variant, columns, receivers, edge_gid, values, arrays)
 
 
@@ -109,9 +112,24 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
         for i, e in enumerate(phase.order):
             if e.leaf is not None and e.leaf in wanted:
                 into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
-        sums = {n: np.zeros((len(lists.blocks) - 1, max(1, int(np.prod(phase.order[n].shape)))), variant.dtype) for n in frontier} if mode == "receiver" else {}
+        sums = {}
+        if mode == "receiver":
+            sums = {n: np.zeros((len(lists.blocks) - 1, int(np.prod(phase.order[n].shape))), variant.dtype) for n in frontier}
         _run(phase, variant, columns, lists, edge_gid, values, into, {f"gc{n}": x for n, x in sums.items()})
         _return_constants(phase, values, {n: x.sum(axis=0) for n, x in sums.items()}, grads)
+
+
+def _check_indices(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
+    """Compiled loops read wherever an index points, so indices are checked before."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    for e in phase.order:
+        if e.prim is None or e.prim.name != "embedding" or not e.rows or e.args[1].leaf is None or not e.args[1].rows:
+            continue
+        kind, name = e.args[1].leaf
+        index, size = getattr(columns, kind)[name], len(constants[number[id(e.args[0])]])
+        if index.size and not (-size <= int(index.min()) and int(index.max()) < size):
+            raise ShapeError(f"embedding: {name} holds numbers from {index.min()} to {index.max()}; expected 0 to {size - 1}, "
+                             f"the rows of a table of {size} rows")
 
 
 # ---- values without rows are computed once, by the primitives themselves
@@ -137,7 +155,8 @@ def _frontier(phase: Phase, grads: Columns) -> list[int]:
     number = {id(e): i for i, e in enumerate(phase.order)}
     leads: set[int] = set()
     for e in phase.order:
-        if not e.rows and ((e.leaf is not None and e.leaf[0] == "operand" and e.leaf[1] in grads.operands) or any(id(a) in leads for a in e.args)):
+        wanted = e.leaf is not None and e.leaf[0] == "operand" and e.leaf[1] in grads.operands
+        if not e.rows and (wanted or any(id(a) in leads for a in e.args)):
             leads.add(id(e))
     read = {id(a) for e in phase.order if e.rows for a in e.args}
     return sorted(number[i] for i in leads & read)
@@ -171,7 +190,8 @@ def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[int, np.n
 def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
              have: tuple[tuple[str, ...], tuple[str, ...]]) -> Variant:
     dtype = np.result_type(*(e.dtype for e in (*phase.message, *phase.outputs.values())))
-    return Variant(mode, lists.positions is not None, columns.key is not None, lists.scale is not None, columns.carried, wanted, have, dtype.name)
+    return Variant(mode, lists.positions is not None, columns.key is not None, lists.scale is not None, columns.carried, wanted, have,
+                   dtype.name)
 
 
 def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
@@ -187,9 +207,10 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     if not int(lists.ptr[-1]):
         return
     kernel, function = _kernel(phase, variant)
-    given: dict[str, Any] = {"ptr": lists.ptr, "row": lists.row, "other": lists.other, "at": lists.at, "start": lists.start, "offset": lists.offset,
-                             "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift,
-                             "edge_gid": edge_gid, "scale": lists.scale, **kernel.dims, **kernel.maps}
+    given: dict[str, Any] = {
+        "ptr": lists.ptr, "row": lists.row, "other": lists.other, "at": lists.at, "start": lists.start, "offset": lists.offset,
+        "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
+        "scale": lists.scale, **kernel.dims, **kernel.maps}
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)

@@ -40,7 +40,7 @@ class AggregateWriter(GradientWriter):
             at = self.flat(x.shape, index)
             best, edge = self.state(name, "best", at), self.state(name, "edge", at)
             self.put(f"x = {sign}({self.value(x, index)})")
-            self.put(f"if x > {best} or (x == {best} and tie < {edge}):")
+            self.put(f"if x > {best} or (x == {best} and tie < {edge}) or (x != x and {best} == {best}):")
             self.put(f"    {best} = x")
             self.put(f"    {edge} = tie")
 
@@ -70,7 +70,8 @@ class AggregateWriter(GradientWriter):
                 with self.loops(rest, "j") as inner:
                     self.put(f"{self.state(name, 'total', self.flat(x.shape, outer + inner))} *= f")
             self.depth -= 1
-            self.put("if z > T(-np.inf):")
+            # NaN passes, so that it shows in the total
+            self.put("if z != T(-np.inf):")
             self.depth += 1
             self.put(f"e = T(math.exp(z - {top}))")
             self.put(f"{total} += e")

@@ -9,11 +9,11 @@ from ..expr import Expr
 from ..primitive import Primitive
 from ..program import Phase
 from ..scalar import Scalar
-from .keep import KeepWriter
+from .keep import MOST_TEXT, KeepWriter
 from .text import Index, Text, Variant
 
 # primitives whose rule reads the gradient several times, or at places of its own
-REPEATS = ("matmul", "reshape", "getitem", "broadcast_to", "concat", "max")
+REPEATS = ("matmul", "reshape", "getitem", "broadcast_to", "concat", "max", "standardise")
 
 
 def _passes(e: Expr, prim: Primitive, path: set[int]) -> bool:
@@ -90,22 +90,25 @@ class GradientWriter(KeepWriter):
         assert e.prim is not None
         once = sum(id(a) in self.on_path for a in e.args) == 1 and e.prim.name not in REPEATS
         code = self.code(e)
-        if n not in self.buffered and len(parts) == 1 and (once or (code is not None and self.cheap(parts[0], e))):
-            return parts[0]
-        if n not in self.buffered and len(parts) > 1 and once:
-            return lambda index: "(" + " + ".join(p(index) for p in parts) + ")"
+
+
+        def whole(index: Index) -> str:
+            text = " + ".join(p(index) for p in parts)
+            return text if len(parts) == 1 else f"({text})"
+
+        if n not in self.buffered:
+            text = whole(["0"] * len(e.shape))
+            # a plain read may as well be written twice
+            plain = code is not None and not any(c in text for c in "*/(")
+            if plain or (once and len(text) <= MOST_TEXT):
+                return whole
         if parts:
             first = n not in self.buffered
             self.buffer(f"g{n}", int(np.prod(e.shape)))
             self.buffered.add(n)
             with self.loops(e.shape, "i") as index:
-                self.put(f"g{n}[{self.flat(e.shape, index)}] {'=' if first else '+='} {' + '.join(p(index) for p in parts)}")
+                self.put(f"g{n}[{self.flat(e.shape, index)}] {'=' if first else '+='} {whole(index)}")
         return lambda index: f"g{n}[{self.flat(e.shape, index)}]"
-
-    def cheap(self, part: Text, e: Expr) -> bool:
-        """A plain read, which may as well be written twice."""
-        text = part(["0"] * len(e.shape))
-        return not any(c in text for c in "*/(")
 
     def walk_back(self) -> None:
         for e in reversed(self.phase.order):
@@ -142,6 +145,8 @@ class GradientWriter(KeepWriter):
         elif name == "expand_last":
             a = e.args[0]
             self.give(a, a.shape, lambda i: g([*i, *["0"] * (len(e.shape) - len(i))]))
+        elif name == "standardise":
+            self.back_standardise(e, g)
         elif name == "repeat_rows":
             self.give(e.args[0], e.shape, g)
         elif name == "embedding":
@@ -188,6 +193,19 @@ class GradientWriter(KeepWriter):
                 self.put(f"gx = {self.value(x, outer + k)}")
                 with self.loops(inner, "j") as j:
                     self.put(f"{target(self.flat(w.shape, k + j))} += gx * {g(outer + j)}")
+
+    def back_standardise(self, e: Expr, g: Text) -> None:
+        """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""
+        n, d, target = self.number[id(e)], e.shape[-1], self.target(e.args[0])
+        with self.loops(e.shape[:-1], "i") as outer:
+            self.put("gsum = T(0)")
+            self.put("gx = T(0)")
+            with self.loops(e.shape[-1:], "j") as j:
+                self.put(f"gsum += {g(outer + j)}")
+                self.put(f"gx += {g(outer + j)} * {self.value(e, outer + j)}")
+            with self.loops(e.shape[-1:], "j") as j:
+                text = f"({g(outer + j)} - gsum / T({d}) - {self.value(e, outer + j)} * (gx / T({d})))"
+                self.put(f"{target(self.flat(e.shape, outer + j))} += {text} * d{n}[{self.flat(e.shape[:-1], outer)}]")
 
     def back_embedding(self, e: Expr, g: Text) -> None:
         table, which = e.args

@@ -8,9 +8,11 @@ from .text import Index
 from .value import STRUCTURAL, ValueWriter
 
 # uses that address their argument by flat position, or read it many times
-READ_AGAIN = ("reshape", "getitem", "broadcast_to", "to_dense", "concat", "matmul", "sum", "max")
+READ_AGAIN = ("reshape", "getitem", "broadcast_to", "to_dense", "concat", "matmul", "standardise")
 # numbers of one edge that a buffer may hold for the sake of speed
 MOST_KEPT = 1 << 17
+# characters of an inlined value; code that names an argument twice would otherwise double with every step
+MOST_TEXT = 300
 
 
 class KeepWriter(ValueWriter):
@@ -48,7 +50,9 @@ class KeepWriter(ValueWriter):
             return True
         size = int(np.prod(e.shape))
         wider = any(int(np.prod(u.shape)) > size for u in uses)
-        return code is not None and (count > 1 or wider) and size <= MOST_KEPT and not self.trivial(e)
+        if code is None or self.trivial(e):
+            return False
+        return len(self.value(e, ["0"] * len(e.shape))) > MOST_TEXT or ((count > 1 or wider) and size <= MOST_KEPT)
 
     def trivial(self, e: Expr) -> bool:
         return e.prim is not None and e.prim.name in ("ones_like", "cast")
@@ -67,6 +71,8 @@ class KeepWriter(ValueWriter):
             self.keep_concat(e)
         elif name == "dropout":
             self.keep_dropout(e)
+        elif name == "standardise":
+            self.keep_standardise(e)
         else:
             with self.loops(e.shape, "i") as index:
                 self.put(f"t{n}[{self.flat(e.shape, index)}] = {self.value(e, index)}")
@@ -121,6 +127,23 @@ class KeepWriter(ValueWriter):
             self.put(f"x{n} = {self.value(x, outer + k)}")
             with self.loops(inner, "j") as j:
                 self.put(f"t{n}[{self.flat(e.shape, outer + j)}] += x{n} * {self.value(w, k + j)}")
+
+    def keep_standardise(self, e: Expr) -> None:
+        n, x, d = self.number[id(e)], e.args[0], e.shape[-1]
+        self.buffer(f"d{n}", int(np.prod(e.shape[:-1])))
+        with self.loops(e.shape[:-1], "i") as outer:
+            self.put(f"a{n} = T(0)")
+            with self.loops(e.shape[-1:], "j") as j:
+                self.put(f"a{n} += {self.value(x, outer + j)}")
+            self.put(f"a{n} /= T({d})")
+            self.put(f"b{n} = T(0)")
+            with self.loops(e.shape[-1:], "j") as j:
+                self.put(f"x{n} = {self.value(x, outer + j)} - a{n}")
+                self.put(f"b{n} += x{n} * x{n}")
+            self.put(f"b{n} = T(1) / T(math.sqrt(b{n} / T({d}) + T({e.static['eps']!r})))")
+            self.put(f"d{n}[{self.flat(e.shape[:-1], outer)}] = b{n}")
+            with self.loops(e.shape[-1:], "j") as j:
+                self.put(f"t{n}[{self.flat(e.shape, outer + j)}] = ({self.value(x, outer + j)} - a{n}) * b{n}")
 
     def keep_concat(self, e: Expr) -> None:
         n = self.number[id(e)]

@@ -11,7 +11,7 @@ from .aggregate import AggregateWriter
 from .text import Variant
 from .value import STRUCTURAL
 
-KNOWN = (*STRUCTURAL, "sum", "max", "matmul", "dropout", "concat", "repeat_rows", "embedding")
+KNOWN = (*STRUCTURAL, "sum", "max", "matmul", "dropout", "concat", "repeat_rows", "embedding", "standardise")
 
 
 @dataclass
@@ -25,8 +25,10 @@ class Kernel:
 
 
 def supported(phase: Phase) -> bool:
-    """Whether every primitive on the rows of a phase has a fused form."""
-    return all(e.prim is None or not e.rows or e.prim.name in KNOWN or scalar(e.prim.name, e.static) is not None for e in phase.order)
+    """Whether everything computed on the rows of a phase has a fused form: a known primitive, and the one float type of the kernel."""
+    dtype = next(e.dtype for e in (*phase.message, *phase.outputs.values()))
+    computed = [(e, e.prim) for e in phase.order if e.prim is not None and e.rows]
+    return all(e.dtype == dtype and (prim.name in KNOWN or scalar(prim.name, e.static) is not None) for e, prim in computed)
 
 
 def generate(phase: Phase, variant: Variant) -> Kernel:

@@ -20,10 +20,11 @@ class ValueWriter(TextWriter):
         self.kept: set[int] = set()
 
     def uses(self) -> dict[int, list[Expr]]:
+        """Where each expression is used; through one that changes nothing, its own uses."""
         uses: dict[int, list[Expr]] = {}
-        for e in self.phase.order:
+        for e in reversed(self.phase.order):
             for a in e.args:
-                uses.setdefault(id(a), []).append(e)
+                uses.setdefault(id(a), []).extend(uses.get(id(e), []) if self.is_alias(e) else [e])
         return uses
 
     def code(self, e: Expr) -> Scalar | None:
@@ -82,6 +83,8 @@ class ValueWriter(TextWriter):
             return f"{self.arg(f'c{n}')}[{at}]" if e.shape else self.arg(f"c{n}")
         if e.leaf is not None:
             return self.leaf(e, at)
+        if self.is_alias(e):
+            return self.at_flat(e.args[0], at)
         assert n in self.kept, e
         return f"t{n}[{at}]"
 

@@ -26,24 +26,98 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 COLUMN = np.uint64(0xD1B54A32D192ED03)
 
 
-@numba.njit(inline="always")
+fast = {{"reassoc", "contract", "nsz", "arcp"}}
+scalar = numba.njit(error_model="numpy", fastmath=fast)
+
+
+@scalar
 def mix(x):
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-@numba.njit(inline="always")
+@scalar
+def maximum(x, y):
+    return x if x >= y or x != x else y
+
+
+@scalar
+def minimum(x, y):
+    return x if x <= y or x != x else y
+
+
+@scalar
+def clip(x, low, high):
+    return low if x < low else high if x > high else x
+
+
+@scalar
+def inside(x, low, high):
+    return T(1) if x >= low and x <= high else T(0)
+
+
+@scalar
+def square(x):
+    return x * x
+
+
+@scalar
+def cube(x):
+    return x * x * x
+
+
+@scalar
+def sign(x):
+    return T(1) if x > T(0) else T(-1) if x < T(0) else T(0)
+
+
+@scalar
+def step(x, below):
+    return T(1) if x > T(0) else below
+
+
+@scalar
+def relu(x):
+    return T(0) if x < T(0) else x
+
+
+@scalar
+def leaky_relu(x, slope):
+    return x if x > T(0) else x * slope
+
+
+@scalar
+def elu(x, alpha):
+    return x if x > T(0) else alpha * T(math.expm1(x))
+
+
+@scalar
+def gelu(x):
+    return x * T(0.5) * (T(1) + T(math.erf(x * T(0.7071067811865476))))
+
+
+@scalar
+def gelu_slope(x):
+    return T(0.5) * (T(1) + T(math.erf(x * T(0.7071067811865476)))) + x * T(math.exp(T(-0.5) * x * x)) * T(0.3989422804014327)
+
+
+@scalar
 def sigmoid(x):
     return T(1) / (T(1) + T(math.exp(-x)))
 
 
-@numba.njit(inline="always")
+@scalar
+def sigmoid_slope(y):
+    return y * (T(1) - y)
+
+
+@scalar
 def softplus(x):
-    return max(x, T(0)) + T(math.log1p(math.exp(-abs(x))))
+    return (T(0) if x < T(0) else x) + T(math.log1p(math.exp(-abs(x))))
 
 
-@numba.njit(nogil=True, cache=True, fastmath={{"reassoc", "contract", "nsz", "arcp"}})
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=fast)
 '''
 _loaded: dict[str, Callable[..., None]] = {}
 

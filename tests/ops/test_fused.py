@@ -1,0 +1,359 @@
+"""The fused back end equals the reference: totals, new edge values and every gradient, and is the same on any number of threads.
+
+Compiling takes about half a second a kernel, so one program holds many expressions as new edge values where it can.
+"""
+from __future__ import annotations
+
+import equality
+import graphs
+import numba
+import numpy as np
+import pytest
+from drawn import SCORE, SUMS, VALUE, Drawn, Net, Reader
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import graphtheta.ops as gt
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.superstep import _run_phases
+from graphtheta.engine.view import global_view
+from graphtheta.errors import ShapeError
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, fused
+from graphtheta.ops.fused import backend_scope
+from graphtheta.ops.program import trace
+
+pytestmark = pytest.mark.fused
+DTYPES = {"float64": 1e-12, "float32": 1e-5}
+NODES = {"a": (), "s": (2,), "t": (2,), "z": (2, 3), "y": (2, 3), "m": (2, 1), "n": (1, 3), "w": (4,)}
+EDGES = {"attr": (3,), "weight": (), "old": (2,), "kind": ()}
+CARRIED = frozenset({"old"})
+
+
+def parameter(*shape):
+    """A parameter by its shape; made anew in every call of gather, so its dtype can be that of the test."""
+    rng = np.random.default_rng(sum(shape) + len(shape))
+    return Parameter(rng.standard_normal(shape).astype(parameter.dtype))
+
+
+class Stub:
+    """As much of the active graph as phases look at."""
+
+    def __init__(self, partition, edges):
+        self.partition, self.values = partition, edges
+
+    def space(self, n):
+        return RowSpace(self.partition.masters[:n])
+
+    def edges(self, names, level):
+        return {n: self.values[n] for n in names}, CARRIED & set(names)
+
+    def edge_space(self, level):
+        return RowSpace(level.gid, "edge")
+
+
+def drawn(seed, ids, shape, dtype):
+    """Numbers that belong to global ids, whatever rank asks."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((int(ids.max(initial=0)) + 1, *shape))[ids].astype(dtype)
+
+
+def run(comm, gather, sum, graph, dtype, direction, training, scale, nodes, placement=("vertex-cut", "hash")):
+    """Totals, new edge values and gradients of one program on one rank, by name."""
+    parameter.dtype = dtype
+    partition = build_partition(graph, comm, *placement, dtype=dtype)
+    view = global_view(partition, [direction])
+    (level,) = view.levels
+    if scale:
+        for p in level.passes:
+            for s in p.selections:
+                s.scale = 1 + drawn(9, partition.edge_gid[s.all_positions() + s.block.start], (), dtype) ** 2
+    columns = {n: Var(drawn(i, partition.masters, s, dtype), view.space, True) for i, (n, s) in enumerate(nodes.items())}
+    space = RowSpace(partition.edge_gid, "edge")
+    gid = partition.edge_gid
+    edges = {"attr": Var(drawn(20, gid, (3,), dtype), space, True), "weight": Var(drawn(21, gid, (), dtype), space),
+             "old": Var(drawn(22, level.gid, (2,), dtype), RowSpace(level.gid, "edge"), True), "kind": Var(gid % 4, space)}
+    schema = lambda xs: {n: (x.shape[1:], x.dtype, x.needs_grad) for n, x in xs.items()}
+    program = trace(gather, schema(columns), schema(edges), sum, "Mine")
+    with Tape(seed=3, all_sum=comm.all_sum, training=training) as tape:
+        totals, outputs = _run_phases(program, columns, Stub(partition, edges), level, tape.random_key() if training else None)
+        made = {**{f"total {n}": x for n, x in totals.items()}, **{f"edge {n}": x for n, x in outputs.items()}}
+        loss = Var(np.zeros((), dtype))
+        seeds = [drawn(40, x.space.gid, x.shape[1:], dtype) for x in made.values()]
+        tape.add("meet", list(made.values()), [loss], lambda gs: seeds)
+        grads = tape.backward(loss)
+    found = {n: x.value for n, x in made.items()}
+    for name, x in {**columns, **edges, **{f"operand {i}": p for i, p in enumerate(program.operands)}}.items():
+        if grads.of(x) is not None:
+            found[f"gradient of {name}"] = grads.of(x)
+    return found
+
+
+def both(gather, sum="sum", dtype="float64", direction="in", training=True, scale=False, graph=None, size=1, nodes=NODES,
+         placement=("vertex-cut", "hash")):
+    """Run on both back ends, compare, and return the fused numbers of all ranks."""
+    graph = graphs.random_graph(24, 90) if graph is None else graph
+    results = []
+    for name in ("reference", "fused"):
+        with backend_scope(name):
+            results.append(run_simulated(size, run, gather, sum, graph, np.dtype(dtype), direction, training, scale, nodes, placement))
+    for expected, got in zip(*results, strict=True):
+        assert expected.keys() == got.keys()
+        for name, x in expected.items():
+            y = got[name]
+            assert y.dtype == x.dtype and y.shape == x.shape, name
+            size_of = max(1, np.abs(x[np.isfinite(x)]).max(initial=0))
+            np.testing.assert_allclose(y, x, rtol=0, atol=2 * DTYPES[dtype] * size_of, err_msg=name)
+    return results[1]
+
+
+@pytest.fixture(autouse=True)
+def everything_is_fused(monkeypatch, request):
+    """A fall-back to the reference would make these tests say nothing."""
+    known = fused.usable
+
+    def usable(phase):
+        found = known(phase)
+        assert found or fused._BACKEND.get() == "reference", f"no fused form: {phase.message} {phase.outputs}"
+        return found
+
+    if "falls_back" not in request.node.name:
+        monkeypatch.setattr(fused, "usable", usable)
+
+
+ROWWISE = {
+    "add": lambda e: e.src.z + e.dst.y + parameter(2, 3),
+    "sub": lambda e: e.src.z - e.dst.s - 2.0,
+    "mul": lambda e: e.src.z * e.dst.y * e.weight,
+    "div": lambda e: e.src.z / (e.dst.y * e.dst.y + 1.5),
+    "maximum": lambda e: gt.maximum(e.src.z, e.dst.y),
+    "minimum": lambda e: gt.minimum(e.src.z, gt.minimum(e.src.z, e.dst.y)),
+    "neg": lambda e: -e.src.z,
+    "exp": lambda e: gt.exp(e.src.z * 0.5),
+    "log": lambda e: gt.log(gt.square(e.src.z) + 0.5),
+    "sqrt": lambda e: gt.sqrt(gt.absolute(e.src.z) + 0.1),
+    "square": lambda e: gt.square(e.src.z + e.dst.s),
+    "absolute": lambda e: gt.absolute(e.src.z - e.dst.y),
+    "relu": lambda e: gt.relu(e.src.z),
+    "sigmoid": lambda e: gt.sigmoid(e.src.z * 3.0),
+    "tanh": lambda e: gt.tanh(e.src.z + e.dst.y),
+    "softplus": lambda e: gt.softplus(e.src.z * 20.0),
+    "gelu": lambda e: gt.gelu(e.src.z),
+    "power": lambda e: gt.power(gt.absolute(e.src.z) + 0.2, 1.7) + e.src.z ** 3,
+    "leaky_relu": lambda e: gt.leaky_relu(e.src.s + e.dst.t, 0.2),
+    "elu": lambda e: gt.elu(e.src.z, 0.7),
+    "clip": lambda e: gt.clip(e.src.z, -0.5, 0.5) + gt.clip(e.dst.y, -1.0, None) + gt.clip(e.dst.y, None, 0.2),
+    "cast": lambda e: e.src.z * gt.cast(e.kind, parameter.dtype),
+    "ones_like": lambda e: gt.PRIMITIVES["ones_like"](e.src.z) * e.dst.y,
+    "expand_last": lambda e: gt.expand_last(e.src.s, 1) * e.dst.y,
+    "standardise": lambda e: gt.layer_norm(e.src.z + e.dst.y, parameter(3), parameter(3)),
+    "sum": lambda e: (e.src.z * e.dst.y).sum(-1) + (e.src.z + e.dst.y).sum(-2, keepdims=True).sum(-1) + e.src.z.sum((-1, -2)),
+    "max": lambda e: gt.max(e.src.z * e.dst.y, -1) + gt.min(e.src.z, -2, keepdims=True).sum(-1),
+    "reshape": lambda e: gt.reshape(gt.tanh(e.src.z), 3, 2) + gt.reshape(e.dst.y, 3, 2),
+    "concat": lambda e: gt.concat([e.src.z, gt.tanh(e.dst.y), parameter(2, 2)]) + gt.stack([e.src.s, e.dst.t] * 4),
+    "repeat_rows": lambda e: gt.repeat_rows(parameter(2, 3), e.weight) * e.src.z,
+    "broadcast_to": lambda e: gt.broadcast_to(gt.tanh(e.src.m), 2, 3) * gt.broadcast_to(e.dst.n, 2, 3),
+    "matmul": lambda e: gt.matmul(e.attr, parameter(3, 2, 3)) + gt.matmul(e.src.z * e.dst.y, parameter(3, 3)),
+    "to_dense": lambda e: gt.to_dense(e.src.z * 2.0),
+    "embedding": lambda e: gt.embedding(parameter(4, 2, 3), e.kind) * e.src.z,
+    "getitem": lambda e: e.src.z[..., ::-1] * e.dst.y[..., [0, 0, 2]] + gt.tanh(e.src.z)[..., 1:2, None, 0],
+    "dropout": lambda e: gt.dropout(e.src.z, 0.4) + gt.dropout(gt.tanh(e.dst.y), 0.2),
+}
+# the planner has replaced it before a kernel is written
+PLANNED = {"edge_softmax"}
+GROUPS = [sorted(ROWWISE)[i::6] for i in range(6)]
+
+
+def test_every_rowwise_primitive_is_tried():
+    mine = {n for n, p in PRIMITIVES.items() if p.rowwise and p.forward.__module__.startswith("graphtheta.")}
+    assert mine == ROWWISE.keys() | PLANNED
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("group", GROUPS, ids=" ".join)
+def test_rowwise_primitives(group, dtype):
+    found = both(lambda e: (e.src.z, {name: ROWWISE[name](e) for name in group}), dtype=dtype)
+    assert {f"edge {name}" for name in group} <= found[0].keys()
+
+
+SCORES = {
+    "softmax": lambda e: gt.softmax(gt.leaky_relu(e.src.s + e.dst.t + gt.matmul(e.attr, parameter(3, 2)), 0.2)) * e.src.z,
+    "softmax twice": lambda e: gt.softmax(e.src.s * e.dst.t) * gt.softmax(e.dst.t + e.src.t) * e.src.z,
+    "softmax squared": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) ** 2 * e.src.z,
+    "softmax with dropout": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) * gt.dropout(e.src.z, 0.2),
+    "softmax of one column": lambda e: gt.softmax(e.src.a + e.dst.a) * e.src.z,
+    "softmax alone": lambda e: gt.softmax(e.src.s + e.dst.t),
+    "softmax, full width": lambda e: gt.softmax(e.src.z * e.dst.y) * e.src.z,
+}
+SHAPES = {
+    "rowless": lambda e: gt.tanh(parameter(2, 3) * gt.exp(parameter(3)).sum() + 1.0) * e.src.z + gt.matmul(parameter(2, 2), parameter(2, 3)),
+    "heads": lambda e: e.src.a * e.dst.z + e.src.s * e.dst.n * e.src.m + e.src.n * parameter(2, 3) + e.dst.m * e.weight,
+    "carried": lambda e: e.old * e.src.z + gt.tanh(e.old),
+    "one end each": lambda e: e.src.w * e.dst.a,
+    "only edges": lambda e: gt.matmul(e.attr, parameter(3, 2, 3)),
+    "deep": lambda e: deep(e.src.z, e.dst.y),
+    "alias": lambda e: gt.reshape(gt.dropout(e.src.z * e.dst.y, 0.5), 6) + gt.flatten(gt.dropout(e.src.z, 0.5)),
+    "used again": lambda e: again(gt.tanh(e.src.z * e.dst.s)),
+    "float and double use": lambda e: gt.concat([e.src.z, e.src.z * e.src.s]).sum(-1) * gt.max(e.src.z, -1),
+}
+
+
+def deep(x, y):
+    for _ in range(12):
+        x = gt.leaky_relu(gt.maximum(x, y) - 0.1, 0.3)
+    return x
+
+
+def again(x):
+    return x * x + gt.exp(x) * x.sum(-1) + gt.max(x, -1)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_softmax(name):
+    both(SCORES[name])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name):
+    both(SHAPES[name])
+
+
+@pytest.mark.parametrize("name", ["alias", "carried"])
+def test_without_training(name):
+    both(SHAPES[name], training=False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sum", [*SUMS, ("max", "min", "mean", "sum")], ids=str)
+def test_aggregators_and_directions(sum, dtype):
+    for direction in ("both",) if dtype == "float64" else ("in", "out"):
+        both(lambda e: e.src.z * e.dst.s + gt.matmul(e.attr, parameter(3, 2)), sum, dtype, direction)
+
+
+def test_no_sum():
+    both(lambda e: gt.tanh(e.src.z) * e.dst.y, None)
+
+
+@pytest.mark.parametrize("sum", ["sum", ("mean", "max")], ids=str)
+def test_edges_that_stand_for_several(sum):
+    both(SCORES["softmax"], sum, scale=True)
+    both(lambda e: e.src.z * e.dst.s, sum, scale=True, direction="both")
+
+
+@pytest.mark.parametrize("shape", [(128, 41), (0,), (2, 0), (1,), (1, 1)], ids=str)
+def test_widths(shape):
+    nodes = {"z": shape, "y": shape, "s": shape[:1]}
+    both(lambda e: gt.tanh(e.src.z * e.dst.y), ("sum", "max"), nodes=nodes, direction="both")
+    both(lambda e: gt.softmax(e.src.s + e.dst.s) * gt.reshape(gt.tanh(e.src.z), *shape), nodes=nodes)
+
+
+@pytest.mark.parametrize("masked", ["some", "all"])
+@pytest.mark.parametrize("power", [1, 2])
+def test_masked_scores_weigh_nothing(masked, power):
+    mask = np.array([-np.inf, -np.inf if masked == "all" else 0.0])
+    found = both(lambda e: gt.softmax(e.src.s + e.dst.t + mask) ** power * e.src.z)[0]
+    assert all(np.isfinite(x).all() for x in found.values())
+    assert not found["total "][:, 0].any() and (masked == "all") == (not found["total "].any())
+
+
+def test_a_masked_edge_before_and_after_others():
+    with np.errstate(divide="ignore"):
+        found = both(lambda e: gt.softmax(e.src.s + gt.log(gt.relu(e.weight))) * e.src.z)[0]
+    assert np.isfinite(found["total "]).all()
+
+
+def test_nan_shows():
+    bad = lambda e: gt.sqrt(e.src.s - 100.0)
+    for gather, sum in ((bad, "max"), (bad, "sum"), (lambda e: gt.relu(bad(e)), "sum"), (lambda e: gt.softmax(bad(e)) * e.src.z, "sum")):
+        with np.errstate(all="ignore"):
+            found = both(gather, sum)[0]
+        assert np.isnan(found["total "]).any()
+
+
+@pytest.mark.parametrize("edges", [1, 7])
+def test_blocks_change_nothing(edges, monkeypatch):
+    gather = lambda e: gt.matmul(e.src.z * e.dst.y, parameter(3, 3)) * parameter(2, 3)
+    whole = both(gather, "mean", direction="both")[0]
+    monkeypatch.setattr(fused, "EDGES_PER_BLOCK", edges)
+    for name, x in both(gather, "mean", direction="both")[0].items():
+        np.testing.assert_allclose(x, whole[name], rtol=1e-12, atol=1e-12)
+
+
+def test_threads_change_no_bit(monkeypatch):
+    monkeypatch.setattr(fused, "EDGES_PER_BLOCK", 16)
+    graph, before = graphs.random_graph(200, 3000), numba.get_num_threads()
+    for gather, sum in ((SCORES["softmax with dropout"], "sum"), (SHAPES["rowless"], ("mean", "max"))):
+        found = []
+        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+            numba.set_num_threads(threads)
+            try:
+                found += run_simulated(1, run, gather, sum, graph, np.dtype("float32"), "both", True, False, NODES)
+            finally:
+                numba.set_num_threads(before)
+        assert all(np.array_equal(x, found[1][n]) for n, x in found[0].items())
+
+
+@pytest.mark.parametrize("name", graphs.odd_graphs())
+def test_odd_graphs(name):
+    graph = graphs.odd_graphs()[name]
+    for size in range(1, min(4, graph.n_nodes + 1)):
+        both(SCORES["softmax"], "sum", direction="both", graph=graph, size=size)
+        both(lambda e: e.src.z * e.dst.s + gt.matmul(e.attr, parameter(3, 2)), ("sum", "max"), direction="both", graph=graph, size=size)
+
+
+@pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids=" ".join)
+def test_ranks_and_placements(placement):
+    for size in (2, 4):
+        both(SCORES["softmax"], "sum", direction="both", size=size, placement=placement)
+        both(lambda e: (gt.matmul(e.src.z * e.dst.y, parameter(3, 3)), {"new": e.src.s + e.dst.t}), ("mean", "min"), size=size,
+             placement=placement)
+
+
+def test_whole_models_under_every_strategy(monkeypatch):
+    """Row lists, sampled edges and halos together."""
+    monkeypatch.setattr(equality, "MODELS", {n: equality.MODELS[n] for n in ("sage max", "gat_e")})
+    with backend_scope("reference"):
+        expected, _ = run_simulated(1, equality.run, equality.PLACEMENTS[0], "node")[0]
+    for size, placement in ((1, ("1d-dst", "hash")), (3, ("vertex-cut", "block"))):
+        numbers, _ = run_simulated(size, equality.run, placement, "node")[0]
+        for key, (losses, grads) in numbers.items():
+            for mine, theirs in zip((losses, grads), expected[key], strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10 * np.abs(theirs).max(), err_msg=str(key))
+
+
+def test_an_index_outside_of_the_table_is_an_error():
+    with pytest.raises(ShapeError, match=r"embedding: kind holds numbers from 0 to 3; expected 0 to 2"):
+        gather = lambda e: gt.embedding(parameter(3, 2), e.kind) * e.src.s
+        run_simulated(1, run, gather, "sum", graphs.random_graph(), np.dtype("float64"), "in", True, False, NODES)
+
+
+def test_falls_back_where_integers_are_computed():
+    gather = lambda e: gt.embedding(parameter(4, 2), gt.cast(e.weight * 0.0, np.int64)) * e.src.s
+    both(gather)
+    (phase,) = trace(gather, {"s": ((2,), np.float64, True)}, {"weight": ((), np.float64, False)}, "sum", "Mine").phases
+    assert not fused.usable(phase)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(VALUE, SCORE, st.sampled_from(SUMS), st.sampled_from(["in", "out"]), st.sampled_from(["in", "both"]), st.integers(1, 3),
+       st.sampled_from(graphs.PLACEMENTS), st.integers(0, 50))
+def test_drawn_programs(value, new, sum, direction, second, size, placement, seed):
+    """Two layers, the second of which reads the edge values of the first."""
+    graph = graphs.random_graph(12, 40, seed)
+
+    def program(comm):
+        partition = build_partition(graph, comm, *placement, dtype=np.float64)
+        layers = [Drawn(value, sum, direction, new), Reader(("src", "z"), "sum", second)]
+        with Tape(all_sum=comm.all_sum) as tape:
+            out = Net(*layers)(global_view(partition, [direction, second]))
+        grads = tape.backward(out, np.cos(partition.masters)[:, None, None] * np.ones(out.shape))
+        used = [grads.of(q) for layer in layers for q in (layer.w, layer.a, layer.b, layer.we, layer.p)]
+        return [out.value, *(g for g in used if g is not None)]
+
+    results = []
+    for name in ("reference", "fused"):
+        with backend_scope(name):
+            results.append(run_simulated(size, program))
+    for expected, got in zip(*results, strict=True):
+        for x, y in zip(expected, got, strict=True):
+            np.testing.assert_allclose(y, x, rtol=1e-10, atol=1e-11 * max(1, np.abs(x).max(initial=0)))
