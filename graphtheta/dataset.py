@@ -49,7 +49,7 @@ class Entry:
 
 PLANETOID: dict[str, Any] = {"per_class": {"train_per_class": 20, "n_val": 500, "n_test": 1000}, "common": {"normalise_features": "row"}}
 PITFALLS: dict[str, Any] = {"split": "random", "per_class": {"train_per_class": 20, "val_per_class": 30},
-                            "common": {"symmetric": True, "largest_component": True, "normalise_features": "row"}}
+                            "common": {"symmetric": True, "largest_component": True}}
 FEATURES: dict[str, type] = {"features": int}
 
 ENTRIES: dict[str, Entry] = {
@@ -114,6 +114,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
         ShapeError, DataError: Its arrays do not make a graph.
     """
     name, options = parse(name_or_path, options)
+    asked = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
     per_class = class_counts(name, options)
     common = {"symmetric": symmetric, "largest_component": largest_component, "self_loops": self_loops,
               "normalise_features": normalise_features}
@@ -129,6 +130,8 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
     choices = {k: entry.common.get(k) if v in (None, "auto") else v for k, v in common.items()}
     graph = prepare(graph, choices)
     split = usual if split == "auto" else split
+    if asked and split != "random":
+        raise ConfigError(f"{name}: {asked[0]} has no meaning with the split '{split}'; choose split='random' (--split random)")
     if split == "none":
         graph = graph.replace(**dict.fromkeys((*NODE_MASKS, *EDGE_MASKS)))
     else:

@@ -12,7 +12,7 @@ from graphtheta.job import did_you_mean
 
 _PLANETOID = {"split": "public", "normalise_features": "row"}
 _PITFALLS = {"split": "random", "train_per_class": 20, "val_per_class": 30, "largest_component": "yes", "symmetric": "yes",
-             "normalise_features": "row", "epochs": 1000, "patience": 50}
+             "normalise_features": "none", "epochs": 1000, "patience": 50}
 _GAT = {"model": "gat", "hidden": 8, "heads": 8, "out_heads": 1}
 _BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "planetoid": {
