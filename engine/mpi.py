@@ -213,7 +213,7 @@ def _say(text: str) -> None:
 
 def _finalize(code: int) -> None:
     """End MPI; a library that cannot, because of something left half done, must not keep the job alive."""
-    guard = threading.Timer(4.0, os._exit, [code])
+    guard = threading.Timer(2.0, os._exit, [code])
     guard.daemon = True
     guard.start()
     MPI.Finalize()

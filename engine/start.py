@@ -10,8 +10,9 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from graphtheta.errors import CommError, ConfigError
 
@@ -63,7 +64,7 @@ def start() -> Comm:
     if _comm is None:
         size = launched()[1]
         if size > 1:
-            sys.excepthook = _excepthook
+            watch()
             _comm = mpi = _start_mpi(size)
             _threads = place_threads(mpi)
             if not _threads.crowded:
@@ -73,6 +74,12 @@ def start() -> Comm:
             _threads = place_threads(_comm)
         _log.info("%d rank(s), %s", _comm.size, _threads)
     return _comm
+
+
+def watch() -> None:
+    """See to it that an uncaught error ends all processes of a launcher with one message, also before ``start``."""
+    if launched()[1] > 1:
+        sys.excepthook = _excepthook
 
 
 def threads() -> Threads:
@@ -123,6 +130,10 @@ def _fail(error: BaseException) -> int:
     code = exit_code(error)
     if isinstance(error, BrokenPipeError):
         close_output()
+    if _comm is None and launched()[1] > 1:
+        # to agree on who speaks; a rank that fails alone must be heard as well
+        with suppress(Exception):
+            start()
     if _comm is not None:
         if code == 0:
             return 0
@@ -136,11 +147,4 @@ def _fail(error: BaseException) -> int:
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     code = _fail(error.with_traceback(trace))
     # Python would end with status 1 whatever the error, and by a signal after Ctrl-C, which launchers report at length
-    if code != 1:
-        _exit(code)
-
-
-def _exit(code: int) -> NoReturn:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    sys.exit(code)

@@ -202,7 +202,10 @@ def job_of(run: str, keys: dict[str, Any]) -> Job:
     Raises:
         ConfigError: The folder holds no finished run, or a key is not allowed.
     """
+    seeds = sorted(Path(run).glob("seed-*"))
     for name in (JOB_FILE, WEIGHTS):
+        if seeds and not Path(run, name).is_file():
+            raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
         if not Path(run, name).is_file():
             raise ConfigError(f"{run}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
     return Job.from_yaml(Path(run, JOB_FILE)).change(**keys)

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from graphtheta.console import say
 from graphtheta.engine.start import launched
 from graphtheta.errors import ConfigError
-from graphtheta.job import SECTIONS, Job, choices, did_you_mean, flag, read_keys
+from graphtheta.job import SECTIONS, Job, ModelKeys, choices, did_you_mean, flag, read_keys
+from graphtheta.models.registry import MODELS, READ_BY
 from graphtheta.published import PRESETS, preset
 
 
@@ -71,7 +72,17 @@ class Parser(argparse.ArgumentParser):
         keys = {name: value for name, value in vars(options).items() if name in Job.model_fields}
         from_file = read_keys(own["config"]) if own.get("config") else {}
         from_preset = preset(own["preset"]) if own.get("preset") else {}
-        return SimpleNamespace(**own), {**from_preset, **from_file, **keys}
+        given = {**from_file, **keys}
+        return SimpleNamespace(**own), {**fitting(from_preset, given.get("model")), **given}
+
+
+def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
+    """The keys of a preset that fit another model: those about data and training, and what a published model reads too."""
+    if model is None or model == keys.get("model"):
+        return keys
+    if model in MODELS:
+        return {key: value for key, value in keys.items() if model in READ_BY.get(key, (model,))}
+    return {key: value for key, value in keys.items() if key not in (*ModelKeys.model_fields, "decay_first_layer_only")}
 
 
 def with_dashes(word: str) -> str:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,13 @@ from graphtheta.engine.probe import Probe
 from graphtheta.engine.sampler import NeighbourSampler
 from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask, Task, label_kind
-from graphtheta.errors import ConfigError, DataError
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.graph import Graph
-from graphtheta.job import Job
-from graphtheta.models.registry import Options, build_model
-from graphtheta.models.user import load_user_model
+from graphtheta.job import Job, flag
+from graphtheta.models.registry import MODELS, READ_BY, Options, build_model
+from graphtheta.models.user import accepted, load_user_class
 from graphtheta.ops.init import dtype_scope, init_scope
+from graphtheta.ops.program import naming
 from graphtheta.split import LinkSplit, distinct_pairs, link_split
 from graphtheta.transform import pair_key
 
@@ -38,9 +41,9 @@ class GraphInfo:
     links: np.ndarray | None
 
     def ids(self, n: int, per_edge: bool) -> np.ndarray:
-        """Original node ids; for edges their numbers in the input; for links their two ends."""
+        """Original node ids; for edges their numbers in the input; for links the original ids of their two ends."""
         if self.links is not None:
-            return self.links
+            return self.links if self.node_ids is None else self.node_ids[self.links]
         return np.arange(n) if per_edge or self.node_ids is None else self.node_ids
 
 
@@ -125,6 +128,8 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
         raise DataError(f"{graph.name or 'the graph'} has no node features x; give the graph some, for example its degrees")
     task = job.task if job.task != "auto" else "node" if graph.y is not None else "edge" if graph.edge_y is not None else "link"
     kind, width = _labels(task, graph)
+    if task != "link":
+        _refuse_unread(job, {"negatives", "eval_negatives", "decoder"}, f"task={task}", "give --task link")
     split = known = None
     if task == "link":
         src, dst = np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))
@@ -164,25 +169,60 @@ def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Fac
         ConfigError: It cannot be made.
     """
     sizes = {"d_in": graph.x.shape[1], "d_out": max(width, 1), "d_edge": 0 if graph.edge_attr is None else graph.edge_attr.shape[1]}
+    offered = {**sizes, **_options(job)}
     with dtype_scope(job.dtype), init_scope(job.seed):
-        if isinstance(given, Model):
-            return given
-        if given is not None:
-            made = given(**accepted(given, {**sizes, **_options(job)}))
-            if not isinstance(made, Model):
-                raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
-            return made
-        if ":" in job.model:
-            return load_user_model(job.model, **sizes, **_options(job))
-        decoder = {"node": "none", "edge": "edge", "link": job.decoder}[task]
-        return build_model(job.model, **sizes, decoder=decoder, **_options(job))
+        if given is None and ":" not in job.model:
+            unread = {option for option, models in READ_BY.items() if job.model in MODELS and job.model not in models}
+            _refuse_unread(job, unread, f"model={job.model}", "choose a model that reads it")
+            decoder = {"node": "none", "edge": "edge", "link": job.decoder}[task]
+            return build_model(job.model, **sizes, decoder=decoder, **_options(job))
+        factory = _check_factory(load_user_class(job.model) if given is None else given)
+        if isinstance(factory, Model):
+            _refuse_unread(job, set(_options(job)), "a model that is made already",
+                           f"give the class, gt.Trainer({type(factory).__name__}, ...), so that the job makes it")
+            return _check_dtype(factory, job)
+        name = job.model if given is None else getattr(given, "__name__", "the function")
+        taken = accepted(name, factory, offered)
+        _refuse_unread(job, set(offered) - set(taken), f"{name}, whose constructor does not name it", "let it have such a parameter")
+        with naming(f"constructor of {name}"):
+            made = factory(**taken)
+        if not isinstance(made, Model):
+            raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
+        return _check_dtype(made, job)
 
 
-def accepted(function: Factory, offered: dict[str, Any]) -> dict[str, Any]:
-    """What a function that makes a model takes of the widths and of the job's options: those it names."""
-    wanted = inspect.signature(function).parameters.values()
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
-    return offered if takes_all else {p.name: offered[p.name] for p in wanted if p.name in offered}
+def _check_factory(given: Any) -> Any:
+    layer = given if isinstance(given, Layer) else given if inspect.isclass(given) and issubclass(given, Layer) else None
+    if layer is not None:
+        name = layer.__name__ if inspect.isclass(layer) else type(layer).__name__
+        raise ConfigError(f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
+                          f"self.layer(graph, graph.x), with self.layer = {name}(...)")
+    if not isinstance(given, Model) and not callable(given):
+        raise ConfigError(f"the model is a {type(given).__name__}; expected the name of a published model, FILE.py:Class, a gt.Model, or a "
+                          "class or function that makes one: gt.Trainer(MODEL, GRAPH)")
+    return given
+
+
+def _check_dtype(model: Model, job: Job) -> Model:
+    for name, p in model.named_parameters():
+        if p.dtype != job.dtype:
+            raise ConfigError(f"{name} of {type(model).__name__} was made in {p.dtype} and the job computes in dtype={job.dtype}; give the "
+                              f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job makes it")
+    return model
+
+
+def _refuse_unread(job: Job, keys: set[str], by: str, remedy: str) -> None:
+    """Refuse choices of the user that would be ignored."""
+    for key in (k for k in Job.model_fields if k in keys and getattr(job, k) != Job.model_fields[k].default):
+        readers = f", but with {', '.join(READ_BY[key])}" if key in READ_BY else ""
+        raise ConfigError(f"{key}={job.as_text(key)} has no meaning with {by}{readers}; drop {flag(key)}, or {remedy}")
+
+
+def source_of(model: Any) -> str:
+    """A model of the user's as FILE.py:Class, for records."""
+    made_by = type(model) if isinstance(model, (Model, Layer)) else model
+    file = getattr(sys.modules.get(getattr(made_by, "__module__", "")), "__file__", None)
+    return f"{Path(file).name if file else 'session.py'}:{getattr(made_by, '__name__', type(made_by).__name__)}"
 
 
 def _options(job: Job) -> dict[str, Any]:
@@ -211,7 +251,7 @@ def _clusters(job: Job, graph: Graph, comm: Comm) -> np.ndarray:
     if comm.rank == 0:
         try:
             found = find_clusters(graph.src, graph.dst, graph.n_nodes, job.cluster_method, job.clusters, job.seed)
-        except (ConfigError, DataError) as e:
+        except GraphThetaError as e:
             error = e
     comm.agree(error)
     return np.asarray(comm.broadcast(found))

@@ -28,8 +28,10 @@ from graphtheta.job import Job
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.ops.tape import Tape
-from graphtheta.prepare import Setup, build_strategy, load_graph, prepare
+from graphtheta.prepare import Setup, build_strategy, load_graph, prepare, source_of
 
+# a loss that diverges is an error of ours, and one message about it is enough
+QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 SMALLER_IS_BETTER = ("loss", "mae", "rmse")
 
 
@@ -76,10 +78,15 @@ class Trainer:
 
     def __init__(self, model: str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, *, job: Job | None = None,
                  comm: Comm | None = None, **keys: Any):
-        if isinstance(model, str):
-            keys["model"] = model
-        self.job = job.change(**keys) if job is not None else Job(**keys)
+        if model is not None:
+            keys["model"] = model if isinstance(model, str) else source_of(model)
         self.comm = comm if comm is not None else start()
+        self.job = job.change(**keys) if job is not None else Job(**keys)
+        if self.job.seeds > 1:
+            raise ConfigError(f"seeds={self.job.seeds}, but a trainer trains once; make one for each seed=..., or use graphtheta train")
+        if graph is not None and not isinstance(graph, Graph):
+            raise ConfigError(f"the graph is a {type(graph).__name__}; expected a gt.Graph, such as gt.load('sbm'), "
+                              "gt.Graph(edge_index, x=...) or gt.Graph.from_networkx(...)")
         given = None if isinstance(model, str) else model
         error: GraphThetaError | None = None
         setup = None
@@ -144,12 +151,17 @@ class Trainer:
             result.metrics = self._measure()
         return result
 
+    @np.errstate(**QUIET)
     def _measure(self) -> dict[str, float]:
         with self.comm.ledger.stage("evaluate"), backend_scope(self.job.backend):
             return self.evaluator.metrics(self.model)
 
+    @np.errstate(**QUIET)
     def train_epoch(self, epoch: int) -> float:
         """One pass over the training set; the mean loss of its steps.
+
+        Raises:
+            DataError: The loss of a step is not finite; on all ranks alike, because the sum over the ranks is looked at.
 
         Collective: all ranks.
         """
@@ -161,6 +173,10 @@ class Trainer:
             if self.job.steps and self.step >= self.job.steps:
                 break
         total = self.comm.all_sum(np.array(losses))
+        wrong = np.flatnonzero(~np.isfinite(total))
+        if len(wrong):
+            raise DataError(f"the loss of step {self.step - len(losses) + int(wrong[0]) + 1} is {total[wrong[0]]}; lower --lr, or check "
+                            "features, targets and edge values for extreme numbers")
         return float(total.mean())
 
     def train_step(self, view: Any) -> float:
@@ -171,10 +187,7 @@ class Trainer:
         reduced = reduce_gradients(self.comm, self.parameters, gradients)
         self.optimiser.step(reduced)
         self.step += 1
-        share = float(loss.value)
-        if not np.isfinite(share):
-            raise DataError(f"the loss of step {self.step} is {share}; lower --lr, or check features and edge values for extreme numbers")
-        return share
+        return float(loss.value)
 
     def _quality(self, metrics: dict[str, float]) -> tuple[float, float]:
         """Larger is better: the validation metric, and among equals the smaller validation loss."""

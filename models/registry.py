@@ -129,6 +129,14 @@ MODELS: dict[str, Design] = {
 }
 
 
+# options that only some models make use of; all others concern every network
+READ_BY: dict[str, tuple[str, ...]] = {
+    "heads": ("gat", "gat_e", "gipa"), "out_heads": ("gat", "gat_e"), "attention_dropout": ("gat", "gat_e", "gipa"),
+    "feature_dropout": ("gat", "gat_e", "gipa"), "edge_drop": ("gipa",), "reduce": ("gipa",), "separate": ("gat",),
+    "aggregator": ("sage",), "normalisation": ("gcn",), "train_eps": ("gin",),
+}
+
+
 def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, **options: Any) -> Network:
     """A network of a published layer.
 

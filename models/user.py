@@ -4,6 +4,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+import traceback
+from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +29,16 @@ def load_user_model(path: str, d_in: int, d_out: int, d_edge: int = 0, **options
         ConfigError: There is no such file or class, it cannot be imported, it is not a model, or its constructor asks
             for something else.
     """
+    found = load_user_class(path)
+    return found(**accepted(path, found, {**options, "d_in": d_in, "d_out": d_out, "d_edge": d_edge}))
+
+
+def load_user_class(path: str) -> type[Model]:
+    """The class that "FILE.py:Class" names.
+
+    Raises:
+        ConfigError: There is no such file or class, it cannot be imported, or it is not a model.
+    """
     file, colon, name = path.rpartition(":")
     if not colon or not name.isidentifier() or not file.endswith(".py"):
         raise ConfigError(f"model {path!r} is not of the form FILE.py:Class, such as my_layers.py:MyModel")
@@ -38,8 +50,29 @@ def load_user_model(path: str, d_in: int, d_out: int, d_edge: int = 0, **options
         is_layer = issubclass(found, Layer)
         hint = "a layer runs inside a model: write a Model whose forward calls it" if is_layer else "derive it from graphtheta.Model"
         raise ConfigError(f"{path} is not a model; {hint}")
-    model: Model = found(**_accepted(path, found, {**options, "d_in": d_in, "d_out": d_out, "d_edge": d_edge}))
-    return model
+    return found
+
+
+def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
+    """What a function that makes a model, or a class, is given of what a job offers: that which it names.
+
+    Args:
+        name: What the user calls it, for messages.
+        function: The function or class.
+        offered: Values by name.
+
+    Raises:
+        ConfigError: It needs something else.
+    """
+    wanted = list(inspect.signature(function).parameters.values())
+    named = [p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p for p in wanted if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    unknown = [p.name for p in needed if p not in named or p.name not in offered]
+    if unknown:
+        raise ConfigError(f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; it may take "
+                          f"{', '.join(sorted(offered))}, and anything that has a default")
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
+    return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}
 
 
 def _module_name(file: Path) -> str:
@@ -61,23 +94,15 @@ def _module(file: Path) -> ModuleType:
     except GraphThetaError:
         raise
     except Exception as error:
-        raise ConfigError(f"the model file {file} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"the model file {file} cannot be imported: {type(error).__name__}: {error}{_line(file, error)}") from error
     return module
+
+
+def _line(file: Path, error: Exception) -> str:
+    """Which line of the file was running, where the message does not say it."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    return f" (line {lines[-1]})" if lines and not isinstance(error, SyntaxError) else ""
 
 
 def _models(module: ModuleType) -> list[str]:
     return [n for n, c in vars(module).items() if inspect.isclass(c) and issubclass(c, Model) and c.__module__ == module.__name__]
-
-
-def _accepted(path: str, cls: type, offered: dict[str, Any]) -> dict[str, Any]:
-    """The offered values that the constructor names."""
-    wanted = list(inspect.signature(cls).parameters.values())
-    if any(p.kind is p.VAR_KEYWORD for p in wanted):
-        return offered
-    named = [p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    needed = [p for p in wanted if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
-    unknown = [p.name for p in needed if p not in named or p.name not in offered]
-    if unknown:
-        raise ConfigError(f"the constructor of {path} needs {', '.join(unknown)}, which a job does not set; it may take "
-                          f"{', '.join(sorted(offered))}, and anything that has a default")
-    return {p.name: offered[p.name] for p in named if p.name in offered}
