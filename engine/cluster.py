@@ -85,7 +85,7 @@ def _pack(found: np.ndarray, n: int) -> np.ndarray:
     sizes = np.bincount(found)
     if n > len(sizes):
         raise ConfigError(f"Louvain found {len(sizes)} communities, fewer than the {n} clusters asked for; "
-                          "give --clusters 0 (as found) to {len(sizes)}, or --cluster-method metis, which makes any number")
+                          f"give --clusters 0 (as found) to {len(sizes)}, or --cluster-method metis, which makes any number")
     load, home = np.zeros(n, np.int64), np.empty(len(sizes), np.int64)
     for community in np.lexsort((np.arange(len(sizes)), -sizes)):
         home[community] = np.argmin(load)

@@ -114,6 +114,8 @@ class EdgeEvaluator(Evaluator):
         assert pairs is not None
         found: Metrics = {}
         for split, mask in self._masks.items():
+            if self.comm.all_sum(np.asarray(np.count_nonzero(mask))) == 0:
+                continue
             found |= self.score(split, self.kind, pairs.label.reshape(out.shape), out, mask[pairs.stored])
         return found
 
@@ -144,6 +146,8 @@ class LinkEvaluator(Evaluator):
     def metrics(self, model: Model) -> Metrics:
         found: Metrics = {}
         for split, view in self._views.items():
+            if not len(self.links[split].src):
+                continue
             assert view.pairs is not None
             out = self.run(model, view)
             found |= self.score(split, "labels", view.pairs.label.reshape(out.shape), out, np.ones(out.shape[0], bool))

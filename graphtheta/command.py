@@ -16,7 +16,7 @@ from graphtheta.engine.memory import MemoryBound
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.start import run_main, start
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.flag import Parser
 from graphtheta.graph import Graph
 from graphtheta.job import Job
@@ -102,8 +102,10 @@ def evaluate(argv: list[str]) -> int:
     def work(comm: Comm) -> None:
         trainer = trained(job, options.run, comm)
         scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
+        scores = {split: s for split, s in scores.items() if s}
+        if not scores:
+            raise DataError(f"the graph of {options.run} has nothing to evaluate in {options.on or 'any split'}; choose another --on or --split")
         if comm.rank == 0:
-            scores = {split: s for split, s in scores.items() if s}
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
             say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
 

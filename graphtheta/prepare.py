@@ -39,12 +39,18 @@ class GraphInfo:
 
     node_ids: np.ndarray | None
     links: np.ndarray | None
+    edges: np.ndarray
 
-    def ids(self, n: int, per_edge: bool) -> np.ndarray:
-        """Original node ids; for edges their numbers in the input; for links the original ids of their two ends."""
+    def named(self, out: np.ndarray, per_edge: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Outputs with what they belong to: original node ids; for links those of their two ends, for edges their numbers.
+
+        Self loops that were added have no number, and their outputs are left out.
+        """
         if self.links is not None:
-            return self.links if self.node_ids is None else self.node_ids[self.links]
-        return np.arange(n) if per_edge or self.node_ids is None else self.node_ids
+            return (self.links if self.node_ids is None else self.node_ids[self.links]), out
+        if per_edge:
+            return self.edges, out[:len(self.edges)]
+        return (np.arange(len(out)) if self.node_ids is None else self.node_ids), out
 
 
 @dataclass
@@ -137,16 +143,17 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
         split = link_split(graph, seed=job.seed)
         graph = split.graph
     model = make_model(job, graph, task, width, given)
-    loops = job.self_loops
+    loops, edges = job.self_loops, np.arange(graph.n_edges)
     if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
         graph = graph.with_self_loops()
     elif loops == "no":
+        edges = np.flatnonzero(graph.src != graph.dst)
         graph = graph.without_self_loops()
     if task == "node":
         graph.require_training()
     elif task == "edge" and (graph.edge_train is None or not graph.edge_train.any()):
         raise DataError(f"{graph.name or 'the graph'} has no training edges; give it an edge_train mask")
-    info = GraphInfo(graph.node_ids, None if split is None else split.test.T)
+    info = GraphInfo(graph.node_ids, None if split is None else split.test.T, edges)
     return Setup(job, graph, model, info, task, kind, width, split, known)
 
 

@@ -137,7 +137,7 @@ class Trainer:
             result.history.append(row)
             if log is not None:
                 log.epoch(row)
-            quality = self._quality(metrics)
+            quality = self._quality(metrics, loss)
             # a smaller loss at an equal metric is kept, but is no reason to wait longer
             waited = 0 if best is None or quality[0] > best[0][0] else waited + 1
             if best is None or quality > best[0]:
@@ -189,9 +189,11 @@ class Trainer:
         self.step += 1
         return float(loss.value)
 
-    def _quality(self, metrics: dict[str, float]) -> tuple[float, float]:
+    def _quality(self, metrics: dict[str, float], loss: float) -> tuple[float, float]:
         """Larger is better: the validation metric, and among equals the smaller validation loss."""
-        split = "val" if "val_loss" in metrics else "train"
+        split = next((s for s in ("val", "train") if f"{s}_loss" in metrics), None)
+        if split is None:
+            return -loss, -loss
         value = metrics[f"{split}_{self.metric}"]
         value = -value if self.metric in SMALLER_IS_BETTER else value
         return (value if np.isfinite(value) else -np.inf), -metrics[f"{split}_loss"]
@@ -211,13 +213,13 @@ class Trainer:
         return {n: v for n, v in self._measure().items() if n.startswith(f"{split}_")}
 
     def predict(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Original ids of all nodes (or edge numbers) and their outputs on rank 0, None elsewhere.
+        """Original ids of all nodes (edges by their numbers, test links by the ids of their ends) and outputs on rank 0, None elsewhere.
 
         Collective: all ranks.
         """
         with backend_scope(self.job.backend):
             out = self.evaluator.predict(self.model)
-        return None if out is None else (self.graph_info.ids(len(out), self.probe.per_edge), out)
+        return None if out is None else self.graph_info.named(out, self.probe.per_edge)
 
     def save(self, path: str | Path) -> None:
         """Write the weights and the job, on rank 0; the file appears whole or not at all."""
