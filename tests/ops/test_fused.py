@@ -159,6 +159,7 @@ ROWWISE = {
     "getitem": lambda e: e.src.z[..., ::-1] * e.dst.y[..., [0, 0, 2]] + gt.tanh(e.src.z)[..., 1:2, None, 0],
     "dropout": lambda e: gt.dropout(e.src.z, 0.4) + gt.dropout(gt.tanh(e.dst.y), 0.2),
 }
+ALL_SUMS = ("max", "min", "mean", "sum")
 # the planner has replaced it before a kernel is written
 PLANNED = {"edge_softmax"}
 GROUPS = [sorted(ROWWISE)[i::6] for i in range(6)]
@@ -181,12 +182,11 @@ SCORES = {
     "softmax twice": lambda e: gt.softmax(e.src.s * e.dst.t) * gt.softmax(e.dst.t + e.src.t) * e.src.z,
     "softmax squared": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) ** 2 * e.src.z,
     "softmax with dropout": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) * gt.dropout(e.src.z, 0.2),
-    "softmax of one column": lambda e: gt.softmax(e.src.a + e.dst.a) * e.src.z,
     "softmax alone": lambda e: gt.softmax(e.src.s + e.dst.t),
     "softmax, full width": lambda e: gt.softmax(e.src.z * e.dst.y) * e.src.z,
 }
 SHAPES = {
-    "rowless": lambda e: gt.tanh(parameter(2, 3) * gt.exp(parameter(3)).sum() + 1.0) * e.src.z + gt.matmul(parameter(2, 2), parameter(2, 3)),
+    "rowless": lambda e: gt.tanh(parameter(2, 3) * gt.exp(parameter(3)).sum() + 1.0) * e.src.z + parameter(2, 1),
     "heads": lambda e: e.src.a * e.dst.z + e.src.s * e.dst.n * e.src.m + e.src.n * parameter(2, 3) + e.dst.m * e.weight,
     "carried": lambda e: e.old * e.src.z + gt.tanh(e.old),
     "one end each": lambda e: e.src.w * e.dst.a,
@@ -199,7 +199,7 @@ SHAPES = {
 
 
 def deep(x, y):
-    for _ in range(12):
+    for _ in range(6):
         x = gt.leaky_relu(gt.maximum(x, y) - 0.1, 0.3)
     return x
 
@@ -223,11 +223,10 @@ def test_without_training(name):
     both(SHAPES[name], training=False)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sum", [*SUMS, ("max", "min", "mean", "sum")], ids=str)
-def test_aggregators_and_directions(sum, dtype):
-    for direction in ("both",) if dtype == "float64" else ("in", "out"):
-        both(lambda e: e.src.z * e.dst.s + gt.matmul(e.attr, parameter(3, 2)), sum, dtype, direction)
+@pytest.mark.parametrize("dtype, direction, sum", [*(("float64", "in", sum) for sum in SUMS), ("float64", "both", ALL_SUMS),
+                                                   ("float32", "out", ALL_SUMS)], ids=str)
+def test_aggregators_and_directions(dtype, direction, sum):
+    both(lambda e: e.src.z * e.dst.s + e.weight, sum, dtype, direction)
 
 
 def test_no_sum():
@@ -236,14 +235,14 @@ def test_no_sum():
 
 @pytest.mark.parametrize("sum", ["sum", ("mean", "max")], ids=str)
 def test_edges_that_stand_for_several(sum):
-    both(SCORES["softmax"], sum, scale=True)
-    both(lambda e: e.src.z * e.dst.s, sum, scale=True, direction="both")
+    both(SCORES["softmax alone"], sum, scale=True)
+    both(lambda e: e.src.z * e.dst.s, sum, scale=True)
 
 
 @pytest.mark.parametrize("shape", [(128, 41), (0,), (2, 0), (1,), (1, 1)], ids=str)
 def test_widths(shape):
     nodes = {"z": shape, "y": shape, "s": shape[:1]}
-    both(lambda e: gt.tanh(e.src.z * e.dst.y), ("sum", "max"), nodes=nodes, direction="both")
+    both(lambda e: gt.tanh(e.src.z * e.dst.y), ("sum", "max"), nodes=nodes)
     both(lambda e: gt.softmax(e.src.s + e.dst.s) * gt.reshape(gt.tanh(e.src.z), *shape), nodes=nodes)
 
 
@@ -272,22 +271,22 @@ def test_nan_shows():
 
 @pytest.mark.parametrize("edges", [1, 7])
 def test_blocks_change_nothing(edges, monkeypatch):
-    gather = lambda e: gt.matmul(e.src.z * e.dst.y, parameter(3, 3)) * parameter(2, 3)
-    whole = both(gather, "mean", direction="both")[0]
+    gather = ROWWISE["matmul"]
+    whole = both(gather, "mean")[0]
     monkeypatch.setattr(fused, "EDGES_PER_BLOCK", edges)
-    for name, x in both(gather, "mean", direction="both")[0].items():
+    for name, x in both(gather, "mean")[0].items():
         np.testing.assert_allclose(x, whole[name], rtol=1e-12, atol=1e-12)
 
 
 def test_threads_change_no_bit(monkeypatch):
     monkeypatch.setattr(fused, "EDGES_PER_BLOCK", 16)
     graph, before = graphs.random_graph(200, 3000), numba.get_num_threads()
-    for gather, sum in ((SCORES["softmax with dropout"], "sum"), (SHAPES["rowless"], ("mean", "max"))):
+    for gather, sum in ((SCORES["softmax with dropout"], "sum"), (ROWWISE["matmul"], "mean")):
         found = []
         for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
             numba.set_num_threads(threads)
             try:
-                found += run_simulated(1, run, gather, sum, graph, np.dtype("float32"), "both", True, False, NODES)
+                found += run_simulated(1, run, gather, sum, graph, np.dtype("float64"), "in", True, False, NODES)
             finally:
                 numba.set_num_threads(before)
         assert all(np.array_equal(x, found[1][n]) for n, x in found[0].items())
@@ -297,24 +296,24 @@ def test_threads_change_no_bit(monkeypatch):
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
     for size in range(1, min(4, graph.n_nodes + 1)):
-        both(SCORES["softmax"], "sum", direction="both", graph=graph, size=size)
-        both(lambda e: e.src.z * e.dst.s + gt.matmul(e.attr, parameter(3, 2)), ("sum", "max"), direction="both", graph=graph, size=size)
+        both(SCORES["softmax"], direction="both", graph=graph, size=size)
+        both(lambda e: e.src.z * e.dst.s, ("mean", "max"), graph=graph, size=size)
 
 
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids=" ".join)
 def test_ranks_and_placements(placement):
     for size in (2, 4):
-        both(SCORES["softmax"], "sum", direction="both", size=size, placement=placement)
-        both(lambda e: (gt.matmul(e.src.z * e.dst.y, parameter(3, 3)), {"new": e.src.s + e.dst.t}), ("mean", "min"), size=size,
-             placement=placement)
+        both(SCORES["softmax"], direction="both", size=size, placement=placement)
+        both(lambda e: (e.src.z * e.dst.s, {"new": e.src.s + e.dst.t}), ("mean", "max"), size=size, placement=placement)
 
 
 def test_whole_models_under_every_strategy(monkeypatch):
     """Row lists, sampled edges and halos together."""
     monkeypatch.setattr(equality, "MODELS", {n: equality.MODELS[n] for n in ("sage max", "gat_e")})
+    monkeypatch.setattr(equality, "STRATEGIES", {n: equality.STRATEGIES[n] for n in ("global", "mini replaced", "cluster boundary")})
     with backend_scope("reference"):
         expected, _ = run_simulated(1, equality.run, equality.PLACEMENTS[0], "node")[0]
-    for size, placement in ((1, ("1d-dst", "hash")), (3, ("vertex-cut", "block"))):
+    for size, placement in ((1, equality.PLACEMENTS[0]), (3, ("vertex-cut", "block"))):
         numbers, _ = run_simulated(size, equality.run, placement, "node")[0]
         for key, (losses, grads) in numbers.items():
             for mine, theirs in zip((losses, grads), expected[key], strict=True):
