@@ -134,11 +134,14 @@ class Layer(Module):
         """NN-Apply: new node values from the node's columns and the total of its messages."""
         return total
 
-    def __call__(self, graph: ActiveGraph, h: Any, **columns: Any) -> Any:
+    def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
         if not isinstance(graph, ActiveGraph):
             raise UserFunctionError(f"{type(self).__name__} is called as layer(graph, h), with the graph that forward was given")
         if self.direction not in DIRECTIONS:
             raise UserFunctionError(f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}")
+        if callable(self.sum):
+            raise UserFunctionError(f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
+                                    "several names, or None for a decoder of edges")
         with naming(type(self).__name__):
             return run_superstep(self, graph, h, columns)
 
@@ -152,7 +155,8 @@ class Model(Module):
         Raises:
             UserFunctionError: Not overridden.
         """
-        raise UserFunctionError(f"{type(self).__name__} has no forward(self, graph)")
+        raise UserFunctionError(f"forward of {type(self).__name__} is missing; define forward(self, graph), which calls layers and returns "
+                                "node or edge values")
 
     def run(self, graph: ActiveGraph) -> Var:
         """``forward``, with its errors named and its result checked.

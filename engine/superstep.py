@@ -124,7 +124,7 @@ def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGra
     nodes = {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in known.items() if n not in sparse}
     edges = graph.edge_schema(level)
     settings = [(n, v) for n, v in vars(layer).items() if isinstance(v, (bool, int, float, str))]
-    structure = (tuple(nodes.items()), tuple(edges.items()), sparse, tuple(settings), layer.sum)
+    structure = (tuple(nodes.items()), tuple(edges.items()), sparse, tuple(settings), repr(layer.sum))
     traced = vars(layer).setdefault("_traced", {})
     if structure not in traced:
         program = trace(layer.gather, nodes, edges, layer.sum, owner, sparse)
@@ -162,6 +162,8 @@ def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: Active
 
 
 def _check_apply(owner: str, out: Any, n: int) -> Any:
+    if isinstance(out, Totals):
+        raise UserFunctionError(f"apply of {owner} returned all totals at once; join them, as in gt.concat([total.mean, total.max])")
     if not isinstance(out, Var) or out.space is None or out.shape[0] != n:
         got = f"{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
         raise UserFunctionError(f"apply of {owner} returned {got}; expected {_row_each(n)}")

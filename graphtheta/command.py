@@ -104,7 +104,7 @@ def evaluate(argv: list[str]) -> int:
         scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
         scores = {split: s for split, s in scores.items() if s}
         if not scores:
-            raise DataError(f"the graph of {options.run} has nothing to evaluate in {options.on or 'any split'}; choose another --on or --split")
+            raise DataError(f"the graph of {options.run} has nothing in {options.on or 'any split'}; choose another --on or --split")
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
             say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))

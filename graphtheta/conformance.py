@@ -75,8 +75,11 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
 
     Raises:
         CheckError: A check failed; says which and by how much.
-        ConfigError: The widths cannot be guessed; give them.
+        ConfigError: The widths cannot be guessed; give them. Or it is no layer.
     """
+    if not isinstance(layer, (Layer, Model)):
+        what = f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
+        raise ConfigError(f"gt.check was given {what}; expected a layer that is made, such as gt.check(MyLayer(4, 3))")
     model = _double(layer)
     case = _case(*_widths(model, d_in, d_edge))
     report = Report(_gradients(model, case), _permutation(model, case), _workers(model, case))

@@ -205,8 +205,8 @@ def _check_factory(given: Any) -> Any:
         raise ConfigError(f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
                           f"self.layer(graph, graph.x), with self.layer = {name}(...)")
     if not isinstance(given, Model) and not callable(given):
-        raise ConfigError(f"the model is a {type(given).__name__}; expected the name of a published model, FILE.py:Class, a gt.Model, or a "
-                          "class or function that makes one: gt.Trainer(MODEL, GRAPH)")
+        raise ConfigError(f"gt.Trainer(MODEL, GRAPH): the model is of type {type(given).__name__}; expected the name of a published model, "
+                          "FILE.py:Class, a gt.Model, or a class or function that makes one")
     return given
 
 
@@ -221,7 +221,7 @@ def _check_dtype(model: Model, job: Job) -> Model:
 def _refuse_unread(job: Job, keys: set[str], by: str, remedy: str) -> None:
     """Refuse choices of the user that would be ignored."""
     for key in (k for k in Job.model_fields if k in keys and getattr(job, k) != Job.model_fields[k].default):
-        readers = f", but with {', '.join(READ_BY[key])}" if key in READ_BY else ""
+        readers = f", but with {', '.join(READ_BY[key])}" if key in READ_BY and by.startswith("model=") else ""
         raise ConfigError(f"{key}={job.as_text(key)} has no meaning with {by}{readers}; drop {flag(key)}, or {remedy}")
 
 

@@ -85,8 +85,8 @@ class Trainer:
         if self.job.seeds > 1:
             raise ConfigError(f"seeds={self.job.seeds}, but a trainer trains once; make one for each seed=..., or use graphtheta train")
         if graph is not None and not isinstance(graph, Graph):
-            raise ConfigError(f"the graph is a {type(graph).__name__}; expected a gt.Graph, such as gt.load('sbm'), "
-                              "gt.Graph(edge_index, x=...) or gt.Graph.from_networkx(...)")
+            raise ConfigError(f"gt.Trainer(MODEL, GRAPH): the graph is of type {type(graph).__name__}; expected a gt.Graph, such as "
+                              "gt.load('sbm'), gt.Graph(edge_index, x=...) or gt.Graph.from_networkx(...)")
         given = None if isinstance(model, str) else model
         error: GraphThetaError | None = None
         setup = None

@@ -100,7 +100,7 @@ def _module(file: Path) -> ModuleType:
 
 def _line(file: Path, error: Exception) -> str:
     """Which line of the file was running, where the message does not say it."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == file.name]
     return f" (line {lines[-1]})" if lines and not isinstance(error, SyntaxError) else ""
 
 
