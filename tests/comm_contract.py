@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphtheta.engine.comm import Comm, Tag
 from numpy.testing import assert_array_equal
 
+from graphtheta.engine.comm import Comm, Tag
 from graphtheta.errors import CommError, DataError, FormatError, ShapeError
 
 

@@ -6,8 +6,8 @@ import sys
 import time
 
 import numpy as np
-from graphtheta.engine.start import run_main, start, threads
 
+from graphtheta.engine.start import run_main, start, threads
 from graphtheta.errors import ConfigError, DataError
 
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import msgpack
 import numpy as np
 import pytest
-from graphtheta.engine.codec import LARGE, decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
+from graphtheta.engine.codec import LARGE, decode, encode
 from graphtheta.errors import FormatError
 
 plain = st.recursive(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 from comm_contract import CONTRACT
+
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.serial import SerialComm
 from graphtheta.engine.simulate import run_simulated

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from graphtheta.engine import ledger as module
 from graphtheta.engine.ledger import FIELDS, STAGES, Ledger
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from graphtheta.engine import metric
 
+from graphtheta.engine import metric
 from graphtheta.errors import ConfigError, ShapeError
 
 

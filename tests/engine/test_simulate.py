@@ -5,8 +5,8 @@ import contextvars
 
 import numpy as np
 import pytest
-from graphtheta.engine.simulate import run_simulated
 
+from graphtheta.engine.simulate import run_simulated
 from graphtheta.errors import CommError, DataError, PeerError
 
 
