@@ -114,9 +114,11 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
                 into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
         sums = {}
         if mode == "receiver":
-            sums = {n: np.zeros((len(lists.blocks) - 1, int(np.prod(phase.order[n].shape))), variant.dtype) for n in frontier}
-        _run(phase, variant, columns, lists, edge_gid, values, into, {f"gc{n}": x for n, x in sums.items()})
-        _return_constants(phase, values, {n: x.sum(axis=0) for n, x in sums.items()}, grads)
+            arguments = _kernel(phase, variant)[0].arguments
+            sums = {f"{kind}{n}": np.zeros((len(lists.blocks) - 1, int(np.prod(phase.order[n].shape))), variant.dtype)
+                    for n in frontier for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
+        _run(phase, variant, columns, lists, edge_gid, values, into, sums)
+        _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
 
 
 def _check_indices(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
@@ -162,10 +164,16 @@ def _frontier(phase: Phase, grads: Columns) -> list[int]:
     return sorted(number[i] for i in leads & read)
 
 
-def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[int, np.ndarray], grads: Columns) -> None:
+def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: Columns) -> None:
     """Walk the gradients of rowless expressions back to operands."""
     number = {id(e): i for i, e in enumerate(phase.order)}
-    flow = {n: g.reshape(phase.order[n].shape) for n, g in sums.items()}
+    flow: dict[int, np.ndarray] = {}
+    for name, g in sums.items():
+        turned = name.startswith("gct")
+        n = int(name[3 if turned else 2:])
+        shape = phase.order[n].shape
+        g = (g.reshape(-1, shape[0]).T if turned else g).reshape(shape)
+        flow[n] = flow[n] + g if n in flow else g
     for i in range(len(phase.order) - 1, -1, -1):
         e = phase.order[i]
         if i not in flow:
@@ -217,11 +225,14 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     partial = partial or {}
     rest = [given.get(name) for name in kernel.arguments[2:]]
     moving = [(i, partial[name]) for i, name in enumerate(kernel.arguments[2:]) if name in partial]
+    scratch = [(i, *kernel.buffers[name]) for i, name in enumerate(kernel.arguments[2:]) if name in kernel.buffers]
 
     def block(b: int) -> None:
         arguments = list(rest)
         for i, x in moving:
             arguments[i] = x[b]
+        for i, size, dtype in scratch:
+            arguments[i] = np.empty(size, dtype)
         function(int(lists.blocks[b]), int(lists.blocks[b + 1]), *arguments)
 
     run_blocks(block, len(lists.blocks) - 1)
@@ -231,10 +242,13 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
     """The arrays behind one expression, under the names the kernel knows them by."""
     if e.prim is not None and e.prim.name == "dropout" and columns.key is not None:
         return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
-    if i in constants and f"c{i}" in kernel.arguments:
+    if i in constants:
         value = np.asarray(constants[i])
         value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.shape == () else value
-        return {f"c{i}": value.reshape(-1) if e.shape else value[()]}
+        found = {f"c{i}": value.reshape(-1) if e.shape else value[()]}
+        if f"ct{i}" in kernel.arguments:
+            found[f"ct{i}"] = value.reshape(len(value), -1).T.ravel()
+        return found
     if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
         return {}
     return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}

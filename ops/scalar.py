@@ -29,7 +29,7 @@ def _power(exponent: float) -> Scalar:
 
 
 def _raised(exponent: float) -> str:
-    return _PRODUCTS.get(exponent) or f"{{0}} ** T({exponent!r})"
+    return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"{{0}} ** T({exponent!r})"
 
 
 _PRODUCTS = {0: "T(1)", 1: "{0}", 2: "square({0})", 3: "cube({0})"}

@@ -1,6 +1,7 @@
 """Gradients of an edge: from the message back to what the kernel wants, each expression's own after those of its uses."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,7 @@ from .keep import MOST_TEXT, KeepWriter
 from .text import Index, Text, Variant
 
 # primitives whose rule reads the gradient several times, or at places of its own
+READ = re.compile(r"\w+\[[^\[\]]*\]")
 REPEATS = ("matmul", "reshape", "getitem", "broadcast_to", "concat", "max", "standardise")
 
 
@@ -99,7 +101,7 @@ class GradientWriter(KeepWriter):
         if n not in self.buffered:
             text = whole(["0"] * len(e.shape))
             # a plain read may as well be written twice
-            plain = code is not None and not any(c in text for c in "*/(")
+            plain = code is not None and READ.fullmatch(text) is not None
             if plain or (once and len(text) <= MOST_TEXT):
                 return whole
         if parts:
@@ -178,6 +180,9 @@ class GradientWriter(KeepWriter):
             self.put(f"{target(self.mapped(e, self.flat(e.shape, index)))} += {g(index)}")
 
     def back_matmul(self, e: Expr, g: Text) -> None:
+        if self.turned(e):
+            self.back_turned(e, g)
+            return
         x, w = e.args
         lead, inner = x.shape[:-1], w.shape[1:]
         if id(x) in self.on_path:
@@ -185,14 +190,25 @@ class GradientWriter(KeepWriter):
             with self.loops(lead, "i") as outer, self.loops((x.shape[-1],), "k") as k:
                 self.put("gsum = T(0)")
                 with self.loops(inner, "j") as j:
-                    self.put(f"gsum += {g(outer + j)} * {self.value(w, k + j)}")
+                    self.put(f"gsum += {g(outer + j)} * {self.entry(e, k, j)}")
                 self.put(f"{target(self.flat(x.shape, outer + k))} += gsum")
         if id(w) in self.on_path:
-            target = self.target(w)
             with self.loops(lead, "i") as outer, self.loops((x.shape[-1],), "k") as k:
                 self.put(f"gx = {self.value(x, outer + k)}")
                 with self.loops(inner, "j") as j:
-                    self.put(f"{target(self.flat(w.shape, k + j))} += gx * {g(outer + j)}")
+                    self.put(f"{self.entry(e, k, j, 'gc')} += gx * {g(outer + j)}")
+
+    def back_turned(self, e: Expr, g: Text) -> None:
+        x, w = e.args
+        target = self.target(x) if id(x) in self.on_path else None
+        with self.loops(x.shape[:-1], "i") as outer, self.loops(w.shape[1:], "j") as j:
+            self.put(f"gx = {g(outer + j)}")
+            if target is not None:
+                with self.loops((x.shape[-1],), "k") as k:
+                    self.put(f"{target(self.flat(x.shape, outer + k))} += gx * {self.entry(e, k, j)}")
+            if id(w) in self.on_path:
+                with self.loops((x.shape[-1],), "k") as k:
+                    self.put(f"{self.entry(e, k, j, 'gc')} += gx * {self.value(x, outer + k)}")
 
     def back_standardise(self, e: Expr, g: Text) -> None:
         """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""

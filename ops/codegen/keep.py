@@ -104,7 +104,7 @@ class KeepWriter(ValueWriter):
     def keep_max(self, e: Expr) -> None:
         a, stay, gone = self.reduced(e)
         n = self.number[id(e)]
-        self.buffer(f"w{n}", int(np.prod(e.shape)), "np.int64")
+        self.buffer(f"w{n}", int(np.prod(e.shape)), "int64")
         with self.loops(tuple(a.shape[k] for k in stay), "i") as outer:
             self.put(f"a{n} = T(-np.inf)")
             self.put(f"b{n} = 0")
@@ -121,12 +121,19 @@ class KeepWriter(ValueWriter):
     def keep_matmul(self, e: Expr) -> None:
         x, w = e.args
         n, lead, inner = self.number[id(e)], x.shape[:-1], w.shape[1:]
+        if self.turned(e):
+            with self.loops(lead, "i") as outer, self.loops(inner, "j") as j:
+                self.put(f"a{n} = T(0)")
+                with self.loops((x.shape[-1],), "k") as k:
+                    self.put(f"a{n} += {self.value(x, outer + k)} * {self.entry(e, k, j)}")
+                self.put(f"t{n}[{self.flat(e.shape, outer + j)}] = a{n}")
+            return
         with self.loops(e.shape, "i") as index:
             self.put(f"t{n}[{self.flat(e.shape, index)}] = T(0)")
         with self.loops(lead, "i") as outer, self.loops((x.shape[-1],), "k") as k:
             self.put(f"x{n} = {self.value(x, outer + k)}")
             with self.loops(inner, "j") as j:
-                self.put(f"t{n}[{self.flat(e.shape, outer + j)}] += x{n} * {self.value(w, k + j)}")
+                self.put(f"t{n}[{self.flat(e.shape, outer + j)}] += x{n} * {self.entry(e, k, j)}")
 
     def keep_standardise(self, e: Expr) -> None:
         n, x, d = self.number[id(e)], e.args[0], e.shape[-1]

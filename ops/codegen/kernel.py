@@ -1,7 +1,7 @@
 """The whole kernel: loops over rows and edges around the body, and its arguments in order."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,17 +11,28 @@ from .aggregate import AggregateWriter
 from .text import Variant
 from .value import STRUCTURAL
 
+# edges between asking for a row and reading it, and cache lines asked for at most
+AHEAD, MOST_LINES, LINE = 8, 8, 64
 KNOWN = (*STRUCTURAL, "sum", "max", "matmul", "dropout", "concat", "repeat_rows", "embedding", "standardise")
 
 
 @dataclass
 class Kernel:
-    """Generated source and the names of its arguments in order; ``maps`` are constant index arrays among them."""
+    """Generated source and what its arguments are.
+
+    Attributes:
+        source: Text of the function.
+        arguments: Names in order.
+        maps: Constant index arrays among them.
+        dims: Trip counts among them.
+        buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
+    """
 
     source: str
     arguments: list[str]
-    maps: dict[str, np.ndarray] = field(default_factory=dict)
-    dims: dict[str, int] = field(default_factory=dict)
+    maps: dict[str, np.ndarray]
+    dims: dict[str, int]
+    buffers: dict[str, tuple[int, str]]
 
 
 def supported(phase: Phase) -> bool:
@@ -52,15 +63,17 @@ class KernelWriter(AggregateWriter):
             self.walk_back()
         body = self.lines
         self.lines, self.depth = [], 1
-        for name, made in self.buffers.items():
-            self.put(f"{name} = {made}")
+        sender = v.mode == "sender"
+        if sender or any(name.startswith("src") for name in self.arguments):
+            self.put("last = ptr[hi] - 1")
         self.put("for r in range(lo, hi):")
         self.depth = 2
-        self.put("sr = row[r]" if v.mode == "sender" else "dr = row[r]")
+        self.put("sr = row[r]" if sender else "dr = row[r]")
         self.put("for k in range(ptr[r], ptr[r + 1]):")
         self.depth = 3
-        self.put("en = at[k]" if v.mode == "sender" else "en = k")
-        self.put("dr = other[k]" if v.mode == "sender" else "sr = other[k]")
+        self.ahead()
+        self.put("en = at[k]" if sender else "en = k")
+        self.put("dr = other[k]" if sender else "sr = other[k]")
         self.put("se = start + positions[en]" if v.listed else "se = start + en")
         self.put("ce = offset + en")
         if any(a.name in ("max", "min") for a in self.phase.aggregators.values()):
@@ -68,4 +81,36 @@ class KernelWriter(AggregateWriter):
         fixed = ["lo", "hi", "ptr", "row", "other", "at", "positions", "start", "offset", "tie_shift"]
         arguments = fixed + list(self.arguments)
         head = f"def kernel({', '.join(arguments)}):"
-        return Kernel("\n".join([head, *self.lines, *body]) + "\n", arguments, self.maps, self.dims)
+        return Kernel("\n".join([head, *self.lines, *body]) + "\n", arguments, self.maps, self.dims, self.buffers)
+
+    def ahead(self) -> None:
+        """Ask for the rows that a later edge reads at places nobody can foresee."""
+        far = self.far()
+        if not far:
+            return
+        self.put(f"later = min(k + {AHEAD}, last)")
+        if any(place != "other[later]" for _, place, _ in far):
+            self.put("el = at[later]")
+            self.put("sl = start + positions[el]" if self.v.listed else "sl = start + el")
+        for name, place, size in far:
+            for line in range(min(MOST_LINES, -(-size // LINE))):
+                self.put(f"prefetch({name}, {place}, {line})")
+
+    def far(self) -> list[tuple[str, str, int]]:
+        """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
+        item, sender, found = np.dtype(self.v.dtype).itemsize, self.v.mode == "sender", []
+        for n, e in enumerate(self.phase.order):
+            if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge"):
+                continue
+            kind, name = e.leaf
+            size = item * int(np.prod(e.shape))
+            if f"{kind}{n}" not in self.arguments or kind == ("src" if sender else "dst"):
+                continue
+            if kind == "edge" and sender:
+                found.append((f"{kind}{n}", "offset + el" if name in self.v.carried else "sl", size))
+            elif kind != "edge" and size >= LINE:
+                found.append((f"{kind}{n}", "other[later]", size))
+        for name in self.arguments:
+            if sender and name.startswith("spread_") and name.endswith("_g"):
+                found.append((name, "other[later]", item * int(np.prod(self.phase.message[-1].shape))))
+        return found

@@ -49,7 +49,7 @@ class TextWriter:
         self.arguments: dict[str, None] = {}
         self.maps: dict[str, np.ndarray] = {}
         self.dims: dict[str, int] = {}
-        self.buffers: dict[str, str] = {}
+        self.buffers: dict[str, tuple[int, str]] = {}
 
     def put(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -62,16 +62,16 @@ class TextWriter:
         self.dims[f"n{d}"] = d
         return self.arg(f"n{d}")
 
-    def buffer(self, name: str, size: int, kind: str = "T") -> str:
-        self.buffers[name] = f"np.empty({max(size, 1)}, {kind})"
-        return name
+    def buffer(self, name: str, size: int, dtype: str = "") -> None:
+        """Scratch space of one edge; allocated outside, because allocation in the kernel costs a sixth of its compilation."""
+        self.buffers[self.arg(name)] = (max(size, 1), dtype or self.v.dtype)
 
     def flat(self, shape: tuple[int, ...], index: Index) -> str:
         text = ""
         for d, i in zip(shape, index, strict=True):
             if d == 1:
                 continue
-            text = i if not text else f"({text}) * {self.dim(d)} + {i}"
+            text = i if not text else f"{text if text.isidentifier() else f'({text})'} * {self.dim(d)} + {i}"
         return text or "0"
 
     @contextmanager

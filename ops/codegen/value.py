@@ -100,6 +100,17 @@ class ValueWriter(TextWriter):
         self.maps[name] = where.astype(np.int64)
         return f"{self.arg(name)}[{at}]"
 
+    def turned(self, e: Expr) -> bool:
+        """Whether a product reads its matrix turned round, so that the longer of its axes is the innermost loop."""
+        x, w = e.args
+        return x.shape[-1] > int(np.prod(w.shape[1:]))
+
+    def entry(self, e: Expr, k: Index, j: Index, of: str = "c") -> str:
+        """An entry of the matrix of a product, or of its gradient if ``of`` is "gc"."""
+        w, turned = e.args[1], self.turned(e)
+        at = self.flat((*w.shape[1:], w.shape[0]), j + k) if turned else self.flat(w.shape, k + j)
+        return f"{self.arg(of + ('t' if turned else '') + str(self.number[id(w)]))}[{at}]"
+
     def embedding(self, e: Expr, index: Index) -> str:
         table, which = e.args
         depth = len(which.shape)

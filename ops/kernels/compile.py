@@ -21,6 +21,8 @@ import math
 import numba
 import numpy as np
 
+from graphtheta.ops.kernels.prefetch import prefetch
+
 T = np.{dtype}
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 COLUMN = np.uint64(0xD1B54A32D192ED03)
