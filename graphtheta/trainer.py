@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.engine.comm import Comm
-from graphtheta.engine.evaluate import Evaluator
+from graphtheta.engine.evaluate import SPLITS, Evaluator
 from graphtheta.engine.layer import Model
 from graphtheta.engine.memory import check_memory, memory_bound, resident_bytes
 from graphtheta.engine.partition import build_partition
@@ -24,7 +24,7 @@ from graphtheta.engine.reduce import reduce_gradients
 from graphtheta.engine.start import start
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
 from graphtheta.graph import Graph
-from graphtheta.job import Job
+from graphtheta.job import Job, did_you_mean
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.ops.tape import Tape
@@ -206,10 +206,15 @@ class Trainer:
     # ---- using what was trained
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
-        """Metrics of one split.
+        """Metrics of one split: "train", "val" or "test"; none if the graph has no such split.
+
+        Raises:
+            ConfigError: There is no split of that name.
 
         Collective: all ranks.
         """
+        if split not in SPLITS:
+            raise ConfigError(f"there is no split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
         return {n: v for n, v in self._measure().items() if n.startswith(f"{split}_")}
 
     def predict(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -222,16 +227,23 @@ class Trainer:
         return None if out is None else self.graph_info.named(out, self.probe.per_edge)
 
     def save(self, path: str | Path) -> None:
-        """Write the weights and the job, on rank 0; the file appears whole or not at all."""
+        """Write the weights and the job, on rank 0; the file appears whole or not at all.
+
+        Raises:
+            FormatError: It cannot be written.
+        """
         if self.comm.rank:
             return
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".part")
         arrays: dict[str, Any] = {f"weight/{n}": x for n, x in self.model.state().items()}
-        with aside.open("wb") as f:
-            np.savez(f, job=np.array(json.dumps(self.job.model_dump())), **arrays)
-        os.replace(aside, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with aside.open("wb") as f:
+                np.savez(f, job=np.array(json.dumps(self.job.model_dump())), **arrays)
+            os.replace(aside, path)
+        except OSError as e:
+            raise FormatError(f"{path}: the weights cannot be written: {e.strerror or e}") from None
 
     def load(self, path: str | Path) -> None:
         """Take the weights from a file that ``save`` wrote.
@@ -258,7 +270,9 @@ def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
         with np.load(path, allow_pickle=False) as z:
             weights = {n.removeprefix("weight/"): z[n] for n in z.files if n.startswith("weight/")}
             return Job(**json.loads(str(z["job"]))), weights
-    except (OSError, ValueError, KeyError, EOFError) as e:
+    except OSError as e:
+        raise FormatError(f"{path}: cannot be read: {e.strerror or e}; give the weights.npz that 'graphtheta train' wrote") from None
+    except (ValueError, KeyError, EOFError) as e:
         if isinstance(e, ConfigError):
             raise
         raise FormatError(f"{path}: not a file of weights ({e}); give the weights.npz that 'graphtheta train' wrote") from None

@@ -98,7 +98,7 @@ def test_errors_name_layer_stage_and_remedy(model, error, message):
 def test_layers_are_called_with_the_graph():
     with pytest.raises(UserFunctionError, match=r"called as layer\(graph, h\)"):
         Layer()(np.ones(3), np.ones(3))
-    with pytest.raises(UserFunctionError, match="no forward"):
+    with pytest.raises(UserFunctionError, match="forward of Model is missing"):
         run(Model())
 
 

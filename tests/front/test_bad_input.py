@@ -15,7 +15,16 @@ import graphtheta as gt
 from graphtheta import doctor
 from graphtheta.__main__ import main
 from graphtheta.engine.simulate import run_simulated
-from graphtheta.errors import ColumnError, ConfigError, DataError, GraphThetaError, PartitionError, ShapeError, UserFunctionError
+from graphtheta.errors import (
+    ColumnError,
+    ConfigError,
+    DataError,
+    FormatError,
+    GraphThetaError,
+    PartitionError,
+    ShapeError,
+    UserFunctionError,
+)
 
 MPIEXEC = doctor.find_mpiexec()
 N, E = 30, 120
@@ -154,6 +163,9 @@ KEYS: dict[str, Case] = {
     "more clusters than found": (fit(strategy="cluster", clusters=29), ConfigError, ["Louvain found", "--clusters 0", "metis"]),
     "more clusters per batch than there are": (fit(strategy="cluster", clusters_per_batch=99), ConfigError, ["clusters_per_batch 99"]),
     "cluster file that is missing": (fit(strategy="cluster", cluster_method="none.npy"), ConfigError, ["none.npy", "file"]),
+    "unknown split": (lambda: gt.Trainer("gcn", graph(), epochs=0).evaluate("testing"), ConfigError, ["'testing'", "did you mean 'test'"]),
+    "weights that are missing": (lambda: gt.Trainer("gcn", graph()).load("gone.npz"), FormatError, ["gone.npz: cannot be read"]),
+    "weights in a place that is not": (lambda: gt.Trainer("gcn", graph()).save("/dev/null/w.npz"), FormatError, ["w.npz", "be written"]),
     "edge model without attributes": (fit("gat_e"), ConfigError, ["gat_e", "edge_attr"]),
 }
 MODELS: dict[str, Case] = {
