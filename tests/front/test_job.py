@@ -133,3 +133,11 @@ def test_fanouts_spread_over_layers() -> None:
 ])
 def test_folder(values: dict[str, Any], folder: str) -> None:
     assert Job(**values).folder == Path(folder)
+
+
+def test_a_preset_gives_another_model_what_it_can_use() -> None:
+    job = parse("--preset", "cora-gat", "--model", "gcn")
+    assert (job.model, job.dropout, job.attention_dropout, job.epochs) == ("gcn", 0.6, 0.0, 1000)
+    job = parse("--preset", "cora-gcn", "--model", "mine.py:Net")
+    assert (job.dataset, job.epochs, job.decay_first_layer_only, job.hidden) == ("cora", 200, False, Job().hidden)
+    assert parse("--preset", "cora-gat", "--model", "gat") == Job(**preset("cora-gat"))

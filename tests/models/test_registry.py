@@ -5,6 +5,7 @@ import pytest
 
 from graphtheta.errors import ConfigError
 from graphtheta.models import MODELS, build_model, load_user_model
+from graphtheta.models.registry import READ_BY, Options
 
 USER = """
 from graphtheta.engine.layer import Layer, Model
@@ -115,3 +116,23 @@ def test_bad_user_files(tmp_path):
     broken.write_text("import nothing_of_that_name\n")
     with pytest.raises(ConfigError, match="ModuleNotFoundError"):
         load_user_model(f"{broken}:Net", 5, 3)
+
+
+class Spy:
+    """Options that remember which of them were asked for."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def __getattr__(self, name):
+        self.seen.add(name)
+        return getattr(Options(), name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_options_that_concern_some_models_are_known(name):
+    spy = Spy()
+    for last in (False, True):
+        MODELS[name].layer(4, 4, 4, last, spy)
+    assert {option for option, models in READ_BY.items() if name in models} == spy.seen & set(READ_BY)
+    assert spy.seen - set(READ_BY) <= {"hidden", "norm", "residual"}
