@@ -61,7 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="float64 to compare numbers of workers to the digit")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="float64 to compare workers to the digit")
     parser.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = parser.parse_args()
     root = gt.start().rank == 0
