@@ -166,7 +166,7 @@ def test_gradients_flow_only_where_they_are_wanted():
     (lambda e: e.src.q, "sum", ColumnError, r"gather of Mine reads edge.src.q, which does not exist; transform offers s, t, z, x"),
     (lambda e: e.dst.q, "sum", ColumnError, r"edge.dst.q"),
     (lambda e: e.src.z * e.speed, "sum", ColumnError, r"gather of Mine reads edge.speed.*there are: edge.attr"),
-    (lambda e: e.src.z.value, "sum", AttributeError, r"value"),
+    (lambda e: e.src.z.value, "sum", UserFunctionError, r"gather of Mine .*has no attribute .value.; values of nodes and edges"),
     (lambda e: None, "sum", UserFunctionError, r"gather of Mine returned NoneType; expected a message"),
     (lambda e: np.ones(3), "sum", UserFunctionError, r"gather of Mine returned ndarray"),
     (lambda e: (e.src.z, e.src.s, e.src.t), "sum", UserFunctionError, r"gather of Mine returned tuple"),
