@@ -61,11 +61,6 @@ def bits(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
     return _mix(h[:, None] + np.arange(1, cols + 1, dtype=np.uint64) * _COLUMN)
 
 
-def bits_at(key: int, ids: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """The entries (ids[i], cols[i]) of ``bits(key, ids, n)`` for scattered columns, [n] uint64."""
-    return _mix(bits(key, ids) + (np.asarray(cols).astype(np.uint64) + np.uint64(1)) * _COLUMN)
-
-
 def uniform(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
     """Uniform draws in [0, 1), float64, [n] or [n, cols]."""
     return (bits(key, ids, cols) >> np.uint64(11)).astype(np.float64) * 2.0**-53
