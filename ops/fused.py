@@ -115,7 +115,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
         sums = {}
         if mode == "receiver":
             arguments = _kernel(phase, variant)[0].arguments
-            sums = {f"{kind}{n}": np.zeros((len(lists.blocks) - 1, int(np.prod(phase.order[n].shape))), variant.dtype)
+            sums = {f"{kind}{n}": np.zeros((len(lists.blocks) - 1, *_matrix(phase.order[n].shape, kind == "gct")), variant.dtype)
                     for n in frontier for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
         _run(phase, variant, columns, lists, edge_gid, values, into, sums)
         _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
@@ -218,7 +218,7 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     given: dict[str, Any] = {
         "ptr": lists.ptr, "row": lists.row, "other": lists.other, "at": lists.at, "start": lists.start, "offset": lists.offset,
         "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
-        "scale": lists.scale, **kernel.dims, **kernel.maps}
+        "scale": lists.scale, **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
@@ -232,7 +232,7 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
         for i, x in moving:
             arguments[i] = x[b]
         for i, size, dtype in scratch:
-            arguments[i] = np.empty(size, dtype)
+            arguments[i] = np.empty((1, size), dtype)
         function(int(lists.blocks[b]), int(lists.blocks[b + 1]), *arguments)
 
     run_blocks(block, len(lists.blocks) - 1)
@@ -245,16 +245,26 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
     if i in constants:
         value = np.asarray(constants[i])
         value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.shape == () else value
-        found = {f"c{i}": value.reshape(-1) if e.shape else value[()]}
+        if not e.shape:
+            return {f"c{i}": value[()]}
+        found = {f"c{i}": value.reshape(_matrix(e.shape))}
         if f"ct{i}" in kernel.arguments:
-            found[f"ct{i}"] = value.reshape(len(value), -1).T.ravel()
+            found[f"ct{i}"] = np.ascontiguousarray(found[f"c{i}"].T)
         return found
     if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
         return {}
     return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}
 
 
+def _matrix(shape: tuple[int, ...], turned: bool = False) -> tuple[int, int]:
+    """A value without rows as kernels see it: its first axis against the others."""
+    matrix = (shape[0] if shape else 1, int(np.prod(shape[1:])))
+    return matrix[::-1] if turned else matrix
+
+
 def _flat(x: np.ndarray) -> np.ndarray:
     """Rows with one trailing axis; a view of contiguous arrays."""
     x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+    # truth values are bytes in memory and bits in registers
+    x = x.view(np.uint8) if x.dtype == bool else x
     return x.reshape(len(x), int(np.prod(x.shape[1:])))

@@ -80,9 +80,10 @@ def test_a_second_call_compiles_nothing() -> None:
     assert counts[0] == counts[1]
 
 
-SOURCE = """def kernel(x, n):
+SOURCE = """@kernel_form
+def kernel(x, n):
     for i in range(n):
-        x[i] = softplus(x[i]) + sigmoid(x[i])
+        x[i] = number(softplus(single(x[i])) + sigmoid(single(x[i])))
 """
 PROCESS = """
 import numpy as np
