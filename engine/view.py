@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ops.aggregator import Segments
-from ..ops.fused import EdgeLists
+from ..ops.edges import EdgeLists
 from ..ops.reference import Chunk
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan

@@ -24,7 +24,7 @@ class AggregateWriter(GradientWriter):
     def state(self, name: str, column: str, shape: Shape) -> Held:
         """A column of the state of the row being worked on."""
         array = self.arg(f"state_{name}_{column}")
-        return Held(self, array, shape, (array, "dr")) if self.rolled else self.over_the_row(array, "dr", shape)
+        return self.over_the_row(array, shape)
 
     def weighted(self, text: str) -> str:
         return f"{text} * as_float({self.arg('scale')}[en])" if self.v.scaled else text

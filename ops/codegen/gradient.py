@@ -67,23 +67,23 @@ class GradientWriter(KeepWriter):
             return self.summed(f"gc{n}", a.shape)
         if a.leaf is not None:
             name = self.arg(f"g{a.leaf[0]}{n}")
-            if a.leaf[0] != self.fixed_end or self.rolled:
-                return Held(self, name, a.shape, (name, self.row(a)))
-            return self.over_the_row(name, self.row(a), a.shape)
+            return self.over_the_row(name, a.shape) if a.leaf[0] == self.fixed_end else Held(self, name, a.shape, (name, self.row(a)))
         if n not in self.met:
             self.met[n] = self.total(f"g{n}", a.shape)
         return self.met[n]
 
-    def over_the_row(self, array: str, row: str, shape: Shape) -> Held:
-        """A row of an array in variables while its edges are worked on."""
+    def over_the_row(self, array: str, shape: Shape) -> Held:
+        """What the edges of the row add up to: in variables while they are worked on, then in the row's own place."""
+        if self.rolled:
+            return Held(self, array, shape, (array, "tr"))
         if array not in self.sums:
             held = self.sums[array] = Held(self, f"sum_{array}", shape)
             for place in cells(shape, self.lanes):
                 held.filled.add(int(place.at[0]))
                 with self.within("row"):
-                    held.set(place, self.read(array, row, place))
+                    held.set(place, self.read(array, "tr", place))
                 with self.within("end"):
-                    self.write(array, row, place, held.get(place))
+                    self.write(array, "tr", place, held.get(place))
         return self.sums[array]
 
     def summed(self, name: str, shape: Shape) -> Held:

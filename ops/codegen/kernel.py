@@ -14,7 +14,7 @@ from .value import STRUCTURAL
 # edges between asking for a row and reading it, and cache lines asked for at most
 AHEAD, MOST_LINES, LINE = 8, 16, 64
 KNOWN = (*STRUCTURAL, "sum", "max", "matmul", "dropout", "concat", "embedding", "standardise")
-FIXED = ("lo", "hi", "ptr", "row", "other", "at", "positions", "start", "offset", "tie_shift")
+FIXED = ("lo", "hi", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
 
 
 @dataclass
@@ -61,7 +61,7 @@ class KernelWriter(AggregateWriter):
             self.walk_back()
         sender, head = v.mode == "sender", self.head()
         lines = [*self.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
-        lines += ["        sr = row[r]" if sender else "        dr = row[r]", *self.sections["row"]]
+        lines += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *self.sections["row"]]
         lines += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *self.sections["edge"]]
         lines += [*self.sections["end"], *self.sections["bottom"]]
         arguments = [*FIXED, *self.arguments]

@@ -15,7 +15,7 @@ import graphtheta.ops as gt
 from graphtheta.errors import ConfigError
 from graphtheta.ops import fused
 from graphtheta.ops.aggregator import Aggregator
-from graphtheta.ops.fused import EdgeLists
+from graphtheta.ops.edges import EdgeLists
 from graphtheta.ops.kernels import cache, compile
 from graphtheta.ops.kernels.compile import compiled
 from graphtheta.ops.program import Phase, trace
