@@ -102,3 +102,28 @@ def peak_bytes() -> int:
 def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str) -> None:
     """Hand the results to the harness."""
     print(BEGIN + json.dumps({"seconds": seconds, "checks": checks, "peak": peak_bytes(), "version": version}), flush=True)
+
+
+# ---- kernels
+
+HEADS = 4
+TRIAD = 1 << 26
+
+
+def width_of(case: str) -> tuple[str, int]:
+    """Kind and width of a case such as "sum 128"."""
+    kind, width = case.split()
+    return kind, int(width)
+
+
+def row_shape(kind: str, width: int) -> tuple[int, ...]:
+    """Trailing shape of the rows a kernel sums: with heads where weights have them."""
+    return (width,) if kind in ("sum", "weight") else (HEADS, width // HEADS)
+
+
+def repeat(seconds: dict[str, list[float]], case: str, run: Callable[[], tuple[float, float]], times: int) -> None:
+    """Book the forward and backward times of all runs but the first, which warms up."""
+    run()
+    for _ in range(times):
+        for direction, s in zip(("forward", "backward"), run(), strict=True):
+            seconds.setdefault(f"{case} {direction}", []).append(s)

@@ -147,23 +147,28 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def finish(options: argparse.Namespace, rows: list[dict[str, Any]], columns: list[str], faults: list[str], **about: Any) -> int:
-    """Print the table, append JSON lines, draw; exit status 1 if contenders disagree.
+def finish(options: argparse.Namespace, rows: list[dict[str, Any]], columns: list[str], faults: list[str],
+           findings: list[dict[str, Any]] | None = None, **about: Any) -> int:
+    """Print the tables, append JSON lines, draw; exit status 1 if contenders disagree.
 
     Args:
         options: Of ``parser``.
         rows: A row has what ``columns`` name, and more for the JSON; "seconds" is drawn under "label".
         columns: To print.
         faults: From ``disagreement``.
+        findings: Figures across rows, as {"finding": text, "value": number}.
         **about: Added to every JSON line, beside the machine.
     """
+    findings = findings or []
     print(table(rows, columns), flush=True)
+    if findings:
+        print("", table(findings, ["finding", "value"]), sep="\n", flush=True)
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
-            for row in rows:
+            for row in [*rows, *findings]:
                 f.write(json.dumps({**about, **row, "threads": options.threads, "machine": machine()}) + "\n")
     if options.plot:
-        draw(rows, options.plot, " ".join(str(v) for v in about.values()))
+        draw(rows, options.plot, " ".join(v for v in about.values() if isinstance(v, str)))
     for fault in faults:
         say(f"contenders disagree: {fault}")
     return 1 if faults else 0
