@@ -61,10 +61,11 @@ def main() -> int:
         faults += [f"{model} {fault}" for fault in disagreement(contenders)]
         for c in contenders:
             times = c.seconds.get("epoch", [])
-            rows.append({"model": model, "contender": c.name, "seconds": c.median("epoch"), "least": min(times, default=None),
-                         "times faster": None if c is own else ratio(c.median("epoch"), own.median("epoch")),
-                         "GiB": c.peak / 2**30, "times less": None if c is own else ratio(c.peak, own.peak), "runs": len(times),
-                         "note": c.error, "label": f"{model} {c.name}", "version": c.version, "losses": c.checks.get("epoch"), "all": times})
+            seconds = c.median("epoch")
+            beside = {} if c is own else {"times faster": ratio(seconds, own.median("epoch")), "times less": ratio(c.peak, own.peak)}
+            rows.append({"model": model, "contender": c.name, "seconds": seconds, "least": min(times, default=None),
+                         "GiB": c.peak / 2**30, **beside, "runs": len(times), "note": c.error, "label": f"{model} {c.name}",
+                         "version": c.version, "losses": c.checks.get("epoch"), "all": times})
     return finish(options, rows, COLUMNS, faults, bench="epoch", graph=graph.stem)
 
 

@@ -106,7 +106,8 @@ def disagreement(contenders: Iterable[Contender]) -> list[str]:
     for c in contenders:
         for case, numbers in c.checks.items():
             name, expected = first.setdefault(case, (c.name, numbers))
-            if any(abs(a - b) > TOLERANCE * abs(b) for a, b in zip(numbers, expected, strict=True)):
+            # written so that what is not a number disagrees
+            if not all(abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(numbers, expected, strict=True)):
                 faults.append(f"{case}: {c.name} has {numbers}, {name} has {expected}")
     return faults
 

@@ -28,41 +28,61 @@ STAGES: dict[str, Callable[..., Any]] = {
 }
 
 
-def clock(run: Callable[[], Any]) -> tuple[float, Any]:
+def clock(run: Callable[..., Any], *args: Any) -> tuple[float, Any]:
+    """Seconds of a call, and what it returned."""
     began = perf_counter()
-    made = run()
+    made = run(*args)
     return perf_counter() - began, made
 
 
+class Shape:
+    """All arrays of one pair of widths.
+
+    Args:
+        n: Rows.
+        d_in, d_out: Widths before and after.
+        constant: Whether the input needs no gradient.
+    """
+
+    def __init__(self, n: int, d_in: int, d_out: int, constant: bool):
+        self.name, self.constant, self.space = f"{d_in}x{d_out}", constant, RowSpace(np.arange(n))
+        self.x, self.g = drawn(n, d_in), drawn(n, 1, d_out)[:, 0].copy()
+        self.w, self.b, self.degree = gt.Parameter(drawn(d_in, d_out)), gt.Parameter(drawn(d_out)), Var(drawn(n), self.space)
+        self.y, self.gw, self.gx = np.empty((n, d_out), np.float32), np.empty((d_in, d_out), np.float32), np.empty_like(self.x)
+
+    def blas_forward(self) -> None:
+        np.matmul(self.x, self.w.value, out=self.y)
+
+    def blas_backward(self) -> None:
+        np.matmul(self.x.T, self.g, out=self.gw)
+        if not self.constant:
+            np.matmul(self.g, self.w.value.T, out=self.gx)
+
+    def stage(self, program: Callable[..., Any], step: int) -> tuple[float, float, list[float]]:
+        """Seconds forward and backward, and at step 0 the sizes of result and gradient over those of BLAS."""
+        with Tape(step=step) as tape:
+            x = Var(self.x, self.space, needs_grad=not self.constant)
+            forward, out = clock(program, x, self.w, self.b, self.degree)
+            backward, gradients = clock(tape.backward, out, self.g)
+        sizes = [] if step else [size_of(out.value) / size_of(self.y), size_of(gradients.of(self.w)) / size_of(self.gw)]
+        return forward, backward, sizes
+
+
 def main(rows: str, times: str) -> None:
-    n = int(rows)
-    space = RowSpace(np.arange(n))
-    degree = Var(drawn(n), space)
     seconds: dict[str, list[float]] = {}
     checks: dict[str, list[float]] = {}
     for d_in, d_out, constant in SHAPES:
-        x, g = drawn(n, d_in), drawn(n, 1, d_out)[:, 0].copy()
-        w, b = gt.Parameter(drawn(d_in, d_out)), gt.Parameter(drawn(d_out))
-        y, gw, gx = np.empty((n, d_out), np.float32), np.empty((d_in, d_out), np.float32), np.empty_like(x)
-
-        def blas_back(x=x, g=g, w=w, gw=gw, gx=gx, constant=constant) -> None:
-            np.matmul(x.T, g, out=gw)
-            if not constant:
-                np.matmul(g, w.value.T, out=gx)
-
+        shape = Shape(int(rows), d_in, d_out, constant)
         for i in range(int(times) + 1):
-            taken = {"forward blas": clock(lambda: np.matmul(x, w.value, out=y))[0], "backward blas": clock(blas_back)[0]}
+            blas = clock(shape.blas_forward)[0], clock(shape.blas_backward)[0]
             for stage, program in STAGES.items():
-                with Tape(step=i) as tape:
-                    rows_in = Var(x, space, needs_grad=not constant)
-                    forward, out = clock(lambda: program(rows_in, w, b, degree))
-                    backward, gradients = clock(lambda: tape.backward(out, g))
-                if stage == "product" and i == 0:
-                    checks[f"{d_in}x{d_out}"] = [size_of(out.value) / size_of(y), size_of(gradients.of(w)) / size_of(gw)]
-                if i:
-                    for way, own in (("forward", forward), ("backward", backward)):
-                        seconds.setdefault(f"{stage} {d_in}x{d_out} {way} own", []).append(own)
-                        seconds.setdefault(f"{stage} {d_in}x{d_out} {way} blas", []).append(taken[f"{way} blas"])
+                *own, sizes = shape.stage(program, i)
+                if stage == "product" and sizes:
+                    checks[shape.name] = sizes
+                # the first time warms up
+                for way, one, other in zip(("forward", "backward"), own, blas, strict=True) if i else ():
+                    seconds.setdefault(f"{stage} {shape.name} {way} own", []).append(one)
+                    seconds.setdefault(f"{stage} {shape.name} {way} blas", []).append(other)
     report(seconds, checks, f"graphtheta {gt.__version__}, numpy {np.__version__}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from itertools import pairwise
 from time import perf_counter
 
 from contender import EDGE_ATTRIBUTES, Input, drawn, report
@@ -36,7 +37,7 @@ def main(state: str, model: str, graph: str, cache: str) -> None:
         for epoch in range(EPOCHS):
             trainer.train_epoch(epoch)
             times.append(perf_counter())
-        steps = [b - a for a, b in zip(times, times[1:], strict=False)]
+        steps = [b - a for a, b in pairwise(times)]
         report({"build": [times[0] - began], "first": steps[:1], "steady": steps[1:]}, {}, f"graphtheta {gt.__version__}")
 
 

@@ -54,7 +54,8 @@ def dgl_layers(model: str, z: Input, sizes: list[tuple[int, int, int]]) -> tuple
         "sage": lambda d, k, o: SAGEConv(d, o, "mean"),
         "gat": lambda d, k, o: GATConv(d, o, k),
     }
-    return [made[model](*size) for size in sizes], lambda layer, h: layer(g, h).flatten(1), f"dgl {dgl.__version__}, torch {torch.__version__}"
+    version = f"dgl {dgl.__version__}, torch {torch.__version__}"
+    return [made[model](*size) for size in sizes], lambda layer, h: layer(g, h).flatten(1), version
 
 
 def pyg_layers(model: str, z: Input, sizes: list[tuple[int, int, int]]) -> tuple[list[nn.Module], Callable[..., Any], str]:
@@ -90,8 +91,8 @@ def main(library: str, model: str, graph: str, weights: str, epochs: str, dropou
     make = {"dgl": dgl_layers, "pyg": pyg_layers}[library]
     layers, call, version = make(model, z, [widths(first, part) for part in parts])
     for layer, part in zip(layers, parts, strict=True):
-        given = {theirs: torch.from_numpy(np.ascontiguousarray(how(first[f"{part}.{ours}"]))) for theirs, ours, how in NAMES[library, model]}
-        layer.load_state_dict(given)
+        given = {theirs: how(first[f"{part}.{ours}"]) for theirs, ours, how in NAMES[library, model]}
+        layer.load_state_dict({theirs: torch.from_numpy(np.ascontiguousarray(w)) for theirs, w in given.items()})
     x, y, rows = torch.from_numpy(z.x), torch.from_numpy(z.y), torch.from_numpy(z.train)
     optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], 0.01)
 
