@@ -1,6 +1,6 @@
 """GraphTheta's dense stages and the same products in numpy's BLAS, in turns in one process.
 
-    python bench/own/dense.py ROWS TIMES
+    PYTHONPATH=bench python bench/own/dense.py ROWS TIMES
 
 Cases are "STAGE INxOUT DIRECTION WHO". BLAS multiplies into arrays that exist already. Backward is the gradient of the
 weights, and of the input too where that is no constant (all but the first layer).

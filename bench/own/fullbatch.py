@@ -1,6 +1,6 @@
 """GraphTheta as a contender: full-batch epochs of two layers with relu and dropout between them.
 
-    python bench/own/fullbatch.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT
+    PYTHONPATH=bench python bench/own/fullbatch.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT
 
 An epoch is what ``Trainer.train_epoch`` does under the global strategy: forward, loss, backward, update.
 """
@@ -10,10 +10,12 @@ import sys
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from contender import EDGE_ATTRIBUTES, Input, drawn, report, train
 
 import graphtheta as gt
 from graphtheta.models import GAT, GATE, GCN, SAGE
+from graphtheta.validation import SPARSE_BELOW
 
 HIDDEN, HEADS = 128, 4
 
@@ -39,16 +41,21 @@ def build(model: str, d_in: int, d_out: int, d_edge: int) -> Net:
     return Net(GATE(d_in, HIDDEN // HEADS, d_edge, HEADS), GATE(HIDDEN, d_out, d_edge))
 
 
+def as_graph(z: Input, attr: np.ndarray | None) -> gt.Graph:
+    """The graph as gt.load would hand it over: a bag of words is sparse."""
+    x = sp.csr_array(z.x) if np.count_nonzero(z.x) < SPARSE_BELOW * z.x.size else z.x
+    return gt.Graph((z.indices, z.destinations()), z.n, x=x, y=z.y, n_classes=z.classes, edge_attr=attr, train=z.train)
+
+
 def main(model: str, graph: str, weights: str, epochs: str, dropout: str) -> None:
     z = Input.read(graph)
-    attr = drawn(z.n_edges, EDGE_ATTRIBUTES) if model == "gat_e" else None
-    whole = gt.Graph((z.indices, z.destinations()), z.n, x=z.x, y=z.y, n_classes=z.classes, edge_attr=attr, train=z.train)
+    whole = as_graph(z, drawn(z.n_edges, EDGE_ATTRIBUTES) if model == "gat_e" else None)
 
     def make(d_in: int, d_out: int, d_edge: int) -> Net:
         return build(model, d_in, d_out, d_edge)
 
     trainer = gt.Trainer(make, whole, strategy="global", lr=0.01, weight_decay=0.0)
-    del whole, z, attr
+    del whole, z
     with np.load(weights) as w:
         trainer.model.load_state({name: w[name] for name in w.files})
     count = iter(range(1 << 30))

@@ -1,6 +1,6 @@
 """GraphTheta as a contender: gather and sum of edge programs, forward and backward.
 
-    python bench/own/gather.py GRAPH.npz TIMES CASE...
+    PYTHONPATH=bench python bench/own/gather.py GRAPH.npz TIMES CASE...
 
 A case is the kind of program and the width of its rows, such as "weight 128". The time is that of a whole superstep
 without transform and apply.

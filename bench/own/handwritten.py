@@ -1,6 +1,6 @@
 """What a person would write with Numba for the gated sum, sigmoid(src.s + dst.t + attr @ W) * src.z, as a contender.
 
-    python bench/own/handwritten.py GRAPH.npz TIMES CASE...
+    PYTHONPATH=bench python bench/own/handwritten.py GRAPH.npz TIMES CASE...
 
 Forward keeps the gate of every edge (edges x heads). Backward goes over the in-edges of each node, which gives the
 gradients of t, W and, edge by edge, of the score; then over its out-edges, which gives those of z and s. Rows in blocks

@@ -1,6 +1,6 @@
 """How long GraphTheta takes from nothing to its first step.
 
-    python bench/own/start.py {cold|warm} MODEL GRAPH.npz CACHE
+    PYTHONPATH=bench python bench/own/start.py {cold|warm} MODEL GRAPH.npz CACHE
 
 Cold begins with an empty folder of kernels, warm with CACHE.
 """
@@ -24,15 +24,16 @@ def main(state: str, model: str, graph: str, cache: str) -> None:
         os.environ |= {"GRAPHTHETA_CACHE": folder, "NUMBA_CACHE_DIR": folder}
         z = Input.read(graph)
         attr = drawn(z.n_edges, EDGE_ATTRIBUTES) if model == "gat_e" else None
-        ends = z.indices, z.destinations()
         began = perf_counter()
         # imports belong to the start
-        from own.fullbatch import build
+        from own.fullbatch import as_graph, build
 
         import graphtheta as gt
 
-        whole = gt.Graph(ends, z.n, x=z.x, y=z.y, n_classes=z.classes, edge_attr=attr, train=z.train)
-        trainer = gt.Trainer(lambda d_in, d_out, d_edge: build(model, d_in, d_out, d_edge), whole, strategy="global", weight_decay=0.0)
+        def make(d_in: int, d_out: int, d_edge: int) -> gt.Model:
+            return build(model, d_in, d_out, d_edge)
+
+        trainer = gt.Trainer(make, as_graph(z, attr), strategy="global", weight_decay=0.0)
         times = [perf_counter()]
         for epoch in range(EPOCHS):
             trainer.train_epoch(epoch)

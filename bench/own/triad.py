@@ -1,6 +1,6 @@
 """The stream triad a = b + s c: the memory's limit, in a compiled loop on all threads.
 
-    python bench/own/triad.py TIMES
+    PYTHONPATH=bench python bench/own/triad.py TIMES
 """
 from __future__ import annotations
 
