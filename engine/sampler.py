@@ -10,20 +10,58 @@ Source: uniform neighbour sampling of GraphSAGE, https://arxiv.org/abs/1706.0221
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphtheta.errors import ConfigError
-from graphtheta.rng import Purpose, bits, key
+from graphtheta.rng import Purpose, key
 
+from ..ops.kernels import sample
+from ..ops.kernels.batch import expand
 from .exchange import Columns, Exchange
-from .partition import MASTER, MIRROR, Partition
-from .view import Selection
-
-Places = tuple[np.ndarray, np.ndarray]
+from .partition import MASTER, MIRROR, EdgeBlock, Partition
 
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+_IN_ORDER = np.zeros(0, np.int32)
+
+
+@dataclass
+class Candidates:
+    """Edges of one block into some receiving rows, while a view grows.
+
+    Attributes:
+        rows: Receiving rows of the block, [n_groups] int64.
+        ptr: Bounds of each row's edges, [n_groups + 1].
+        edges: Positions within the block, [n_edges] int32.
+        senders: Sending rows of the block, [n_edges] int32.
+        scale: How many edges each stands for; None for one.
+    """
+
+    block: EdgeBlock
+    reverse: bool
+    rows: np.ndarray
+    ptr: np.ndarray
+    edges: np.ndarray
+    senders: np.ndarray
+    scale: np.ndarray | None = None
+
+    @classmethod
+    def into(cls, block: EdgeBlock, reverse: bool, rows: np.ndarray) -> Candidates:
+        """All edges of a block into some rows."""
+        ends = (block.out_indptr, block.out_dst, block.out_edge) if reverse else (block.in_indptr, block.in_src, _IN_ORDER)
+        return cls(block, reverse, rows, *expand(rows, *ends))
+
+    @property
+    def kinds(self) -> tuple[int, int]:
+        """Kinds of the sending and of the receiving rows."""
+        return (self.block.dst_kind, self.block.src_kind) if self.reverse else (self.block.src_kind, self.block.dst_kind)
+
+    def kept(self, times: np.ndarray, share: np.ndarray | None = None) -> Candidates:
+        """The edges that are chosen at least once ([n_edges]); one stands for its times multiplied by the share of its row."""
+        ptr, edges, senders, often = sample.keep(self.ptr, times, self.edges, self.senders)
+        scale = None if share is None else often * np.repeat(share, np.diff(ptr))
+        return Candidates(self.block, self.reverse, self.rows, ptr, edges, senders, scale)
 
 
 @dataclass(frozen=True)
@@ -48,115 +86,48 @@ class NeighbourSampler:
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"one sample shared by all layers needs equal fanouts, got {self.fanouts}")
 
-    def choose(self, partition: Partition, selections: list[Selection], receivers: Exchange, places: Places, *,
-               layer: int, reverse: bool, step: int) -> list[Selection]:
+    def choose(self, partition: Partition, candidates: list[Candidates], receivers: Exchange, places: dict[int, np.ndarray], *,
+               layer: int, reverse: bool, step: int) -> list[Candidates]:
         """Keep a sample of the edges of each receiving row.
 
         Args:
-            selections: All candidate edges of one pass, by block.
+            candidates: All edges of one pass, by block.
             receivers: Moves of the receiving rows that have candidates.
-            places: Row in those moves of each master and of each mirror.
+            places: Row in those moves of each group of edges, by the kind of the receiving rows; anything without edges.
             layer, reverse, step: Words of the key.
 
         Collective: all ranks of the partition.
         """
         fanout = self.fanouts[layer]
         if fanout < 0:
-            return selections
-        k = key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse))
+            return candidates
+        k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse)))
+        ids = [partition.edge_gid[c.block.start + c.edges] for c in candidates]
+        low = {MASTER: np.full((receivers.plan.n_rows, fanout), _LAST), MIRROR: np.full((receivers.plan.n_halo, fanout), _LAST)}
+        degree = {kind: np.zeros(len(x), np.int64) for kind, x in low.items()}
+        for c, gid in zip(candidates, ids, strict=True):
+            kind = c.kinds[1]
+            (sample.lowest_each if self.replace else sample.lowest)(c.ptr, places[kind], gid, k, low[kind], degree[kind])
+
+        def merge(rows: np.ndarray, other: Columns) -> None:
+            low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
+            degree[MASTER][rows] += other["degree"]
+
+        receivers.to_masters_begin({"low": low[MIRROR], "degree": degree[MIRROR]}).end(merge)
+        cut = low if self.replace else {kind: x[:, -1] for kind, x in low.items()}
+        back = receivers.to_mirrors({"cut": cut[MASTER], "degree": degree[MASTER]})
+        cut[MIRROR], degree[MIRROR] = back["cut"], back["degree"]
+        return [self._cut(c, gid, k, places[c.kinds[1]], np.ascontiguousarray(cut[c.kinds[1]]), degree[c.kinds[1]], fanout)
+                for c, gid in zip(candidates, ids, strict=True)]
+
+    def _merged(self, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         if self.replace:
-            return _with_replacement(partition, selections, receivers, places, fanout, k)
-        return _without_replacement(partition, selections, receivers, places, fanout, k)
+            return np.minimum(mine, theirs)
+        return np.sort(np.concatenate((mine, theirs), axis=1), axis=1)[:, : mine.shape[1]]
 
-
-def _draws(partition: Partition, s: Selection, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions, receiving rows and draws of all edges of a selection."""
-    at = s.all_positions()
-    rows = np.repeat(np.arange(len(s.ptr) - 1) if s.rows is None else s.rows, np.diff(s.ptr))
-    return at, rows, bits(k, partition.edge_gid[s.block.start + at])
-
-
-def _without_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, places: Places,
-                         fanout: int, k: int) -> list[Selection]:
-    drawn = [_draws(partition, s, k) for s in selections]
-    sketch = {MASTER: _sketch(receivers.plan.n_rows, fanout), MIRROR: _sketch(receivers.plan.n_halo, fanout)}
-    for s, (_, rows, draws) in zip(selections, drawn, strict=True):
-        kind = s.kinds[1]
-        _take_lowest(sketch[kind], places[kind][rows], draws)
-
-    def merge(rows: np.ndarray, other: Columns) -> None:
-        mine = sketch[MASTER]
-        mine["low"][rows] = np.sort(np.concatenate((mine["low"][rows], other["low"]), axis=1), axis=1)[:, :fanout]
-        mine["degree"][rows] += other["degree"]
-
-    receivers.to_masters_begin(sketch[MIRROR]).end(merge)
-    cut = {MASTER: {"last": sketch[MASTER]["low"][:, -1], "degree": sketch[MASTER]["degree"]}}
-    cut[MIRROR] = receivers.to_mirrors(cut[MASTER])
-    chosen = []
-    for s, (at, rows, draws) in zip(selections, drawn, strict=True):
-        kind = s.kinds[1]
-        here = cut[kind]
-        place = places[kind][rows]
-        degree = here["degree"][place]
-        chosen.append(keep_edges(s, at, draws <= here["last"][place], np.maximum(degree, fanout) / fanout))
-    return chosen
-
-
-def _sketch(n: int, fanout: int) -> Columns:
-    return {"low": np.full((n, fanout), _LAST), "degree": np.zeros(n, np.int64)}
-
-
-def _take_lowest(sketch: Columns, rows: np.ndarray, draws: np.ndarray) -> None:
-    """Merge the lowest draws of each row into the sketch."""
-    if not len(rows):
-        return
-    fanout = sketch["low"].shape[1]
-    order = np.lexsort((draws, rows))
-    row, draw = rows[order], draws[order]
-    first = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
-    counts = np.diff(first, append=len(row))
-    rank = np.arange(len(row)) - np.repeat(first, counts)
-    low = np.full((len(first), fanout), _LAST)
-    keep = rank < fanout
-    low[np.repeat(np.arange(len(first)), counts)[keep], rank[keep]] = draw[keep]
-    at = row[first]
-    sketch["low"][at] = np.sort(np.concatenate((sketch["low"][at], low), axis=1), axis=1)[:, :fanout]
-    sketch["degree"][at] += counts
-
-
-def _with_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, places: Places,
-                      fanout: int, k: int) -> list[Selection]:
-    lowest = {MASTER: np.full((receivers.plan.n_rows, fanout), _LAST), MIRROR: np.full((receivers.plan.n_halo, fanout), _LAST)}
-    degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
-    drawn = []
-    for s in selections:
-        at, rows, _ = _draws(partition, s, k)
-        draws = bits(k, partition.edge_gid[s.block.start + at], fanout)
-        kind = s.kinds[1]
-        place = places[kind][rows]
-        drawn.append((at, place, draws))
-        if len(at):
-            first = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
-            lowest[kind][place[first]] = np.minimum(lowest[kind][place[first]], np.minimum.reduceat(draws, first, axis=0))
-            degree[kind][place[first]] += np.diff(first, append=len(place))
-
-    def merge(rows: np.ndarray, other: Columns) -> None:
-        lowest[MASTER][rows] = np.minimum(lowest[MASTER][rows], other["low"])
-        degree[MASTER][rows] += other["degree"]
-
-    receivers.to_masters_begin({"low": lowest[MIRROR], "degree": degree[MIRROR]}).end(merge)
-    back = receivers.to_mirrors({"low": lowest[MASTER], "degree": degree[MASTER]})
-    lowest[MIRROR], degree[MIRROR] = back["low"], back["degree"]
-    chosen = []
-    for s, (at, place, draws) in zip(selections, drawn, strict=True):
-        kind = s.kinds[1]
-        times = np.count_nonzero(draws == lowest[kind][place], axis=1)
-        chosen.append(keep_edges(s, at, times > 0, times * degree[kind][place] / fanout))
-    return chosen
-
-
-def keep_edges(s: Selection, at: np.ndarray, keep: np.ndarray, scale: np.ndarray | None) -> Selection:
-    """The selection reduced to the edges (at block positions ``at``) marked in ``keep``."""
-    counts = np.concatenate(([0], np.cumsum(keep)))[s.ptr]
-    assert s.scale is None, "edges are excluded before they are sampled"
-    return replace(s, ptr=counts, edges=at[keep], scale=None if scale is None else scale[keep])
+    def _cut(self, c: Candidates, ids: np.ndarray, k: np.uint64, place: np.ndarray, cut: np.ndarray, degree: np.ndarray,
+             fanout: int) -> Candidates:
+        times = (sample.times_each if self.replace else sample.times_low)(c.ptr, place, ids, k, cut)
+        # a row that keeps all its edges needs no scale; rows without edges may have no place
+        share = degree if self.replace else np.maximum(degree, fanout)
+        return c.kept(times, share[place] / fanout if len(share) else np.zeros(len(place)))

@@ -202,12 +202,9 @@ def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.
     nodes = np.zeros(p.n_masters, bool)
     nodes[view.rows] = True
     sweep = induced(p, nodes, ["out" if reverse else "in"], excluded=excluded).levels[0].passes[0]
-    counts = {MASTER: np.zeros(p.n_masters, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
+    counts = {MASTER: np.zeros(view.space.n, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
     for s in sweep.selections:
-        assert s.rows is not None and sweep.maps.receiver_halo is not None
-        rows = s.rows if s.kinds[1] == MASTER else sweep.maps.receiver_halo[s.rows]
-        some = np.diff(s.ptr) > 0
-        counts[s.kinds[1]][rows[some]] += np.diff(s.ptr)[some]
-    found = {"n": counts[MASTER][view.rows]}
+        counts[s.kinds[1]][s.row] += np.diff(s.ptr)
+    found = {"n": counts[MASTER]}
     sweep.receivers.to_masters_add({"n": counts[MIRROR]}, found)
     return found["n"].astype(p.node["in_degree"].dtype)

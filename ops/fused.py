@@ -79,6 +79,9 @@ class EdgeLists:
 
     def __post_init__(self) -> None:
         n_edges = int(self.ptr[-1])
+        if n_edges < 2 * EDGES_PER_BLOCK:
+            self.blocks = np.array([0, len(self.row)])
+            return
         n_blocks = int(np.clip(n_edges // EDGES_PER_BLOCK, 1, MOST_BLOCKS))
         cuts = np.searchsorted(self.ptr, np.arange(1, n_blocks) * (n_edges / n_blocks))
         self.blocks = np.unique(np.concatenate(([0], cuts, [len(self.row)])))
@@ -95,9 +98,9 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
     _run(phase, variant, columns, receivers, edge_gid, values, arrays)
 
 
-def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists, edge_gid: np.ndarray, spreads: Mapping[str, State],
-             output_grads: Arrays, grads: Columns) -> None:
-    """Add the gradients of everything the edges read into ``grads``."""
+def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists | None, edge_gid: np.ndarray,
+             spreads: Mapping[str, State], output_grads: Arrays, grads: Columns) -> None:
+    """Add the gradients of everything the edges read into ``grads``; ``senders`` may be None if no source column has one."""
     values = _constants(phase, columns)
     have = (tuple(spreads), tuple(output_grads))
     arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in spreads.items() for c, x in state.items()}
@@ -105,7 +108,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
     frontier = _frontier(phase, grads)
     mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in frontier}
     for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src})):
-        if not wanted or not int(lists.ptr[-1]):
+        if not wanted or lists is None or not int(lists.ptr[-1]):
             continue
         variant = _variant(phase, columns, lists, mode, frozenset(wanted), have)
         into = dict(arrays)

@@ -17,7 +17,7 @@ GRAPH = graphs.random_graph(20, 150)
 def sample(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), targets=range(20), excluded=None, step=0, graph=GRAPH):
     """For each superstep the chosen (edge, reverse) with their scales, over all ranks."""
     def scaled(p, s):
-        ids, scale = p.edge_gid[s.block.start + s.all_positions()], np.ones(s.n_edges) if s.scale is None else s.scale
+        ids, scale = p.edge_gid[s.stored], np.ones(s.n_edges) if s.scale is None else s.scale
         return [((int(e), s.reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
 
     def program(comm):

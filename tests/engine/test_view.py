@@ -44,8 +44,7 @@ def search(graph, targets, layers, excluded=None):
 def contents(view):
     """Global ids in frame order, sizes after each superstep, and the edges of each superstep on this rank."""
     p = view.partition
-    edges = [[(int(p.edge_gid[s.block.start + at]), s.reverse) for sweep in level.passes for s in sweep.selections
-              for at in s.all_positions()]
+    edges = [[(int(gid), s.reverse) for sweep in level.passes for s in sweep.selections for gid in p.edge_gid[s.stored]]
              for level in view.levels]
     sizes = [level.n_in for level in view.levels] + [view.n_targets]
     return view.space.gid, sizes, edges
