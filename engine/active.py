@@ -59,10 +59,10 @@ class ActiveGraph:
             raise ColumnError(f"the graph has no node column {name!r} for models; there are {', '.join(self.node_names())}")
         return Var(self.view.node_column(name, n), self.space(n))
 
-    def node_schema(self) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
-        """Trailing shape, dtype, need of a gradient and sparseness of the node columns that ``node`` gives."""
-        stored = {n: self._inputs.get(n, self.view.partition.node[n]) for n in self.node_names()}
-        return {n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in stored.items()}
+    def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
+        """Trailing shape, dtype, need of a gradient and sparseness of some node columns and of all that ``node`` gives besides."""
+        stored = {n: self._inputs.get(n, self.view.node.get(n, self.view.partition.node[n])) for n in self.node_names() if n not in columns}
+        return {n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in {**columns, **stored}.items()}
 
     def node_names(self) -> list[str]:
         """Names of the stored node columns a layer may read."""

@@ -7,13 +7,15 @@ mirror) pair, and what a step touches is all it costs: nothing is as long as the
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..ops.kernels.batch import number
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
 from .partition import MASTER, MIRROR, Partition
-from .sampler import Candidates, NeighbourSampler
+from .sampler import Candidates, Chosen, NeighbourSampler
 from .view import GraphView, Level, Pass, Selection, directions, halo_map, plans
 
 NOBODY = np.zeros(0, np.int64)
@@ -48,26 +50,26 @@ class Frame:
         self.place[self.rows[n:]] = np.arange(n, end, dtype=np.int32)
 
 
-class _Chosen:
+class _Sweep:
     """The edges of one pass, the restricted plans of both ends, and the mirrors these serve."""
 
-    def __init__(self, partition: Partition, candidates: list[Candidates], reverse: bool):
-        self.partition, self.candidates = partition, candidates
+    def __init__(self, partition: Partition, chosen: list[Chosen], reverse: bool):
+        self.partition, self.chosen = partition, chosen
         (send_plan, send_mirrors), (recv_plan, recv_mirrors) = plans(partition, reverse)
-        senders = [c.senders for c in candidates if c.kinds[0] == MIRROR]
+        senders = [c.senders for c in chosen if c.kinds[0] == MIRROR]
         self.send, self.senders = _restricted(partition, send_plan, send_mirrors, senders)
-        self.receive, self.receivers = _restricted(partition, recv_plan, recv_mirrors, _receiving_mirrors(candidates))
+        self.receive, self.receivers = _restricted(partition, recv_plan, recv_mirrors, _receiving_mirrors(chosen))
 
     def met(self) -> list[np.ndarray]:
         """The masters whose columns the pass reads at the sending end."""
-        return [c.senders for c in self.candidates if c.kinds[0] == MASTER] + [self.send.rows.astype(np.int32)]
+        return [c.senders for c in self.chosen if c.kinds[0] == MASTER] + [self.send.rows.astype(np.int32)]
 
     def finish(self, place: np.ndarray, n_in: int) -> Pass:
         """The pass over a frame in which master row r stands at place[r]."""
         p = self.partition
         senders, receivers = halo_map(p, self.senders), halo_map(p, self.receivers)
         selections = []
-        for c in self.candidates:
+        for c in self.chosen:
             (sending, n), receiving = ((place, n_in) if c.kinds[0] == MASTER else (senders, self.send.n_halo),
                                        place if c.kinds[1] == MASTER else receivers)
             other = c.senders if sending is None else sending[c.senders]
@@ -99,7 +101,7 @@ def grow(partition: Partition, targets: np.ndarray, layers: list[str], *, sample
         sizes, found = [len(frame.rows)], []
         for layer in range(len(layers) - 1, -1, -1):
             passes = [_choose(partition, frame.rows, reverse, sampler, excluded, layer, step) for reverse in directions(layers[layer])]
-            frame.meet([rows for chosen in passes for rows in chosen.met()])
+            frame.meet([rows for sweep in passes for rows in sweep.met()])
             sizes.append(len(frame.rows))
             found.append(passes)
         return _assemble(partition, frame, sizes[::-1], found[::-1])
@@ -129,31 +131,30 @@ def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         for _ in range(hops):
             passes = [_choose(partition, frame.rows, reverse, None, None, 0, 0) for reverse in (False, True)]
-            frame.meet([rows for chosen in passes for rows in chosen.met()])
+            frame.meet([rows for sweep in passes for rows in sweep.met()])
         return frame.place >= 0
 
 
 def _choose(partition: Partition, receiving: np.ndarray, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
-            layer: int, step: int, inside: bool = False) -> _Chosen:
+            layer: int, step: int, inside: bool = False) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     _, (plan, mirrors) = plans(partition, reverse)
     rows = {MASTER: receiving, MIRROR: np.flatnonzero(_active_mirrors(partition, receiving, reverse))}
     blocks = [b for b in partition.blocks if b.n_edges]
-    candidates = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
+    candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
     if inside:
         sending = {MASTER: partition.numbers >= 0, MIRROR: _active_mirrors(partition, receiving, not reverse)}
-        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in candidates]
+        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in (x.listed() for x in candidates)]
     if excluded is not None:
-        candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in candidates]
-    if sampler is not None:
-        # a row without candidates takes no part in drawing
-        restricted, used = _restricted(partition, plan, mirrors, _receiving_mirrors(candidates))
-        exchange = Exchange(partition.comm, restricted.renumbered(partition.numbers, len(receiving)))
-        halo = halo_map(partition, used)
-        places = {MASTER: np.arange(len(receiving), dtype=np.int32),
-                  MIRROR: rows[MIRROR].astype(np.int32) if halo is None else halo[rows[MIRROR]]}
-        candidates = sampler.choose(partition, candidates, exchange, places, layer=layer, reverse=reverse, step=step)
-    return _Chosen(partition, candidates, reverse)
+        candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in (x.listed() for x in candidates)]
+    if sampler is None:
+        return _Sweep(partition, [c.listed() for c in candidates], reverse)
+    # a row without candidates takes no part in drawing
+    restricted, used = _restricted(partition, plan, mirrors, _receiving_mirrors(candidates))
+    exchange = Exchange(partition.comm, restricted.renumbered(partition.numbers, len(receiving)))
+    halo = halo_map(partition, used)
+    places = {MASTER: np.arange(len(receiving), dtype=np.int32), MIRROR: rows[MIRROR].astype(np.int32) if halo is None else halo[rows[MIRROR]]}
+    return _Sweep(partition, sampler.choose(partition, candidates, exchange, places, layer=layer, reverse=reverse, step=step), reverse)
 
 
 def _active_mirrors(partition: Partition, receiving: np.ndarray, reverse: bool) -> np.ndarray:
@@ -167,9 +168,9 @@ def _active_mirrors(partition: Partition, receiving: np.ndarray, reverse: bool) 
     return active
 
 
-def _receiving_mirrors(candidates: list[Candidates]) -> list[np.ndarray]:
+def _receiving_mirrors(candidates: Sequence[Candidates]) -> list[np.ndarray]:
     """Mirrors into which some edge runs."""
-    return [c.rows[np.diff(c.ptr) > 0] for c in candidates if c.kinds[1] == MIRROR]
+    return [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR]
 
 
 def _restricted(partition: Partition, plan: MovePlan, mirrors: np.ndarray, used: list[np.ndarray]) -> tuple[MovePlan, np.ndarray]:
@@ -183,7 +184,7 @@ def _restricted(partition: Partition, plan: MovePlan, mirrors: np.ndarray, used:
     return plan.restrict(partition.comm, wanted), mirrors[wanted]
 
 
-def _assemble(partition: Partition, frame: Frame, sizes: list[int], found: list[list[_Chosen]]) -> GraphView:
+def _assemble(partition: Partition, frame: Frame, sizes: list[int], found: list[list[_Sweep]]) -> GraphView:
     """The view of a frame, given the rows before each superstep and after the last; equal supersteps share their level."""
     levels: list[Level] = []
     known: dict[tuple[int, int], Level] = {}

@@ -10,6 +10,7 @@ Source: uniform neighbour sampling of GraphSAGE, https://arxiv.org/abs/1706.0221
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,36 +33,58 @@ class Candidates:
 
     Attributes:
         rows: Receiving rows of the block, [n_groups] int64.
-        ptr: Bounds of each row's edges, [n_groups + 1].
-        edges: Positions within the block, [n_edges] int32.
-        senders: Sending rows of the block, [n_edges] int32.
-        scale: How many edges each stands for; None for one.
+        begin, end: Where the edges of each row lie in the two lists, [n_groups].
+        edges: Positions within the block; empty if position k stands at k.
+        senders: Sending rows of the block.
     """
 
     block: EdgeBlock
     reverse: bool
     rows: np.ndarray
-    ptr: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
     edges: np.ndarray
     senders: np.ndarray
-    scale: np.ndarray | None = None
 
     @classmethod
     def into(cls, block: EdgeBlock, reverse: bool, rows: np.ndarray) -> Candidates:
-        """All edges of a block into some rows."""
-        ends = (block.out_indptr, block.out_dst, block.out_edge) if reverse else (block.in_indptr, block.in_src, _IN_ORDER)
-        return cls(block, reverse, rows, *expand(rows, *ends))
+        """All edges of a block into some rows; the lists are the block's own."""
+        ptr, *lists = (block.out_indptr, block.out_edge, block.out_dst) if reverse else (block.in_indptr, _IN_ORDER, block.in_src)
+        return cls(block, reverse, rows, ptr[rows], ptr[rows + 1], *lists)
 
     @property
     def kinds(self) -> tuple[int, int]:
         """Kinds of the sending and of the receiving rows."""
         return (self.block.dst_kind, self.block.src_kind) if self.reverse else (self.block.src_kind, self.block.dst_kind)
 
-    def kept(self, times: np.ndarray, share: np.ndarray | None = None) -> Candidates:
-        """The edges that are chosen at least once ([n_edges]); one stands for its times multiplied by the share of its row."""
+    def listed(self) -> Chosen:
+        """The same edges in lists of their own."""
+        return self.of(*expand(self.begin, self.end, self.edges, self.senders))
+
+    def of(self, ptr: np.ndarray, edges: np.ndarray, senders: np.ndarray, scale: np.ndarray | None = None) -> Chosen:
+        """Other edges of the same rows."""
+        return Chosen(self.block, self.reverse, self.rows, ptr[:-1], ptr[1:], edges, senders, ptr, scale)
+
+
+@dataclass
+class Chosen(Candidates):
+    """Edges in lists of their own, one row after another.
+
+    Attributes:
+        ptr: Bounds of the rows' edges, [n_groups + 1].
+        scale: How many edges each stands for; None for one.
+    """
+
+    ptr: np.ndarray
+    scale: np.ndarray | None = None
+
+    def listed(self) -> Chosen:
+        return self
+
+    def kept(self, times: np.ndarray, share: np.ndarray | None = None) -> Chosen:
+        """The edges that are chosen at least once ([n_edges] int32); one stands for its times multiplied by the share of its row."""
         ptr, edges, senders, often = sample.keep(self.ptr, times, self.edges, self.senders)
-        scale = None if share is None else often * np.repeat(share, np.diff(ptr))
-        return Candidates(self.block, self.reverse, self.rows, ptr, edges, senders, scale)
+        return self.of(ptr, edges, senders, None if share is None else often * np.repeat(share, np.diff(ptr)))
 
 
 @dataclass(frozen=True)
@@ -86,8 +109,8 @@ class NeighbourSampler:
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"one sample shared by all layers needs equal fanouts, got {self.fanouts}")
 
-    def choose(self, partition: Partition, candidates: list[Candidates], receivers: Exchange, places: dict[int, np.ndarray], *,
-               layer: int, reverse: bool, step: int) -> list[Candidates]:
+    def choose(self, partition: Partition, candidates: Sequence[Candidates], receivers: Exchange, places: dict[int, np.ndarray], *,
+               layer: int, reverse: bool, step: int) -> list[Chosen]:
         """Keep a sample of the edges of each receiving row.
 
         Args:
@@ -100,14 +123,19 @@ class NeighbourSampler:
         """
         fanout = self.fanouts[layer]
         if fanout < 0:
-            return candidates
+            return [c.listed() for c in candidates]
         k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse)))
-        ids = [partition.edge_gid[c.block.start + c.edges] for c in candidates]
         low = {MASTER: np.full((receivers.plan.n_rows, fanout), _LAST), MIRROR: np.full((receivers.plan.n_halo, fanout), _LAST)}
         degree = {kind: np.zeros(len(x), np.int64) for kind, x in low.items()}
-        for c, gid in zip(candidates, ids, strict=True):
-            kind = c.kinds[1]
-            (sample.lowest_each if self.replace else sample.lowest)(c.ptr, places[kind], gid, k, low[kind], degree[kind])
+        drawn = []
+        for c in candidates:
+            kind, gid = c.kinds[1], partition.edge_gid[c.block.start: c.block.start + c.block.n_edges]
+            short = c.of(*sample.shortlist(c.begin, c.end, c.edges, c.senders, gid, k, fanout, self.replace))
+            ids = gid[short.edges]
+            (sample.lowest_each if self.replace else sample.lowest)(short.ptr, places[kind], ids, k, low[kind])
+            some = np.flatnonzero(c.end > c.begin)
+            degree[kind][places[kind][some]] += (c.end - c.begin)[some]
+            drawn.append((short, ids))
 
         def merge(rows: np.ndarray, other: Columns) -> None:
             low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
@@ -117,16 +145,15 @@ class NeighbourSampler:
         cut = low if self.replace else {kind: x[:, -1] for kind, x in low.items()}
         back = receivers.to_mirrors({"cut": cut[MASTER], "degree": degree[MASTER]})
         cut[MIRROR], degree[MIRROR] = back["cut"], back["degree"]
-        return [self._cut(c, gid, k, places[c.kinds[1]], np.ascontiguousarray(cut[c.kinds[1]]), degree[c.kinds[1]], fanout)
-                for c, gid in zip(candidates, ids, strict=True)]
+        return [self._cut(c, ids, k, places[c.kinds[1]], np.ascontiguousarray(cut[c.kinds[1]]), degree[c.kinds[1]], fanout) for c, ids in drawn]
 
     def _merged(self, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         if self.replace:
             return np.minimum(mine, theirs)
         return np.sort(np.concatenate((mine, theirs), axis=1), axis=1)[:, : mine.shape[1]]
 
-    def _cut(self, c: Candidates, ids: np.ndarray, k: np.uint64, place: np.ndarray, cut: np.ndarray, degree: np.ndarray,
-             fanout: int) -> Candidates:
+    def _cut(self, c: Chosen, ids: np.ndarray, k: np.uint64, place: np.ndarray, cut: np.ndarray, degree: np.ndarray, fanout: int) -> Chosen:
+        """The edges of a shortlist that are still among the chosen once all workers have been heard."""
         times = (sample.times_each if self.replace else sample.times_low)(c.ptr, place, ids, k, cut)
         # a row that keeps all its edges needs no scale; rows without edges may have no place
         share = degree if self.replace else np.maximum(degree, fanout)

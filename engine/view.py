@@ -16,6 +16,7 @@ import numpy as np
 
 from ..ops.aggregator import Segments
 from ..ops.fused import EdgeLists
+from ..ops.index import take_rows
 from ..ops.kernels.batch import group
 from ..ops.reference import Chunk
 from ..ops.space import RowSpace
@@ -209,7 +210,7 @@ class GraphView:
             return column if n == self.space.n else column[:n]
         known = self._taken.get(name)
         if known is None or known.shape[0] < n:
-            known = self._taken[name] = self.partition.node[name][self.rows[:n]]
+            known = self._taken[name] = take_rows(self.partition.node[name], self.rows[:n])
         return known if known.shape[0] == n else known[:n]
 
     def edge_column(self, name: str) -> np.ndarray:

@@ -10,29 +10,28 @@ from numba import njit
 
 
 @njit(nogil=True, cache=True)
-def expand(rows, indptr, ends, edge_of):  # type: ignore[no-untyped-def]
-    """The edges of some rows of a compressed block.
+def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
+    """Groups of edges anywhere in two lists, copied one after another.
 
     Args:
-        rows: Rows, [n] int64.
-        indptr, ends: Bounds of the edges of every row, and the rows at their other ends.
-        edge_of: Position of each edge; empty if edges stand in order.
+        begin, end: Where each group lies in the lists, [n_groups] int64.
+        edges: Position of each edge; empty if position k stands at k.
+        others: Row at the other end of each edge.
 
     Returns:
-        Bounds of the groups [n + 1], positions and other ends of their edges.
+        Bounds of the groups [n_groups + 1], positions and other ends of their edges.
     """
-    ptr = np.empty(len(rows) + 1, np.int64)
-    ptr[0] = 0
-    for g in range(len(rows)):
-        ptr[g + 1] = ptr[g] + indptr[rows[g] + 1] - indptr[rows[g]]
-    edges, others = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
-    k = 0
-    for row in rows:
-        for e in range(indptr[row], indptr[row + 1]):
-            edges[k] = edge_of[e] if len(edge_of) else e
-            others[k] = ends[e]
+    ptr = np.zeros(len(begin) + 1, np.int64)
+    for g in range(len(begin)):
+        ptr[g + 1] = ptr[g] + end[g] - begin[g]
+    at, far = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    for g in range(len(begin)):
+        k = ptr[g]
+        for e in range(begin[g], end[g]):
+            at[k] = edges[e] if len(edges) else e
+            far[k] = others[e]
             k += 1
-    return ptr, edges, others
+    return ptr, at, far
 
 
 @njit(nogil=True, cache=True)
@@ -82,3 +81,11 @@ def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
             first[k] = row[g]
             at[k] = e
     return bounds, first, at
+
+
+@njit(nogil=True, cache=True)
+def take(x, rows, out):  # type: ignore[no-untyped-def]
+    """out[i] = x[rows[i]], for rows of bytes."""
+    for i in range(len(rows)):
+        for j in range(x.shape[1]):
+            out[i, j] = x[rows[i], j]

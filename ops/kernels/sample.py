@@ -1,7 +1,8 @@
 """Neighbour sampling by hashes: the edges of a row that drew lowest.
 
-Draws are made again where they are needed twice: a hash costs less than its way to memory and back. Rows of the
-sketches are numbered apart from the groups of edges, because edges of one row may lie in several blocks.
+All edges of a row are looked at once, for a shortlist; what follows works on shortlists. Draws are made again where
+they are needed twice: a hash costs less than its way to memory and back. Rows of the sketches are numbered apart from
+the groups of edges, because edges of one row may lie in several blocks.
 """
 from __future__ import annotations
 
@@ -10,9 +11,67 @@ from numba import njit
 
 from .hash import COLUMN, draw, mix
 
+LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+
 
 @njit(nogil=True, cache=True)
-def lowest(ptr, place, ids, key, low, degree):  # type: ignore[no-untyped-def]
+def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignore[no-untyped-def]
+    """The edges of each group that can be chosen at all, in order, found in one pass over all of them.
+
+    Args:
+        begin, end, edges, others: Groups of edges, as for ``expand``.
+        gid: Global id of each position.
+        key: Key of the draws, uint64.
+        fanout: Draws.
+        each: Whether every edge draws ``fanout`` times and the lowest of each column counts; else the lowest draws.
+
+    Returns:
+        Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group.
+    """
+    ptr = np.zeros(len(begin) + 1, np.int64)
+    for g in range(len(begin)):
+        ptr[g + 1] = ptr[g] + min(end[g] - begin[g], fanout)
+    at, far = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    low, which = np.empty(fanout, np.uint64), np.empty(fanout, np.int64)
+    n = 0
+    for g in range(len(begin)):
+        low[:], which[:] = LAST, end[g]
+        for e in range(begin[g], end[g]):
+            h = draw(key, gid[edges[e] if len(edges) else e])
+            if each:
+                _put_each(low, which, h, e)
+            elif h < low[-1]:
+                _put(low, which, h, e)
+        which.sort()
+        ptr[g] = n
+        for k in range(fanout):
+            if which[k] < end[g] and (k == 0 or which[k] != which[k - 1]):
+                at[n] = edges[which[k]] if len(edges) else which[k]
+                far[n] = others[which[k]]
+                n += 1
+    ptr[-1] = n
+    return ptr, at[:n], far[:n]
+
+
+@njit(inline="always")
+def _put(low, which, h, e):  # type: ignore[no-untyped-def]
+    k = len(low) - 1
+    while k > 0 and low[k - 1] > h:
+        low[k], which[k] = low[k - 1], which[k - 1]
+        k -= 1
+    low[k], which[k] = h, e
+
+
+@njit(inline="always")
+def _put_each(low, which, h, e):  # type: ignore[no-untyped-def]
+    for column in range(len(low)):
+        x = mix(h + np.uint64(column + 1) * COLUMN)
+        if x < low[column]:
+            low[column], which[column] = x, e
+
+
+@njit(nogil=True, cache=True)
+def lowest(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
     """Merge the draws of edges into the lowest draws of their rows.
 
     Args:
@@ -20,22 +79,17 @@ def lowest(ptr, place, ids, key, low, degree):  # type: ignore[no-untyped-def]
         ids: Global id of each edge.
         key: Key of the draws, uint64.
         low: The lowest draws of each sketch row, ascending, [n, fanout] uint64; changed.
-        degree: Edges of each sketch row so far, [n]; changed.
     """
     last = low.shape[1] - 1
     for g in range(len(place)):
-        if ptr[g] == ptr[g + 1]:
-            continue
-        mine = low[place[g]]
-        degree[place[g]] += ptr[g + 1] - ptr[g]
         for e in range(ptr[g], ptr[g + 1]):
-            h = draw(key, ids[e])
-            if h < mine[last]:
-                k = last
-                while k > 0 and mine[k - 1] > h:
-                    mine[k] = mine[k - 1]
-                    k -= 1
-                mine[k] = h
+            h, k = draw(key, ids[e]), last
+            if h >= low[place[g], last]:
+                continue
+            while k > 0 and low[place[g], k - 1] > h:
+                low[place[g], k] = low[place[g], k - 1]
+                k -= 1
+            low[place[g], k] = h
 
 
 @njit(nogil=True, cache=True)
@@ -49,17 +103,13 @@ def times_low(ptr, place, ids, key, last):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def lowest_each(ptr, place, ids, key, low, degree):  # type: ignore[no-untyped-def]
+def lowest_each(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
     """As ``lowest``, with one draw per edge and column, and the lowest of each column kept."""
     for g in range(len(place)):
-        if ptr[g] == ptr[g + 1]:
-            continue
-        mine = low[place[g]]
-        degree[place[g]] += ptr[g + 1] - ptr[g]
         for e in range(ptr[g], ptr[g + 1]):
             h = draw(key, ids[e])
-            for column in range(len(mine)):
-                mine[column] = min(mine[column], mix(h + np.uint64(column + 1) * COLUMN))
+            for column in range(low.shape[1]):
+                low[place[g], column] = min(low[place[g], column], mix(h + np.uint64(column + 1) * COLUMN))
 
 
 @njit(nogil=True, cache=True)
