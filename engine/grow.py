@@ -16,7 +16,7 @@ from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
 from .partition import MASTER, MIRROR, Partition
 from .sampler import Candidates, Chosen, NeighbourSampler
-from .view import GraphView, Level, Pass, Selection, directions, halo_map, plans
+from .view import Ends, GraphView, Level, Pass, Selection, directions, halo_map, plans, receiving
 
 NOBODY = np.zeros(0, np.int64)
 
@@ -67,21 +67,17 @@ class _Sweep:
     def finish(self, place: np.ndarray, n_in: int) -> Pass:
         """The pass over a frame in which master row r stands at place[r]."""
         p = self.partition
-        senders, receivers = halo_map(p, self.senders), halo_map(p, self.receivers)
+        send: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.senders), self.send.n_halo)}
+        receive: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.receivers), self.receive.n_halo)}
         selections = []
         for c in self.chosen:
-            (sending, n), receiving = ((place, n_in) if c.kinds[0] == MASTER else (senders, self.send.n_halo),
-                                       place if c.kinds[1] == MASTER else receivers)
-            other = c.senders if sending is None else sending[c.senders]
-            row, ptr = c.rows, c.ptr
-            if c.kinds[1] == MIRROR:
-                # mirrors without chosen edges have no row
-                some = np.flatnonzero(np.diff(ptr))
-                row, ptr = row[some], np.append(ptr[some], ptr[-1])
-            row = row.astype(np.int32) if receiving is None else receiving[row]
-            selections.append(Selection(c.block, c.reverse, row, ptr, other, n, c.edges, scale=c.scale))
-        sending, receiving = (Exchange(p.comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
-        return Pass(p, [s for s in selections if s.n_edges], sending, receiving)
+            if len(c.edges):
+                row, ptr = receiving(c.rows, c.ptr, *receive[c.kinds[1]])
+                lookup, n_senders = send[c.kinds[0]]
+                other = c.senders if lookup is None else lookup[c.senders]
+                selections.append(Selection(c.block, c.reverse, row, ptr, other, n_senders, c.edges, scale=c.scale))
+        senders, receivers = (Exchange(p.comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
+        return Pass(p, selections, senders, receivers)
 
 
 def grow(partition: Partition, targets: np.ndarray, layers: list[str], *, sampler: NeighbourSampler | None = None,
@@ -135,26 +131,30 @@ def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
         return frame.place >= 0
 
 
-def _choose(partition: Partition, receiving: np.ndarray, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
+def _choose(partition: Partition, masters: np.ndarray, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
             layer: int, step: int, inside: bool = False) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     _, (plan, mirrors) = plans(partition, reverse)
-    rows = {MASTER: receiving, MIRROR: np.flatnonzero(_active_mirrors(partition, receiving, reverse))}
+    rows = {MASTER: masters, MIRROR: np.flatnonzero(_active_mirrors(partition, masters, reverse))}
     blocks = [b for b in partition.blocks if b.n_edges]
     candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
     if inside:
-        sending = {MASTER: partition.numbers >= 0, MIRROR: _active_mirrors(partition, receiving, not reverse)}
-        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in (x.listed() for x in candidates)]
+        sending = {MASTER: partition.numbers >= 0, MIRROR: _active_mirrors(partition, masters, not reverse)}
+        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in _listed(candidates)]
     if excluded is not None:
-        candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in (x.listed() for x in candidates)]
+        candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in _listed(candidates)]
     if sampler is None:
-        return _Sweep(partition, [c.listed() for c in candidates], reverse)
+        return _Sweep(partition, _listed(candidates), reverse)
     # a row without candidates takes no part in drawing
     restricted, used = _restricted(partition, plan, mirrors, _receiving_mirrors(candidates))
-    exchange = Exchange(partition.comm, restricted.renumbered(partition.numbers, len(receiving)))
+    exchange = Exchange(partition.comm, restricted.renumbered(partition.numbers, len(masters)))
     halo = halo_map(partition, used)
-    places = {MASTER: np.arange(len(receiving), dtype=np.int32), MIRROR: rows[MIRROR].astype(np.int32) if halo is None else halo[rows[MIRROR]]}
+    places = {MASTER: np.arange(len(masters)), MIRROR: rows[MIRROR] if halo is None else halo[rows[MIRROR]].astype(np.int64)}
     return _Sweep(partition, sampler.choose(partition, candidates, exchange, places, layer=layer, reverse=reverse, step=step), reverse)
+
+
+def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:
+    return [c.listed() for c in candidates]
 
 
 def _active_mirrors(partition: Partition, receiving: np.ndarray, reverse: bool) -> np.ndarray:

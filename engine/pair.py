@@ -55,8 +55,8 @@ class PairSelection:
         """The pairs in chunks of at most ``limit``."""
         for a in range(0, len(self.src), limit):
             b = min(a + limit, len(self.src))
-            yield Chunk(self.src[a:b], self.dst[a:b], self.stored[a:b], slice(self.offset + a, self.offset + b), self.gid[a:b], self.gid[a:b],
-                        _NO_GROUPS, None)
+            gid = self.gid[a:b]
+            yield Chunk(self.src[a:b], self.dst[a:b], self.stored[a:b], slice(self.offset + a, self.offset + b), gid, gid, _NO_GROUPS, None)
 
 
 @dataclass

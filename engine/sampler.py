@@ -145,7 +145,7 @@ class NeighbourSampler:
         cut = low if self.replace else {kind: x[:, -1] for kind, x in low.items()}
         back = receivers.to_mirrors({"cut": cut[MASTER], "degree": degree[MASTER]})
         cut[MIRROR], degree[MIRROR] = back["cut"], back["degree"]
-        return [self._cut(c, ids, k, places[c.kinds[1]], np.ascontiguousarray(cut[c.kinds[1]]), degree[c.kinds[1]], fanout) for c, ids in drawn]
+        return [self._cut(c, ids, k, *(x[c.kinds[1]] for x in (places, cut, degree)), fanout) for c, ids in drawn]
 
     def _merged(self, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         if self.replace:
@@ -154,7 +154,7 @@ class NeighbourSampler:
 
     def _cut(self, c: Chosen, ids: np.ndarray, k: np.uint64, place: np.ndarray, cut: np.ndarray, degree: np.ndarray, fanout: int) -> Chosen:
         """The edges of a shortlist that are still among the chosen once all workers have been heard."""
-        times = (sample.times_each if self.replace else sample.times_low)(c.ptr, place, ids, k, cut)
+        times = (sample.times_each if self.replace else sample.times_low)(c.ptr, place, ids, k, np.ascontiguousarray(cut))
         # a row that keeps all its edges needs no scale; rows without edges may have no place
         share = degree if self.replace else np.maximum(degree, fanout)
         return c.kept(times, share[place] / fanout if len(share) else np.zeros(len(place)))

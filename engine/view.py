@@ -21,12 +21,14 @@ from ..ops.kernels.batch import group
 from ..ops.reference import Chunk
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
-from .partition import EdgeBlock, Partition
+from .partition import MASTER, MIRROR, EdgeBlock, Partition
 
 if TYPE_CHECKING:
     from .pair import PairLevel
 
 RowMap = np.ndarray | None
+# by kind of row: its number in the frame or the halo (None where that is the same), and how many there are
+Ends = dict[int, tuple[RowMap, int]]
 HIDDEN = ("y", "train", "val", "test")
 NONE = np.zeros(0, np.int32)
 
@@ -89,8 +91,9 @@ class Selection:
             groups = Segments(row[some], (bounds[:-1] - a)[some], np.repeat(row, counts))
             stored = all_stored[a:b]
             gid = partition.edge_gid[stored]
-            yield Chunk(self.other[a:b], groups.of_edge, stored, slice(self.offset + a, self.offset + b), gid, gid + self._tie_shift(partition),
-                        groups, None if self.scale is None else self.scale[a:b])
+            tie = gid + self._tie_shift(partition)
+            yield Chunk(self.other[a:b], groups.of_edge, stored, slice(self.offset + a, self.offset + b), gid, tie, groups,
+                        None if self.scale is None else self.scale[a:b])
 
     def _tie_shift(self, partition: Partition) -> int:
         # a self loop stands twice in a layer along both directions, and only one of two equal messages wins a maximum
@@ -223,28 +226,41 @@ class GraphView:
 
 
 def full_pass(partition: Partition, reverse: bool) -> Pass:
-    """The pass over all edges."""
+    """The pass over all edges; its lists are the partition's own wherever ends are numbered alike."""
     (send_plan, send_mirrors), (recv_plan, recv_mirrors) = plans(partition, reverse)
-    masters = (None, partition.n_masters)
-    send = (masters, (halo_map(partition, send_mirrors), send_plan.n_halo))
-    receive = (masters, (halo_map(partition, recv_mirrors), recv_plan.n_halo))
+    send: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, send_mirrors), send_plan.n_halo)}
+    receive: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, recv_mirrors), recv_plan.n_halo)}
     selections = [_all_of(block, reverse, send, receive) for block in partition.blocks if block.n_edges]
     return Pass(partition, selections, Exchange(partition.comm, send_plan), Exchange(partition.comm, recv_plan))
 
 
-def _all_of(block: EdgeBlock, reverse: bool, send: tuple[tuple[RowMap, int], ...], receive: tuple[tuple[RowMap, int], ...]) -> Selection:
-    """All edges of a block, given the row of each sending and receiving end (None where it is the same) and how many there are, by kind."""
-    ptr, ends = (block.out_indptr, block.out_dst) if reverse else (block.in_indptr, block.in_src)
+def _all_of(block: EdgeBlock, reverse: bool, send: Ends, receive: Ends) -> Selection:
+    """All edges of a block."""
+    indptr, ends, edges = (block.out_indptr, block.out_dst, block.out_edge) if reverse else (block.in_indptr, block.in_src, None)
     kinds = (block.dst_kind, block.src_kind) if reverse else (block.src_kind, block.dst_kind)
-    (sender, n_senders), (receiver, n_receivers) = send[kinds[0]], receive[kinds[1]]
-    edges = block.out_edge if reverse else None
-    if receiver is None:
-        row = np.arange(n_receivers, dtype=np.int32)
-    else:
-        # mirrors that receive nothing have no row; they have no edges either
-        some = np.flatnonzero(np.diff(ptr))
-        row, ptr = receiver[some], np.append(ptr[some], ptr[-1])
-    return Selection(block, reverse, row, ptr, ends if sender is None else sender[ends], n_senders, edges, sender is None and receiver is None)
+    row, ptr = receiving(None, indptr, *receive[kinds[1]])
+    lookup, n_senders = send[kinds[0]]
+    whole = lookup is None and receive[kinds[1]][0] is None
+    return Selection(block, reverse, row, ptr, ends if lookup is None else lookup[ends], n_senders, edges, whole)
+
+
+def receiving(rows: np.ndarray | None, ptr: np.ndarray, lookup: RowMap, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Groups of edges by their rows in the frame or the halo.
+
+    Args:
+        rows: Receiving rows of a block; None for all, in order.
+        ptr: Bounds of their edges.
+        lookup: Row in the frame or the halo of each, below 0 for a row that is in neither and has no edges; None if equal.
+        n: Number of rows of the frame or the halo.
+
+    Returns:
+        Row of each group, int32, and its bounds.
+    """
+    if lookup is None:
+        return np.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32), ptr
+    row = lookup if rows is None else lookup[rows]
+    some = np.flatnonzero(row >= 0)
+    return (row, ptr) if len(some) == len(row) else (row[some], np.append(ptr[some], ptr[-1]))
 
 
 def plans(partition: Partition, reverse: bool) -> tuple[tuple[MovePlan, np.ndarray], tuple[MovePlan, np.ndarray]]:
