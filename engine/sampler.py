@@ -11,7 +11,7 @@ Source: uniform neighbour sampling of GraphSAGE, https://arxiv.org/abs/1706.0221
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,9 +61,9 @@ class Candidates:
         """The same edges in lists of their own."""
         return self.of(*expand(self.begin, self.end, self.edges, self.senders))
 
-    def of(self, ptr: np.ndarray, edges: np.ndarray, senders: np.ndarray, scale: np.ndarray | None = None) -> Chosen:
+    def of(self, ptr: np.ndarray, edges: np.ndarray, senders: np.ndarray) -> Chosen:
         """Other edges of the same rows."""
-        return Chosen(self.block, self.reverse, self.rows, ptr[:-1], ptr[1:], edges, senders, ptr, scale)
+        return Chosen(self.block, self.reverse, self.rows, ptr[:-1], ptr[1:], edges, senders, ptr)
 
 
 @dataclass
@@ -82,9 +82,14 @@ class Chosen(Candidates):
         return self
 
     def kept(self, times: np.ndarray, share: np.ndarray | None = None) -> Chosen:
-        """The edges that are chosen at least once ([n_edges] int32); one stands for its times multiplied by the share of its row."""
-        ptr, edges, senders, often = sample.keep(self.ptr, times, self.edges, self.senders)
-        return self.of(ptr, edges, senders, None if share is None else often * np.repeat(share, np.diff(ptr)))
+        """The edges that are chosen at least once ([n_edges] int32), scaled if there are shares."""
+        *lists, often = sample.keep(self.ptr, times, self.edges, self.senders)
+        chosen = self.of(*lists)
+        return chosen if share is None else chosen.scaled(often, share)
+
+    def scaled(self, times: np.ndarray, share: np.ndarray) -> Chosen:
+        """The same edges, each of which stands for its times ([n_edges]) multiplied by the share of its row ([n_groups])."""
+        return replace(self, scale=times * np.repeat(share, np.diff(self.ptr)))
 
 
 @dataclass(frozen=True)
@@ -125,17 +130,26 @@ class NeighbourSampler:
         if fanout < 0:
             return [c.listed() for c in candidates]
         k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse)))
-        low = {MASTER: np.full((receivers.plan.n_rows, fanout), _LAST), MIRROR: np.full((receivers.plan.n_halo, fanout), _LAST)}
-        degree = {kind: np.zeros(len(x), np.int64) for kind, x in low.items()}
-        drawn = []
+        shorter = []
         for c in candidates:
-            kind, gid = c.kinds[1], partition.edge_gid[c.block.start: c.block.start + c.block.n_edges]
-            short = c.of(*sample.shortlist(c.begin, c.end, c.edges, c.senders, gid, k, fanout, self.replace))
-            ids = gid[short.edges]
-            (sample.lowest_each if self.replace else sample.lowest)(short.ptr, places[kind], ids, k, low[kind])
+            *lists, often = sample.shortlist(c.begin, c.end, c.edges, c.senders, _ids(partition, c), k, fanout, self.replace)
+            shorter.append(c.of(*lists).scaled(often, self._share(c.end - c.begin, fanout)))
+        # without receiving mirrors and with one block all edges of a row are here, and the shortlist is the sample
+        if not receivers.plan.anywhere and len(candidates) < 2:
+            return shorter
+        degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
+        for c in candidates:
             some = np.flatnonzero(c.end > c.begin)
-            degree[kind][places[kind][some]] += (c.end - c.begin)[some]
-            drawn.append((short, ids))
+            degree[c.kinds[1]][places[c.kinds[1]][some]] += (c.end - c.begin)[some]
+        return self._agreed(partition, shorter, degree, receivers, places, k, fanout)
+
+    def _agreed(self, partition: Partition, shorter: list[Chosen], degree: dict[int, np.ndarray], receivers: Exchange,
+                places: dict[int, np.ndarray], k: np.uint64, fanout: int) -> list[Chosen]:
+        """The edges of shortlists that are still among the chosen once all workers have been heard."""
+        ids = [_ids(partition, c)[c.edges] for c in shorter]
+        low = {kind: np.full((len(n), fanout), _LAST) for kind, n in degree.items()}
+        for c, gid in zip(shorter, ids, strict=True):
+            (sample.lowest_each if self.replace else sample.lowest)(c.ptr, places[c.kinds[1]], gid, k, low[c.kinds[1]])
 
         def merge(rows: np.ndarray, other: Columns) -> None:
             low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
@@ -145,16 +159,25 @@ class NeighbourSampler:
         cut = low if self.replace else {kind: x[:, -1] for kind, x in low.items()}
         back = receivers.to_mirrors({"cut": cut[MASTER], "degree": degree[MASTER]})
         cut[MIRROR], degree[MIRROR] = back["cut"], back["degree"]
-        return [self._cut(c, ids, k, *(x[c.kinds[1]] for x in (places, cut, degree)), fanout) for c, ids in drawn]
+        chosen = []
+        for c, gid in zip(shorter, ids, strict=True):
+            kind = c.kinds[1]
+            times = (sample.times_each if self.replace else sample.times_low)(c.ptr, places[kind], gid, k, np.ascontiguousarray(cut[kind]))
+            share = self._share(degree[kind], fanout)
+            # rows without edges may have no place
+            chosen.append(c.kept(times, share[places[kind]] if len(share) else np.zeros(len(c.rows))))
+        return chosen
+
+    def _share(self, degree: np.ndarray, fanout: int) -> np.ndarray:
+        """How many edges a chosen edge of each row stands for, each time it is chosen; a row that keeps all needs no scale."""
+        return (degree if self.replace else np.maximum(degree, fanout)) / fanout
 
     def _merged(self, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         if self.replace:
             return np.minimum(mine, theirs)
         return np.sort(np.concatenate((mine, theirs), axis=1), axis=1)[:, : mine.shape[1]]
 
-    def _cut(self, c: Chosen, ids: np.ndarray, k: np.uint64, place: np.ndarray, cut: np.ndarray, degree: np.ndarray, fanout: int) -> Chosen:
-        """The edges of a shortlist that are still among the chosen once all workers have been heard."""
-        times = (sample.times_each if self.replace else sample.times_low)(c.ptr, place, ids, k, np.ascontiguousarray(cut))
-        # a row that keeps all its edges needs no scale; rows without edges may have no place
-        share = degree if self.replace else np.maximum(degree, fanout)
-        return c.kept(times, share[place] / fanout if len(share) else np.zeros(len(place)))
+
+def _ids(partition: Partition, c: Candidates) -> np.ndarray:
+    """Global ids of the edges of a block, by position."""
+    return partition.edge_gid[c.block.start: c.block.start + c.block.n_edges]

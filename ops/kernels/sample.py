@@ -26,12 +26,13 @@ def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignor
         each: Whether every edge draws ``fanout`` times and the lowest of each column counts; else the lowest draws.
 
     Returns:
-        Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group.
+        Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group, and how often each is
+        chosen if there are no other edges of its row.
     """
     ptr = np.zeros(len(begin) + 1, np.int64)
     for g in range(len(begin)):
         ptr[g + 1] = ptr[g] + min(end[g] - begin[g], fanout)
-    at, far = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    at, far, often = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
     low, which = np.empty(fanout, np.uint64), np.empty(fanout, np.int64)
     n = 0
     for g in range(len(begin)):
@@ -45,12 +46,17 @@ def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignor
         which.sort()
         ptr[g] = n
         for k in range(fanout):
-            if which[k] < end[g] and (k == 0 or which[k] != which[k - 1]):
-                at[n] = edges[which[k]] if len(edges) else which[k]
-                far[n] = others[which[k]]
-                n += 1
+            if which[k] == end[g]:
+                break
+            if k and which[k] == which[k - 1]:
+                often[n - 1] += 1
+                continue
+            at[n] = edges[which[k]] if len(edges) else which[k]
+            far[n] = others[which[k]]
+            often[n] = 1
+            n += 1
     ptr[-1] = n
-    return ptr, at[:n], far[:n]
+    return ptr, at[:n], far[:n], often[:n]
 
 
 @njit(inline="always")

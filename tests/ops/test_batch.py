@@ -98,10 +98,11 @@ def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_orde
     gid, k = rng.permutation(1000)[: len(others)], np.uint64(key(seed, 4, 1))
     wanted = naive(ptr, gid[positions], int(k), fanout, each)
 
-    bounds, at, far = sample.shortlist(ptr[:-1], ptr[1:], edges, others, gid, k, fanout, each)
+    bounds, at, far, often = sample.shortlist(ptr[:-1], ptr[1:], edges, others, gid, k, fanout, each)
     # one worker has all edges of a row, so that its shortlist is the sample
     np.testing.assert_array_equal(at, positions[wanted > 0])
     np.testing.assert_array_equal(far, others[wanted > 0])
+    np.testing.assert_array_equal(often, wanted[wanted > 0])
     np.testing.assert_array_equal(np.diff(bounds), np.bincount(per_group(ptr)[wanted > 0], minlength=len(counts)))
 
     place, low = rng.permutation(len(counts)), np.full((len(counts), fanout), sample.LAST)
