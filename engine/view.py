@@ -114,7 +114,11 @@ class Selection:
 
     def _sorted(self, partition: Partition) -> EdgeLists:
         rows, b = np.arange(self.n_senders, dtype=np.int32), self.block
-        if self.whole and not self.reverse:
+        if self.whole and self.reverse:
+            at = np.empty(self.n_edges, np.int32)
+            at[b.out_edge] = np.arange(self.n_edges, dtype=np.int32)
+            return self._lists(partition, b.in_indptr, rows, b.in_src, at)
+        if self.whole:
             return self._lists(partition, b.out_indptr, rows, b.out_dst, b.out_edge)
         ptr, receiver, at = group(self.ptr, self.row, self.other, self.n_senders)
         return self._lists(partition, ptr, rows, receiver, at)
