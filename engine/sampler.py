@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,12 @@ from graphtheta.rng import Purpose, key
 
 from ..ops.kernels import sample
 from ..ops.kernels.batch import expand
+from ..ops.kernels.pool import run_blocks
 from .exchange import Columns, Exchange
 from .partition import MASTER, MIRROR, EdgeBlock, Partition
 
+# a thread takes rows with about so many edges at a time
+EDGES_PER_BLOCK = 1 << 16
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _IN_ORDER = np.zeros(0, np.int32)
 
@@ -132,7 +136,7 @@ class NeighbourSampler:
         k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse)))
         shorter = []
         for c in candidates:
-            *lists, often = sample.shortlist(c.begin, c.end, c.edges, c.senders, _ids(partition, c), k, fanout, self.replace)
+            *lists, often = self._shortlist(c, _ids(partition, c), k, fanout)
             shorter.append(c.of(*lists).scaled(often, self._share(c.end - c.begin, fanout)))
         # without receiving mirrors and with one block all edges of a row are here, and the shortlist is the sample
         if not receivers.plan.anywhere and len(candidates) < 2:
@@ -142,6 +146,23 @@ class NeighbourSampler:
             some = np.flatnonzero(c.end > c.begin)
             degree[c.kinds[1]][places[c.kinds[1]][some]] += (c.end - c.begin)[some]
         return self._agreed(partition, shorter, degree, receivers, places, k, fanout)
+
+    def _shortlist(self, c: Candidates, gid: np.ndarray, k: np.uint64, fanout: int) -> Sequence[np.ndarray]:
+        """``sample.shortlist`` by all threads, each on some of the rows."""
+        last = np.cumsum(c.end - c.begin)
+        n = 1 + int(last[-1:].sum()) // EDGES_PER_BLOCK
+        cuts = [0, *np.searchsorted(last, np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(last)]
+        parts: list[Any] = [None] * n
+
+        def block(b: int) -> None:
+            rows = slice(cuts[b], cuts[b + 1])
+            parts[b] = sample.shortlist(c.begin[rows], c.end[rows], c.edges, c.senders, gid, k, fanout, self.replace)
+
+        run_blocks(block, n)
+        if n == 1:
+            return parts[0]
+        ptr, *lists = (np.concatenate(x) for x in zip(*((np.diff(bounds), *rest) for bounds, *rest in parts), strict=True))
+        return np.append(0, np.cumsum(ptr)), *lists
 
     def _agreed(self, partition: Partition, shorter: list[Chosen], degree: dict[int, np.ndarray], receivers: Exchange,
                 places: dict[int, np.ndarray], k: np.uint64, fanout: int) -> list[Chosen]:

@@ -37,12 +37,16 @@ def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignor
     n = 0
     for g in range(len(begin)):
         low[:], which[:] = LAST, end[g]
-        for e in range(begin[g], end[g]):
-            h = draw(key, gid[edges[e] if len(edges) else e])
-            if each:
-                _put_each(low, which, h, e)
-            elif h < low[-1]:
-                _put(low, which, h, e)
+        if not each and end[g] - begin[g] <= fanout:
+            # all are chosen, whatever they draw
+            which[: end[g] - begin[g]] = np.arange(begin[g], end[g])
+        else:
+            for e in range(begin[g], end[g]):
+                h = draw(key, gid[edges[e] if len(edges) else e])
+                if each:
+                    _put_each(low, which, h, e)
+                elif h < low[-1]:
+                    _put(low, which, h, e)
         which.sort()
         ptr[g] = n
         for k in range(fanout):

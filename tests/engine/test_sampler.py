@@ -134,6 +134,16 @@ def test_odd_graphs(name):
                 assert sample(sampler, size, placement, ("in", "both"), range(graph.n_nodes), graph=graph) == first
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(replace, monkeypatch):
+    sampler = NeighbourSampler((2, 3), replace, seed=4)
+    expected = sample(sampler, layers=("out", "both"), targets=[3, 7, 18])
+    for edges in (1, 20):
+        monkeypatch.setattr("graphtheta.engine.sampler.EDGES_PER_BLOCK", edges)
+        assert sample(sampler, layers=("out", "both"), targets=[3, 7, 18]) == expected
+        assert sample(sampler, 3, ("vertex-cut", "hash"), ("out", "both"), [3, 7, 18]) == expected
+
+
 def test_bad_fanouts():
     for fanouts in ((0,), (3, -2)):
         with pytest.raises(ConfigError, match="positive numbers, or -1"):
