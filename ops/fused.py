@@ -68,9 +68,9 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
             phase.aggregators[name].merge(states[name], np.array([row]), {c: x[i: i + 1] for c, x in state.items()})
 
 
-def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists, edge_gid: np.ndarray, spreads: Mapping[str, State],
-             output_grads: Arrays, grads: Columns) -> None:
-    """Add the gradients of everything the edges read into ``grads``."""
+def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists | None, edge_gid: np.ndarray,
+             spreads: Mapping[str, State], output_grads: Arrays, grads: Columns) -> None:
+    """Add the gradients of everything the edges read into ``grads``; ``senders`` may be None if no source column has one."""
     values = _constants(phase, columns)
     have = (tuple(spreads), tuple(output_grads))
     arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in spreads.items() for c, x in state.items()}
@@ -78,7 +78,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
     frontier = _frontier(phase, grads)
     mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in frontier}
     for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src})):
-        if not wanted or not int(lists.ptr[-1]):
+        if not wanted or lists is None or not int(lists.ptr[-1]):
             continue
         variant = _variant(phase, columns, lists, mode, frozenset(wanted), have)
         into = dict(arrays)

@@ -67,7 +67,7 @@ def run(comm, gather, sum, graph, dtype, direction, training, scale, nodes, plac
     if scale:
         for p in level.passes:
             for s in p.selections:
-                s.scale = 1 + drawn(9, partition.edge_gid[s.all_positions() + s.block.start], (), dtype) ** 2
+                s.scale = 1 + drawn(9, partition.edge_gid[s.stored], (), dtype) ** 2
     columns = {n: Var(drawn(i, partition.masters, s, dtype), view.space, True) for i, (n, s) in enumerate(nodes.items())}
     space = RowSpace(partition.edge_gid, "edge")
     gid = partition.edge_gid
