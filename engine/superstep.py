@@ -16,6 +16,7 @@ from ..ops.plan import evaluate, plan
 from ..ops.program import EdgeProgram, naming, trace
 from ..ops.rows import prefix
 from ..ops.tape import Parameter, Var, current, needs_grad
+from .active import Superstep
 from .gather import Inputs, gather_sum
 
 if TYPE_CHECKING:
@@ -74,11 +75,12 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     """
     owner, ledger = type(layer).__name__, graph.ledger
     level = graph.next_level(layer)
+    graph.supersteps.append(Superstep(owner, layer.direction))
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
     columns = _check_transform(owner, made, given, graph, level.n_in)
-    program = _program(layer, owner, columns, graph, level)
+    program = graph.supersteps[-1].program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
     totals, outputs = _run_phases(program, columns, graph, level, key)
     value = outputs.pop("", None)

@@ -173,6 +173,29 @@ def info(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
+def explain(argv: list[str]) -> int:
+    """What a job will do.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("explain", "What a job will do: its layers and how they are planned, columns that move, bytes, operations, memory.",
+                    "graphtheta explain --model my_layers.py:Net --dataset cora")
+    parser.add_job_keys()
+    _, keys = parser.read(argv)
+    job = Job(**keys)
+
+    def work(comm: Comm) -> None:
+        text = graphtheta.explain(graphtheta.Trainer(job=job, comm=comm))
+        if comm.rank == 0:
+            say(text)
+
+    return on_all_ranks(job, work)
+
+
 def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
     """Bound of every worker's memory, its parts, and what the process takes beside them; the same on every worker.
 
