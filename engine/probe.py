@@ -24,7 +24,7 @@ from .view import GraphView, Level, directions, full_pass
 
 @dataclass
 class Operation:
-    """One operation of the forward pass.
+    """One operation of the forward pass on values that have rows.
 
     Attributes:
         name: Of the primitive.
@@ -49,8 +49,9 @@ class _Watching(Tape):
         self._graph = graph
 
     def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
-        self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
-                                   [_shape(x) for x in inputs], [_shape(y) for y in outputs]))
+        if outputs[0].space is not None:
+            self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
+                                       [_shape(x) for x in inputs], [_shape(y) for y in outputs]))
         super().add(name, inputs, outputs, vjp)
 
 

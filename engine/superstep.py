@@ -115,9 +115,11 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
 
 def _hoisted(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
     """All columns with those the planner took off the edges; of the ones read at destinations only, the receiving rows."""
+    if not program.columns:
+        return columns
     sent = {n for phase in program.phases for n in phase.reads["src"]}
     found, known = dict(columns), dict[Expr, Any]()
-    given = {e.leaf[1]: None for made in program.columns.values() for e in ordered([made]) if e.leaf is not None and e.leaf[0] == "node"}
+    given = dict.fromkeys(e.leaf[1] for e in ordered(program.columns.values()) if e.leaf is not None and e.leaf[0] == "node")
     read = {n: columns[n] if n in columns else graph.node(n, level.n_in) for n in given}
     with graph.ledger.stage("transform"):
         # those with more rows first: what both ends read is computed once

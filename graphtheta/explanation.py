@@ -78,7 +78,8 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
 def _layer(i: int, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
     program, itemsize = step.program, np.dtype(trainer.job.dtype).itemsize
     assert program is not None
-    lines = [f"layer {i + 1}: {step.layer}, direction {step.direction}"]
+    decodes = "" in program.phases[-1].outputs
+    lines = [f"decoder: {step.layer}" if decodes else f"layer {i + 1}: {step.layer}, direction {step.direction}"]
     lines += [f"  planned  {note}" for note in told(program)]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     passes = 2 if step.direction == "both" else 1
@@ -86,8 +87,12 @@ def _layer(i: int, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
         which = f" {number + 1}" if len(program.phases) > 1 else ""
         lines += [f"  phase{which}", *(f"    {line}" for line in _phase(phase, program))]
         rows += _moves(phase, which, step.direction, sizes, itemsize)
-        rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase, itemsize)))
-    rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))
+        if decodes:
+            rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase, itemsize)))
+        else:
+            rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase, itemsize)))
+    if not decodes:
+        rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))
     return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, rows).splitlines())])
 
 
@@ -101,7 +106,9 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
     lines += [f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}" for n, e in phase.outputs.items()]
     reads = [f"{end}.{name.replace(' ', '_')} [{width}]" for end in ("src", "dst", "edge") for name, width in widths(phase, end).items()]
     lines.append(f"reads    {', '.join(reads)}")
-    return [*lines, f"back end {'fused' if usable(phase) else 'reference'}"]
+    # pairs that a decoder scores always run on the reference
+    fused = usable(phase) and "" not in phase.outputs
+    return [*lines, f"back end {'fused' if fused else 'reference'}"]
 
 
 def _moves(phase: Phase, which: str, direction: str, sizes: Sizes, itemsize: int) -> list[Row]:
