@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from graphtheta.errors import ColumnError, UserFunctionError
 
+from ..ops.expr import Expr, ordered
+from ..ops.plan import evaluate, plan
 from ..ops.program import EdgeProgram, naming, trace
 from ..ops.rows import prefix
-from ..ops.space import RowSpace
 from ..ops.tape import Parameter, Var, current
+from .active import Superstep
 from .gather import Inputs, gather_sum
 
 if TYPE_CHECKING:
@@ -73,11 +73,12 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     """
     owner, ledger = type(layer).__name__, graph.ledger
     level = graph.next_level(layer)
+    graph.supersteps.append(Superstep(owner, layer.direction))
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
     columns = _check_transform(owner, made, given, graph, level.n_in)
-    program = _program(layer, owner, columns, graph, level)
+    program = graph.supersteps[-1].program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
     totals, outputs = _run_phases(program, columns, graph, level, key)
     value = outputs.pop("", None)
@@ -95,25 +96,57 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
     outputs: dict[str, Var] = {}
+    off_edges = _OffEdges(program)
+    columns = {**columns, **off_edges.columns(columns, graph, level)}
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
-        inputs = Inputs(nodes, edges, carried, {i: program.operands[i] for i in phase.operands}, key)
+        inputs = Inputs(nodes, edges, carried, {i: off_edges.operand(i) for i in phase.operands}, key)
         # ids of the edges take a pass over them, so they are looked up only if some value has them
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:
-            columns = {**columns, phase.result: _padded(totals[""], graph.space(level.n_in))}
+            columns[phase.result] = totals[""]
+    if program.after is not None:
+        with graph.ledger.stage("apply"):
+            totals = {name: off_edges.after(x) for name, x in totals.items()}
     return totals, outputs
 
 
-def _padded(x: Var, space: RowSpace) -> Var:
-    """A total as a column of all rows before the level; only receiving rows are ever read."""
-    if x.space is not None and x.space.n == space.n:
-        return x
-    n = x.shape[0]
-    y = Var(np.concatenate((x.value, np.zeros((space.n - n, *x.shape[1:]), x.dtype))), space)
-    current().add("pad", [x], [y], lambda gs: [gs[0][:n]])
-    return y
+class _OffEdges:
+    """What the planner took off the edges, computed by the primitives themselves and on the tape, each value once."""
+
+    def __init__(self, program: EdgeProgram):
+        self._program = program
+        self._known: dict[Expr, Any] = {}
+
+    def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
+        """The columns of the program; of those read at destinations only, the receiving rows."""
+        wanted = self._program.columns
+        if not wanted:
+            return {}
+        for e in ordered(wanted.values()):
+            if e.leaf is not None and e.leaf[0] == "node":
+                self._known[e] = given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], level.n_in)
+        sent = {n for phase in self._program.phases for n in phase.reads["src"]}
+        with graph.ledger.stage("transform"):
+            # those with more rows first: what both ends read is computed once
+            return {name: self._value(wanted[name], self._known, level.n_in if name in sent else level.n_out)
+                    for name in sorted(wanted, key=lambda n: n not in sent)}
+
+    def operand(self, number: int) -> Any:
+        """A parameter, a constant, or the value of an expression of them."""
+        x = self._program.operands[number]
+        return self._value(x, self._known, 0) if isinstance(x, Expr) else x
+
+    def after(self, total: Var) -> Any:
+        """What becomes of a total."""
+        e = self._program.after
+        assert e is not None
+        (leaf,) = (x for x in ordered([e]) if x.leaf is not None and x.leaf[0] == "total")
+        return self._value(e, {**self._known, leaf: total}, total.shape[0])
+
+    def _value(self, e: Expr, known: dict[Expr, Any], n: int) -> Any:
+        return evaluate(e, self._program.operands, known, n)
 
 
 def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
@@ -126,7 +159,7 @@ def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGra
     structure = (tuple(nodes.items()), tuple(edges.items()), sparse, tuple(settings), repr(layer.sum))
     traced = vars(layer).setdefault("_traced", {})
     if structure not in traced:
-        program = trace(layer.gather, nodes, edges, layer.sum, owner, sparse)
+        program = plan(trace(layer.gather, nodes, edges, layer.sum, owner, sparse))
         # a variable made in transform belongs to one pass only
         if any(isinstance(x, Var) for x in program.operands):
             return program

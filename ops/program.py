@@ -1,6 +1,6 @@
 """Edge programs: a traced gather, split into phases that each need one pass over the edges.
 
-``trace`` calls the user's gather once with symbols. The planner then looks at how edge softmax is used. Where the
+``trace`` calls the user's gather once with symbols. It then looks at how edge softmax is used. Where the
 softmax weight enters a summed message linearly, score and value go into one softmax-weighted sum: one pass, one
 message per mirror. Everywhere else a first phase computes the log-normaliser of the scores per destination, and the
 softmax becomes exp(score - normaliser) in the phase after it.
@@ -21,12 +21,15 @@ from graphtheta.errors import ColumnError, CommError, GraphThetaError, UserFunct
 
 from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, Aggregator, Shape, aggregator
 from .elementwise import exp, sub
-from .expr import Expr, Tracer
+from .expr import Expr, Tracer, ordered, replaced
 from .primitive import defvjp, primitive
 
 Schema = Mapping[str, tuple[Shape, Any, bool]]
+Note = tuple[str, tuple[Expr, ...]]
 # Python's own complaint about one of our values
 _SYMBOL = re.compile(r"\b(Expr|Var)\b")
+# linear in their first argument, alike for all edges
+_LINEAR = ("reshape", "getitem", "expand_last", "neg", "div", "sum", "matmul")
 _OURS = {Path(__file__).parent.parent / folder for folder in ("ops", "engine", "models")}
 
 
@@ -83,7 +86,7 @@ class Phase:
     reads: dict[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.order = _ordered([*self.message, *self.outputs.values()])
+        self.order = ordered([*self.message, *self.outputs.values()])
         leaves = [e.leaf for e in self.order if e.leaf is not None]
         self.reads = {kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")}
 
@@ -104,13 +107,20 @@ class EdgeProgram:
 
     Attributes:
         phases: In order; all but the last produce a destination column for later ones.
-        operands: Parameters and constants used, one array for all edges each.
-        value: Trailing shape and dtype of what gather returned.
+        operands: Parameters, constants, and what the planner made of them, by number: one array for all edges each, or the
+            expression of one.
+        columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
+        after: What is done to each total of the last phase, over a "total" leaf; None for nothing.
+        notes: What the planner did and why: text with a place for each of some expressions.
+        tracer: The scope its expressions were made in; the planner is the last to need it.
     """
 
     phases: list[Phase]
     operands: list[Any]
-    value: tuple[Shape, Any]
+    columns: dict[str, Expr] = field(default_factory=dict)
+    after: Expr | None = None
+    notes: list[Note] = field(default_factory=list)
+    tracer: Tracer | None = None
 
 
 class _Columns:
@@ -184,17 +194,16 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
             if e.dtype.kind != "f":
                 raise UserFunctionError(f"gather of {owner} returned {e!r} of type {e.dtype}; sums are made of floats, "
                                         "so cast it with gt.cast")
-        value = (message.shape, message.dtype)
         if sum is None:
-            if _uses(_edge_softmax, [message, *outputs.values()]):
+            if _softmaxes([message, *outputs.values()]):
                 raise UserFunctionError(f"gather of {owner} takes a softmax, but the layer has sum = None: its pairs have no destination "
                                         "to be normalised over; give it a sum, or take the softmax in a layer before it")
-            phases = [Phase([], {}, {"": message, **outputs})]
+            phases, after = [Phase([], {}, {"": message, **outputs})], None
         else:
             names = (sum,) if isinstance(sum, str) else tuple(sum)
             aggregators = {"" if isinstance(sum, str) else n: aggregator(n) for n in names}
-            phases = _plan(tracer, message, aggregators, outputs)
-        return EdgeProgram(phases, tracer.operands, value)
+            phases, after = _plan(tracer, message, aggregators, outputs)
+        return EdgeProgram(phases, tracer.operands, after=after, tracer=tracer)
 
 
 @contextmanager
@@ -232,15 +241,41 @@ def _line(error: Exception) -> str:
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
-def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
-    softmaxes = [e for e in _ordered([message]) if e.prim is _edge_softmax]
+def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> tuple[list[Phase], Expr | None]:
+    softmaxes = _softmaxes([message])
     plain = list(aggregators) == [""] and aggregators[""].name == "sum"
-    if plain and len(softmaxes) == 1 and not _uses(_edge_softmax, outputs.values()):
-        weight = softmaxes[0]
-        rest = _coefficient(tracer, message, weight)
-        if rest is not None and message.shape[: len(weight.shape)] == weight.shape and rest.shape == message.shape:
-            return [Phase([weight.args[0], rest], {"": SOFTMAX_SUM}, outputs)]
-    return _softmax_phases(tracer, [message], aggregators, outputs)
+    if plain and len(softmaxes) == 1 and not _softmaxes([*outputs.values()]):
+        found = _weighted(tracer, message, softmaxes[0])
+        if found is not None:
+            value, after = found
+            return [Phase([softmaxes[0].args[0], value], {"": SOFTMAX_SUM}, outputs)], after
+    return _softmax_phases(tracer, [message], aggregators, outputs), None
+
+
+def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr | None] | None:
+    """The value c and what is done to its total, for a message that is f(weight * c) with f linear and the same for all edges.
+
+    Sums of heads are such an f: they may wait until the edges are summed.
+    """
+    done: list[Expr] = []
+    while True:
+        value = _coefficient(tracer, message, weight)
+        if value is not None and message.shape[: len(weight.shape)] == weight.shape and value.shape == message.shape:
+            break
+        if message.prim is None or message.prim.name not in _LINEAR or any(a.rows for a in message.args[1:]):
+            return None
+        done.append(message)
+        message = message.args[0]
+    after = total_of(tracer, message)
+    for e in reversed(done):
+        assert e.prim is not None
+        after = tracer.node(e.prim, (after, *e.args[1:]), e.static)
+    return value, after if done else None
+
+
+def total_of(tracer: Tracer, message: Expr) -> Expr:
+    """The leaf that stands for the total of such messages."""
+    return tracer.leaf("total", message.shape, message.shape, message.dtype, live=message.live)
 
 
 def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
@@ -248,13 +283,14 @@ def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, 
     phases: list[Phase] = []
     roots = [*message, *outputs.values()]
     while True:
-        found = next((e for e in _ordered(roots) if e.prim is _edge_softmax), None)
-        if found is None:
+        left = _softmaxes(roots)
+        if not left:
             break
+        found = left[0]
         score, column = found.args[0], f"normaliser {len(phases)}"
         phases.append(Phase([score], {"": LOG_SUM_EXP}, {}, result=column))
         weight = exp(sub(score, tracer.leaf("dst", column, score.shape, score.dtype, live=score.live)))
-        roots = [_replace(tracer, e, found, weight, {}) for e in roots]
+        roots = [replaced(tracer, e, {found: weight}) for e in roots]
     phases.append(Phase(roots[: len(message)], aggregators, dict(zip(outputs, roots[len(message):], strict=True))))
     return phases
 
@@ -265,9 +301,9 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
         return tracer.node(ones_like, (weight.args[0],), {})
     if e.prim is None:
         return None
-    inside = [_contains(a, weight) for a in e.args]
+    inside = [any(x is weight for x in ordered([a])) for a in e.args]
     name = e.prim.name
-    linear_first = name in ("neg", "expand_last", "dropout", "div")
+    linear_first = name in ("neg", "expand_last", "dropout", "div") or (name in _LINEAR and _keeps(e, len(weight.shape)))
     if (linear_first or name == "mul") and sum(inside) == 1 and (inside[0] or name == "mul"):
         at = inside.index(True)
         inner = _coefficient(tracer, e.args[at], weight)
@@ -278,37 +314,17 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
     return None
 
 
-def _replace(tracer: Tracer, e: Expr, old: Expr, new: Expr, done: dict[int, Expr]) -> Expr:
-    if e is old:
-        return new
-    if e.prim is None:
-        return e
-    if id(e) not in done:
-        done[id(e)] = tracer.node(e.prim, tuple(_replace(tracer, a, old, new, done) for a in e.args), e.static)
-    return done[id(e)]
+def _keeps(e: Expr, n: int) -> bool:
+    """Whether a sum, product or change of shape leaves the first n axes alone."""
+    assert e.prim is not None
+    x = e.args[0]
+    if e.prim.name == "sum":
+        return bool(min(e.static["axis"]) >= n - len(x.shape))
+    if e.prim.name == "matmul":
+        return len(x.shape) > n
+    return e.prim.name == "reshape" and e.shape[:n] == x.shape[:n]
 
 
-def _contains(e: Expr, wanted: Expr) -> bool:
-    return any(x is wanted for x in _ordered([e]))
-
-
-def _uses(prim: Any, roots: Any) -> bool:
-    return any(e.prim is prim for e in _ordered(list(roots)))
-
-
-def _ordered(roots: list[Expr]) -> list[Expr]:
-    """Every expression below the roots once, arguments first."""
-    seen: set[int] = set()
-    order: list[Expr] = []
-
-    def visit(e: Expr) -> None:
-        if id(e) in seen:
-            return
-        seen.add(id(e))
-        for a in e.args:
-            visit(a)
-        order.append(e)
-
-    for root in roots:
-        visit(root)
-    return order
+def _softmaxes(roots: list[Expr]) -> list[Expr]:
+    """Every edge softmax below the roots, innermost first."""
+    return [e for e in ordered(roots) if e.prim is _edge_softmax]
