@@ -128,8 +128,8 @@ class _Run:
         for s in selections:
             states = self.states if s.kinds[1] == MASTER else partial
             columns = self._columns(s, halo)
-            if self.fused and isinstance(s, Selection):
-                fused.forward(self.phase, columns, s.by_receiver(p.partition), p.partition.edge_gid, states, outputs)
+            if self.fused:
+                fused.forward(self.phase, columns, s.by_receiver(p.partition), s.gid(p.partition), states, outputs)
             else:
                 reference.forward(self.phase, columns, p.chunks(s, self.limit), states, outputs)
 
@@ -197,10 +197,10 @@ class _Run:
             into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                            grads.edge, grads.carried, grads.operands)
             columns = self._columns(s, halo)
-            if self.fused and isinstance(s, Selection):
+            if self.fused:
                 # without a gradient at the sending end nobody walks back by senders
                 lists = s.by_receiver(p.partition), s.by_sender(p.partition) if into.src else None
-                fused.backward(self.phase, columns, *lists, p.partition.edge_gid, spreads, output_grads, into)
+                fused.backward(self.phase, columns, *lists, s.gid(p.partition), spreads, output_grads, into)
             else:
                 reference.backward(self.phase, columns, p.chunks(s, self.limit), spreads, output_grads, into)
 

@@ -1,7 +1,7 @@
 """Pairs of nodes that a decoder scores: edges to predict values for, links and negatives.
 
 Pairs are placed on workers freely, so their ends are fetched through a plan of their own, made for the batch. Pairs
-of one kind of ends form a selection, as edges do, and run through the same recipe.
+of one kind of ends form a selection, as edges do, and run through the same recipe on the same kernels.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from graphtheta.errors import ViewError
 
 from ..ops.aggregator import Segments
+from ..ops.edges import EdgeLists
 from ..ops.reference import Chunk
 from .exchange import Exchange, MovePlan, plan_requests
 from .partition import MASTER, MIRROR, Partition
@@ -42,21 +43,49 @@ class Pairs:
 
 @dataclass
 class PairSelection:
-    """Pairs whose sources are of one kind of row and whose destinations are of one kind."""
+    """Pairs whose sources are of one kind of row and whose destinations are of one kind, ordered by destination.
+
+    Attributes:
+        kinds: Kinds of the sources and of the destinations.
+        src, dst: Rows of the ends in the frame or the halo, [n] int32.
+        stored: Storage positions of the edges the pairs are, [n] int32; None if they are no edges.
+        ids: Global ids of all pairs of the level, in its order.
+        offset: Position of the first pair in the order of the level.
+    """
 
     kinds: tuple[int, int]
     src: np.ndarray
     dst: np.ndarray
-    stored: np.ndarray
-    gid: np.ndarray
+    stored: np.ndarray | None
+    ids: np.ndarray
     offset: int
 
     def chunks(self, partition: Partition, limit: int) -> Iterator[Chunk]:
         """The pairs in chunks of at most ``limit``."""
+        stored = np.zeros(len(self.src), np.int32) if self.stored is None else self.stored
         for a in range(0, len(self.src), limit):
             b = min(a + limit, len(self.src))
-            gid = self.gid[a:b]
-            yield Chunk(self.src[a:b], self.dst[a:b], self.stored[a:b], slice(self.offset + a, self.offset + b), gid, gid, _NO_GROUPS, None)
+            carried = slice(self.offset + a, self.offset + b)
+            gid = self.ids[carried]
+            yield Chunk(self.src[a:b], self.dst[a:b], stored[a:b], carried, gid, gid, _NO_GROUPS, None)
+
+    def by_receiver(self, partition: Partition) -> EdgeLists:
+        """The pairs grouped by destination, for compiled kernels."""
+        return self._grouped(self.dst, self.src, np.zeros(0, np.int32))
+
+    def by_sender(self, partition: Partition) -> EdgeLists:
+        """The pairs grouped by source."""
+        order = np.argsort(self.src, kind="stable").astype(np.int32)
+        return self._grouped(self.src[order], self.dst[order], order)
+
+    def _grouped(self, near: np.ndarray, far: np.ndarray, at: np.ndarray) -> EdgeLists:
+        row, first = np.unique(near, return_index=True)
+        start = self.offset if self.stored is None else 0
+        return EdgeLists(np.append(first, len(near)), row, far, at, self.stored, start, self.offset, 0, None)
+
+    def gid(self, partition: Partition) -> np.ndarray:
+        """Global ids where compiled kernels look them up: by storage position, or by position in the level."""
+        return self.ids if self.stored is None else partition.edge_gid
 
 
 @dataclass
@@ -106,7 +135,7 @@ class PairPlan:
 
         def locate(end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             away = partition.owner[end] != rank
-            row = partition.row_of[end].astype(np.int64)
+            row = partition.row_of[end].astype(np.int32)
             if place is not None:
                 row[~away] = place[row[~away]]
             row[away] = by_gid[np.searchsorted(self._away, end[away], sorter=by_gid)]
@@ -114,15 +143,15 @@ class PairPlan:
 
         (src_kind, src), (dst_kind, dst) = locate(pairs.src), locate(pairs.dst)
         kind = dst_kind * 2 + src_kind
-        order = np.argsort(kind, kind="stable")
-        stored = np.zeros(n, np.int64) if pairs.stored is None else pairs.stored
+        order = np.lexsort((dst, kind))
+        ids, stored = pairs.gid[order], None if pairs.stored is None else pairs.stored[order]
         selections, at = [], 0
         for number, kinds in enumerate(((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))):
             part = order[at: at + int(np.count_nonzero(kind == number))]
-            selections.append(PairSelection(kinds, src[part], dst[part], stored[part], pairs.gid[part], at))
+            where = None if stored is None else stored[at: at + len(part)].astype(np.int32)
+            selections.append(PairSelection(kinds, src[part], dst[part], where, ids, at))
             at += len(part)
         plan: MovePlan = self._plan if place is None else self._plan.renumbered(place, n_in)
         exchange = Exchange(partition.comm, plan)
         sweep = Pass(partition, selections, exchange, exchange)
-        return PairLevel(n_in, n_in, [sweep], n, None if pairs.stored is None else stored[order],
-                         pairs.gid[order], pairs.label[order], order)
+        return PairLevel(n_in, n_in, [sweep], n, stored, ids, pairs.label[order], order)

@@ -99,6 +99,10 @@ class Selection:
         # a self loop stands twice in a layer along both directions, and only one of two equal messages wins a maximum
         return partition.n_edges if self.reverse else 0
 
+    def gid(self, partition: Partition) -> np.ndarray:
+        """Global ids where compiled kernels look them up: by storage position."""
+        return partition.edge_gid
+
     def by_receiver(self, partition: Partition) -> EdgeLists:
         """The edges grouped by receiver, for compiled kernels; made once."""
         return self._once("_by_receiver", lambda: self._lists(partition, self.ptr, self.row, self.other, NONE))
