@@ -26,6 +26,7 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import GraphThetaError, MissingRuleError, ShapeError, UserFunctionError
 
+from .chain import defer
 from .expr import Expr, build, tracing
 from .space import RowSpace
 from .tape import Var, current, needs_grad, space_of, value_of
@@ -77,6 +78,8 @@ class Primitive:
         return self._run(args, static)
 
     def _run(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
+        if (later := defer(self, args, static)) is not None:
+            return later
         values = [value_of(a) for a in args]
         if not self.sparse:
             values = [v.toarray() if issparse(v) else v for v in values]
