@@ -103,6 +103,22 @@ def row_blocks(n: int, width: int) -> tuple[int, int]:
     return -(-n // step), step
 
 
+def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose result has rows that depend on the same rows of its arrays only, worked out by blocks of rows."""
+    def spread(*arrays: Any, **static: Any) -> Any:
+        if min(np.ndim(a) for a in arrays) == 0 or max(a.nbytes for a in arrays) < LARGE or len({len(a) for a in arrays}) > 1:
+            return function(*arrays, **static)
+        n, form = len(arrays[0]), function(*(a[:0] for a in arrays), **static)
+        out = empty((n, *form.shape[1:]), form.dtype)
+
+        def work(b: int, begin: int, end: int) -> None:
+            out[begin:end] = function(*(a[begin:end] for a in arrays), **static)
+
+        by_blocks(work, n, max(a.size for a in arrays) // n)
+        return out
+    return spread
+
+
 def add(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """x + y of equal shape and type; in ``out`` if given, which may be x or y."""
     if x.nbytes < LARGE or not (x.flags.c_contiguous and y.flags.c_contiguous):

@@ -216,16 +216,22 @@ class _Code:
 
     def forward(self, dtype: str) -> Callable[..., None]:
         if dtype not in self._forward:
-            from .kernels.compile import compiled
-            self._forward[dtype] = compiled(ChainWriter(self._structure).forward(), dtype)
+            self._forward[dtype] = _compiled(ChainWriter(self._structure).forward(), dtype)
         return self._forward[dtype]
 
     def backward(self, dtype: str) -> tuple[Callable[..., None], dict[int, int]]:
         if dtype not in self._backward:
-            from .kernels.compile import compiled
             source, shared = ChainWriter(self._structure).backward()
-            self._backward[dtype] = compiled(source, dtype), shared
+            self._backward[dtype] = _compiled(source, dtype), shared
         return self._backward[dtype]
+
+
+def _compiled(source: str, dtype: str) -> Callable[..., None]:
+    # numba takes longer to import than many programs to run
+    from .kernels.compile import compiled
+    from .kernels.element import HEADER
+
+    return compiled(source, dtype, HEADER)
 
 
 _CODES: dict[Structure, _Code] = {}

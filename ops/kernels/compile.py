@@ -127,9 +127,9 @@ def softplus(x):
 _loaded: dict[str, Callable[..., None]] = {}
 
 
-def compiled(source: str, dtype: str) -> Callable[..., None]:
+def compiled(source: str, dtype: str, header: str = HEADER) -> Callable[..., None]:
     """The function of a generated source; compiled on first call for its argument types."""
-    text = HEADER.format(dtype=dtype) + source
+    text = header.format(dtype=dtype) + source
     versions = f"{numba.__version__} {sys.version} {Path(prefetch.__file__).read_text(encoding='utf-8')}"
     name = hashlib.sha256(f"{versions} {text}".encode()).hexdigest()[:24]
     if name not in _loaded:
