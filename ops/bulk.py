@@ -78,14 +78,14 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.empty(shape, dtype) if size < LARGE else _STORE.take(size).view(dtype).reshape(shape)
 
 
-def by_blocks(work: Callable[[int, int, int], None], n: int, width: int) -> int:
+def by_blocks(work: Callable[[int, int, int], object], n: int, width: int) -> int:
     """Call work(number, first row, end) for blocks of about equal size of n rows on all threads; returns how many blocks there are."""
     blocks, step = row_blocks(n, width)
     run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks)
     return blocks
 
 
-def run_parts(work: Callable[[int], None], n: int) -> None:
+def run_parts(work: Callable[[int], object], n: int) -> None:
     """Call work(0) ... work(n - 1), each once, on all threads."""
     if n <= 1:
         # numba takes longer to import than many programs to run

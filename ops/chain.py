@@ -76,9 +76,8 @@ def defer(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Def
     rows = [a for a in operands if isinstance(a, Var) and a.space is not None]
     if not rows or any(a.shape[0] != rows[0].shape[0] or len(a.shape) != len(rows[0].shape) for a in rows):
         return None
-    shapes = [a.shape[1:] if a is r else np.shape(value_of(a)) for a in operands for r in [next((r for r in rows if r is a), None)]]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape = np.broadcast_shapes(*map(_trailing, operands))
     except ValueError:
         return None
     if len(shape) != len(rows[0].shape) - 1 or not _one_type(operands):
@@ -93,6 +92,12 @@ def defer(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Def
     return Deferred(prim, args, static, (rows[0].shape[0], *shape), rows[0].dtype, rows[0].space)
 
 
+def _trailing(x: Any) -> tuple[int, ...]:
+    """The shape without rows."""
+    shape = x.shape if isinstance(x, (Var, Parameter)) else np.shape(x)
+    return shape[1:] if isinstance(x, Var) and x.space is not None else shape
+
+
 def _fits(prim: Primitive, operands: tuple[Any, ...], static: dict[str, Any]) -> bool:
     if prim.name == "expand_last":
         # of an array it is a view and costs nothing
@@ -105,9 +110,11 @@ def _fits(prim: Primitive, operands: tuple[Any, ...], static: dict[str, Any]) ->
 
 
 def _one_type(operands: tuple[Any, ...]) -> bool:
+    """Whether all arrays are dense and of one float type."""
     arrays = [a for a in operands if not isinstance(a, (int, float))]
-    return len({np.dtype(getattr(a, "dtype", object)) for a in arrays}) == 1 and all(
-        isinstance(a, (Deferred, Parameter, np.ndarray)) or isinstance(value_of(a), np.ndarray) for a in arrays) and arrays[0].dtype.kind == "f"
+    if not all(isinstance(a, (Deferred, Parameter)) or isinstance(value_of(a), np.ndarray) for a in arrays):
+        return False
+    return len({a.dtype for a in arrays}) == 1 and bool(arrays[0].dtype.kind == "f")
 
 
 def _read(operands: tuple[Any, ...]) -> None:
@@ -134,7 +141,7 @@ class _Chain:
         n = len(self.leaves)
         number = {**self._numbers, **{id(d): n + k for k, d in enumerate(self._steps)}}
         steps = tuple(self._step(d, number) for d in self._steps)
-        unit = [self._unit(x) for x in self.leaves] + [tuple(d == 1 for d in x.shape[1:]) for x in self._steps]
+        unit = [tuple(d == 1 for d in _trailing(x)) for x in (*self.leaves, *self._steps)]
         self.structure = Structure(tuple(self._leaf(x) for x in self.leaves), steps, tuple(unit))
         self.values = [_plain(x, root.dtype) for x in self.leaves]
         self.n, self.shape, self.dtype = root.shape[0], root.shape, root.dtype
@@ -159,17 +166,13 @@ class _Chain:
             return Leaf("number")
         return Leaf("row" if isinstance(x, Var) and x.space is not None else "whole", needs_grad(x))
 
-    def _unit(self, x: Any) -> tuple[bool, ...]:
-        shape = np.shape(value_of(x))
-        return tuple(d == 1 for d in (shape[1:] if isinstance(x, Var) and x.space is not None else shape))
-
     def _step(self, d: Deferred, number: dict[int, int]) -> Step:
         static, operands = dict(d.static), _operands(d)
         if d.prim.name == "dropout":
             rate, site = static.pop("rate"), static.pop("site")
             static = {"threshold": min(int(rate * 2.0**64), 2**64 - 1), "scale": 1 / (1 - rate)}
             self.draws.append((d.args[1], np.uint64(rng.key(int(d.args[2]), Purpose.DROPOUT, site))))
-        ranks = tuple(len(self._unit(a)) if not is_open(a) else len(a.shape) - 1 for a in operands)
+        ranks = tuple(len(_trailing(a)) for a in operands)
         return Step(d.prim.name, tuple(number[id(a)] for a in operands), tuple(static.items()), ranks)
 
     # ---- running

@@ -16,7 +16,7 @@ from .rows import has_rows, same_dtype, trailing
 
 # the long axis of a weight gradient: most parts, least rows of one, and of sparse rows least entries for each column;
 # fixed numbers, so that a result does not depend on the number of threads
-_PARTS, _ROWS, _ENTRIES = 32, 1024, 4
+_PARTS, _ROWS, _ENTRIES = 32, 1024, 20
 
 
 @primitive("matmul", sparse=True)
