@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SMALLEST = 1 << 16
 # functions of one chain; more would be more variables than registers
 LONGEST = 16
+# costly functions that have vector code of their own
+QUICK = ("elu", "sigmoid")
 OTHERS = ("expand_last", "dropout", "sum")
 
 
@@ -105,8 +107,8 @@ def _fits(prim: Primitive, operands: tuple[Any, ...], static: dict[str, Any]) ->
     if prim.name in OTHERS:
         return True
     code = scalar(prim.name, static) if prim.name not in ("cast", "ones_like") else None
-    # NumPy's vector code of exp and its like is faster than what a compiled loop calls
-    return code is not None and not code.costly
+    # NumPy's vector code of others such as log is faster than what a compiled loop calls
+    return code is not None and (not code.costly or prim.name in QUICK)
 
 
 def _one_type(operands: tuple[Any, ...]) -> bool:

@@ -6,8 +6,13 @@ import math
 import numpy as np
 from numba import njit
 
+from .decay import exp_down
 
-@njit(nogil=True, cache=True)
+# sums over a row may be split over the lanes of a vector
+FAST = {"reassoc", "contract", "nsz"}
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
 def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
     """Sum over ``rows`` of log(sum of exp(logits)) - logit of the label, in float64."""
     total = np.float64(0)
@@ -17,12 +22,12 @@ def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
             top = max(top, logits[i, j])
         mass = logits.dtype.type(0)
         for j in range(logits.shape[1]):
-            mass += math.exp(logits[i, j] - top)
+            mass += exp_down(logits[i, j] - top)  # type: ignore[no-untyped-call]
         total += np.float64(math.log(mass) + top - logits[i, labels[i]])
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=FAST)
 def cross_entropy_slope(logits, labels, rows, begin, end, scale, out):  # type: ignore[no-untyped-def]
     """(softmax - one at the label) * scale for ``rows``, 0 in the other rows of [begin, end)."""
     zero = logits.dtype.type(0)
@@ -35,7 +40,7 @@ def cross_entropy_slope(logits, labels, rows, begin, end, scale, out):  # type: 
             top = max(top, logits[i, j])
         mass = zero
         for j in range(logits.shape[1]):
-            out[i, j] = math.exp(logits[i, j] - top)
+            out[i, j] = exp_down(logits[i, j] - top)  # type: ignore[no-untyped-call]
             mass += out[i, j]
         factor = scale / mass
         for j in range(logits.shape[1]):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, chain, dropout, shape
-from graphtheta.ops.elementwise import absolute, add, clip, leaky_relu, maximum, minimum, mul, neg, power, relu, square, sub
+from graphtheta.ops.elementwise import absolute, add, clip, elu, leaky_relu, maximum, minimum, mul, neg, power, relu, sigmoid, square, sub
 from graphtheta.ops.rows import expand_last
 
 N = 600
@@ -25,6 +25,7 @@ CHAINS = {
     "a value read twice": (lambda x, y: (lambda z: add(relu(z), mul(z, y)))(mul(x, 2.0)), [(16,), (16,)], []),
     "costly in between": (lambda x, y: minimum(power(add(square(x), 1.0), -0.5), y), [(16,), (16,)], []),
     "dropout of what is repeated": (lambda x, y: mul(dropout(mul(x, 2.0), 0.3), y), [(4, 1), (4, 8)], []),
+    "quick exponentials": (lambda x, y: mul(elu(mul(x, 3.0), 0.7), sigmoid(mul(y, 9.0))), [(16,), (16,)], []),
     "very long": (lambda x, y: add(*[sum(((mul(x, 0.1), y)[k % 2] for k in range(20)), start=x)] * 2), [(16,), (16,)], []),
 }
 
@@ -79,8 +80,21 @@ def test_the_number_of_threads_does_not_show(monkeypatch):
 def test_nan_shows(monkeypatch):
     monkeypatch.setattr(chain, "SMALLEST", 0)
     x = np.array([[np.nan, -1.0, 1.0]])
-    for f in (relu, lambda v: maximum(v, 0.0), lambda v: clip(v, 0.0, 1.0)):
-        assert np.isnan(np.asarray(f(Var(x, RowSpace(np.arange(1)))).value)[0, 0])
+    for f in (relu, elu, sigmoid, lambda v: maximum(v, 0.0), lambda v: clip(v, 0.0, 1.0)):
+        for dtype in (np.float32, np.float64):
+            assert np.isnan(np.asarray(f(Var(x.astype(dtype), RowSpace(np.arange(1)))).value)[0, 0])
+
+
+def test_quick_exponentials_are_as_exact_as_promised(monkeypatch):
+    monkeypatch.setattr(chain, "SMALLEST", 0)
+    x = np.concatenate((-np.logspace(-20, 1.9, 20_000), [0.0, -np.inf, np.inf, 50.0])).astype(np.float32)
+    got = elu(Var(x, RowSpace(np.arange(len(x))))).value
+    true = np.where(x > 0, x, np.expm1(np.minimum(x, 0).astype(np.float64)))
+    near = np.isfinite(true)
+    assert np.array_equal(got[~near], true[~near])
+    assert np.all(np.abs(got[near] - true[near]) <= np.spacing(np.abs(true[near]).astype(np.float32)))
+    got = sigmoid(Var(x, RowSpace(np.arange(len(x))))).value
+    np.testing.assert_allclose(got, 1 / (1 + np.exp(-x.astype(np.float64))), rtol=5e-7, atol=2e-38)
 
 
 def test_small_values_are_computed_at_once():
