@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from graphtheta.errors import ColumnError, ViewError
 
 from ..ops.reference import add_rows
 from ..ops.rows import prefix
 from ..ops.space import RowSpace
-from ..ops.tape import Var, current, needs_grad
+from ..ops.tape import Var, current, needs_grad, value_of
 from .pair import PairLevel
 from .view import HIDDEN, GraphView, Level
 
@@ -57,6 +58,11 @@ class ActiveGraph:
         if name not in self.node_names():
             raise ColumnError(f"the graph has no node column {name!r} for models; there are {', '.join(self.node_names())}")
         return Var(self.view.node_column(name, n), self.space(n))
+
+    def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
+        """Trailing shape, dtype, need of a gradient and sparseness of some node columns and of all that ``node`` gives besides."""
+        stored = {n: self._inputs.get(n, self.view.node.get(n, self.view.partition.node[n])) for n in self.node_names() if n not in columns}
+        return {n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in {**columns, **stored}.items()}
 
     def node_names(self) -> list[str]:
         """Names of the stored node columns a layer may read."""

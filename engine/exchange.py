@@ -151,18 +151,24 @@ class ToMirrors:
     """A copy under way."""
 
     def __init__(self, exchange: Exchange, columns: Columns):
-        plan, layout = exchange.plan, Layout(columns)
+        plan = exchange.plan
+        self._columns = columns
+        self._pending = None
+        if not plan.anywhere:
+            return
+        layout = Layout(columns)
         self._layout = layout
         self._halo = layout.buffer(plan.n_halo)
         out = layout.buffer(len(plan.rows))
         for name, view in layout.views(out).items():
             view[...] = columns[name][plan.rows]
-        self._pending = _post(exchange.comm, plan.anywhere, out, plan.send_ptr, self._halo, plan.recv_ptr, Tag.TO_MIRRORS)
+        self._pending = _post(exchange.comm, out, plan.send_ptr, self._halo, plan.recv_ptr, Tag.TO_MIRRORS)
 
     def end(self) -> Columns:
         """Wait; returns the halo rows."""
-        if self._pending is not None:
-            self._pending.end()
+        if self._pending is None:
+            return {name: x[:0] for name, x in self._columns.items()}
+        self._pending.end()
         return self._layout.views(self._halo)
 
 
@@ -170,28 +176,28 @@ class ToMasters:
     """A combination under way."""
 
     def __init__(self, exchange: Exchange, columns: Columns):
-        plan, self._layout = exchange.plan, Layout(columns)
-        self._plan = plan
+        plan = self._plan = exchange.plan
+        self._pending = None
+        if not plan.anywhere:
+            return
+        self._layout = Layout(columns)
         out = self._layout.buffer(plan.n_halo)
         for name, view in self._layout.views(out).items():
             view[...] = columns[name]
         self._inbox = self._layout.buffer(len(plan.rows))
-        self._pending = _post(exchange.comm, plan.anywhere, out, plan.recv_ptr, self._inbox, plan.send_ptr, Tag.TO_MASTERS)
+        self._pending = _post(exchange.comm, out, plan.recv_ptr, self._inbox, plan.send_ptr, Tag.TO_MASTERS)
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
         """Wait, then merge(master rows, columns) for each sender in rank order."""
-        if self._pending is not None:
-            self._pending.end()
+        if self._pending is None:
+            return
+        self._pending.end()
         for a, b in pairwise(self._plan.send_ptr):
             if b > a:
                 merge(self._plan.rows[a:b], self._layout.views(self._inbox[a:b]))
 
 
-def _post(comm: Comm, anywhere: bool, out: np.ndarray, out_ptr: np.ndarray, into: np.ndarray, into_ptr: np.ndarray,
-          tag: Tag) -> Pending | None:
-    if not anywhere:
-        return None
-
+def _post(comm: Comm, out: np.ndarray, out_ptr: np.ndarray, into: np.ndarray, into_ptr: np.ndarray, tag: Tag) -> Pending:
     def slices(buffer: np.ndarray, ptr: np.ndarray) -> list[tuple[int, np.ndarray]]:
         return [(q, buffer[ptr[q]: ptr[q + 1]]) for q in range(comm.size) if ptr[q + 1] > ptr[q] and buffer.shape[1]]
 

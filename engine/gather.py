@@ -129,7 +129,7 @@ class _Run:
             states = self.states if s.kinds[1] == MASTER else partial
             columns = self._columns(s, halo)
             if self.fused and isinstance(s, Selection):
-                fused.forward(self.phase, columns, s.lists(p.partition, p.maps)[0], p.partition.edge_gid, states, outputs)
+                fused.forward(self.phase, columns, s.by_receiver(p.partition), p.partition.edge_gid, states, outputs)
             else:
                 reference.forward(self.phase, columns, p.chunks(s, self.limit), states, outputs)
 
@@ -198,7 +198,9 @@ class _Run:
                            grads.edge, grads.carried, grads.operands)
             columns = self._columns(s, halo)
             if self.fused and isinstance(s, Selection):
-                fused.backward(self.phase, columns, *s.lists(p.partition, p.maps), p.partition.edge_gid, spreads, output_grads, into)
+                # without a gradient at the sending end nobody walks back by senders
+                lists = s.by_receiver(p.partition), s.by_sender(p.partition) if into.src else None
+                fused.backward(self.phase, columns, *lists, p.partition.edge_gid, spreads, output_grads, into)
             else:
                 reference.backward(self.phase, columns, p.chunks(s, self.limit), spreads, output_grads, into)
 

@@ -1,20 +1,83 @@
 """Building views: by breadth-first search from targets, or induced by a set of nodes.
 
 The search goes from the last superstep to the first. At each, the masters of receiving rows tell their mirrors, every
-worker marks the senders of its in-edges, and mirrors that were marked tell their masters. The lists exchanged on the
-way are the restricted move plans of the view. What travels is one number per active (master, mirror) pair.
+worker numbers the senders of its in-edges that it has not met, and mirrors that were met tell their masters. The
+lists exchanged on the way are the restricted move plans of the view. What travels is one number per active (master,
+mirror) pair, and what a step touches is all it costs: nothing is as long as the graph but one array that is kept.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from ..ops.kernels.batch import number
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
 from .partition import MASTER, MIRROR, Partition
-from .sampler import NeighbourSampler, Places, keep_edges
-from .view import GraphView, Level, Maps, Pass, Selection, directions, halo_map, plans
+from .sampler import Candidates, Chosen, NeighbourSampler
+from .view import Ends, GraphView, Level, Pass, Selection, directions, halo_map, plans, receiving
 
-Chosen = tuple[list[Selection], MovePlan, np.ndarray, MovePlan, np.ndarray]
+NOBODY = np.zeros(0, np.int64)
+
+
+class Frame:
+    """The masters of a growing view, numbered in the order in which the search meets them; a ``with`` block.
+
+    Attributes:
+        place: Number of each master, below 0 for none, [n_masters] int32. It is the partition's and lent to one frame at a time.
+        rows: Masters in the order of their numbers, [n] int64.
+    """
+
+    def __init__(self, partition: Partition, rows: np.ndarray):
+        self.place, self.rows = partition.numbers, rows
+
+    def __enter__(self) -> Frame:
+        self.place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.place[self.rows] = -1
+
+    def meet(self, found: list[np.ndarray]) -> None:
+        """Number the masters among these that have no number yet, ascending."""
+        n = end = len(self.rows)
+        room = np.append(self.rows, np.empty(min(sum(map(len, found)), len(self.place) - n), np.int64))
+        for rows in found:
+            end = number(rows, self.place, room, end)
+        self.rows = room[:end]
+        self.rows[n:].sort()
+        self.place[self.rows[n:]] = np.arange(n, end, dtype=np.int32)
+
+
+class _Sweep:
+    """The edges of one pass, the restricted plans of both ends, and the mirrors these serve."""
+
+    def __init__(self, partition: Partition, chosen: list[Chosen], reverse: bool):
+        self.partition, self.chosen = partition, chosen
+        (send_plan, send_mirrors), (recv_plan, recv_mirrors) = plans(partition, reverse)
+        senders = [c.senders for c in chosen if c.kinds[0] == MIRROR]
+        self.send, self.senders = _restricted(partition, send_plan, send_mirrors, senders)
+        self.receive, self.receivers = _restricted(partition, recv_plan, recv_mirrors, _receiving_mirrors(chosen))
+
+    def met(self) -> list[np.ndarray]:
+        """The masters whose columns the pass reads at the sending end."""
+        return [c.senders for c in self.chosen if c.kinds[0] == MASTER] + [self.send.rows.astype(np.int32)]
+
+    def finish(self, place: np.ndarray, n_in: int) -> Pass:
+        """The pass over a frame in which master row r stands at place[r]."""
+        p = self.partition
+        send: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.senders), self.send.n_halo)}
+        receive: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.receivers), self.receive.n_halo)}
+        selections = []
+        for c in self.chosen:
+            if len(c.edges):
+                row, ptr = receiving(c.rows, c.ptr, *receive[c.kinds[1]])
+                lookup, n_senders = send[c.kinds[0]]
+                other = c.senders if lookup is None else lookup[c.senders]
+                selections.append(Selection(c.block, c.reverse, row, ptr, other, n_senders, c.edges, scale=c.scale))
+        senders, receivers = (Exchange(p.comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
+        return Pass(p, selections, senders, receivers)
 
 
 def grow(partition: Partition, targets: np.ndarray, layers: list[str], *, sampler: NeighbourSampler | None = None,
@@ -30,18 +93,14 @@ def grow(partition: Partition, targets: np.ndarray, layers: list[str], *, sample
 
     Collective: all ranks of the partition.
     """
-    masks, found = [targets], []
-    for layer in range(len(layers) - 1, -1, -1):
-        reached, passes = masks[-1].copy(), []
-        for reverse in directions(layers[layer]):
-            chosen = _choose(partition, masks[-1], reverse, sampler, excluded, layer, step)
-            _mark_senders(chosen, reached)
-            passes.append(chosen)
-        masks.append(reached)
-        found.append(passes)
-    masks.reverse()
-    found.reverse()
-    return _assemble(partition, masks, found)
+    with Frame(partition, np.flatnonzero(targets)) as frame:
+        sizes, found = [len(frame.rows)], []
+        for layer in range(len(layers) - 1, -1, -1):
+            passes = [_choose(partition, frame.rows, reverse, sampler, excluded, layer, step) for reverse in directions(layers[layer])]
+            frame.meet([rows for sweep in passes for rows in sweep.met()])
+            sizes.append(len(frame.rows))
+            found.append(passes)
+        return _assemble(partition, frame, sizes[::-1], found[::-1])
 
 
 def induced(partition: Partition, nodes: np.ndarray, layers: list[str], *, excluded: np.ndarray | None = None) -> GraphView:
@@ -53,13 +112,11 @@ def induced(partition: Partition, nodes: np.ndarray, layers: list[str], *, exclu
     Collective: all ranks of the partition.
     """
     by_direction = {}
-    for direction in dict.fromkeys(layers):
-        passes = []
-        for reverse in directions(direction):
-            inside = _mirror_mask(partition, nodes, not reverse)
-            passes.append(_choose(partition, nodes, reverse, None, excluded, 0, 0, senders=inside))
-        by_direction[direction] = passes
-    return _assemble(partition, [nodes] * (len(layers) + 1), [by_direction[d] for d in layers])
+    with Frame(partition, np.flatnonzero(nodes)) as frame:
+        for direction in dict.fromkeys(layers):
+            by_direction[direction] = [_choose(partition, frame.rows, reverse, None, excluded, 0, 0, inside=True)
+                                       for reverse in directions(direction)]
+        return _assemble(partition, frame, [len(frame.rows)] * (len(layers) + 1), [by_direction[d] for d in layers])
 
 
 def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
@@ -67,102 +124,72 @@ def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
 
     Collective: all ranks of the partition.
     """
-    for _ in range(hops):
-        reached = nodes.copy()
-        for reverse in (False, True):
-            _mark_senders(_choose(partition, nodes, reverse, None, None, 0, 0), reached)
-        nodes = reached
-    return nodes
+    with Frame(partition, np.flatnonzero(nodes)) as frame:
+        for _ in range(hops):
+            passes = [_choose(partition, frame.rows, reverse, None, None, 0, 0) for reverse in (False, True)]
+            frame.meet([rows for sweep in passes for rows in sweep.met()])
+        return frame.place >= 0
 
 
-def _mirror_mask(partition: Partition, nodes: np.ndarray, reverse: bool) -> np.ndarray:
-    """Which mirrors that receive in a pass are active, [n_mirrors] bool."""
+def _choose(partition: Partition, masters: np.ndarray, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
+            layer: int, step: int, inside: bool = False) -> _Sweep:
+    """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     _, (plan, mirrors) = plans(partition, reverse)
-    mask = np.zeros(partition.n_mirrors, bool)
-    mask[mirrors] = Exchange(partition.comm, plan).to_mirrors({"on": nodes})["on"]
-    return mask
+    rows = {MASTER: masters, MIRROR: np.flatnonzero(_active_mirrors(partition, masters, reverse))}
+    blocks = [b for b in partition.blocks if b.n_edges]
+    candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
+    if inside:
+        sending = {MASTER: partition.numbers >= 0, MIRROR: _active_mirrors(partition, masters, not reverse)}
+        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in _listed(candidates)]
+    if excluded is not None:
+        candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in _listed(candidates)]
+    if sampler is None:
+        return _Sweep(partition, _listed(candidates), reverse)
+    # a row without candidates takes no part in drawing
+    restricted, used = _restricted(partition, plan, mirrors, _receiving_mirrors(candidates))
+    exchange = Exchange(partition.comm, restricted.renumbered(partition.numbers, len(masters)))
+    halo = halo_map(partition, used)
+    places = {MASTER: np.arange(len(masters)), MIRROR: rows[MIRROR] if halo is None else halo[rows[MIRROR]].astype(np.int64)}
+    return _Sweep(partition, sampler.choose(partition, candidates, exchange, places, layer=layer, reverse=reverse, step=step), reverse)
 
 
-def _choose(partition: Partition, receiving: np.ndarray, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
-            layer: int, step: int, senders: np.ndarray | None = None) -> Chosen:
-    """The edges of one pass into the receiving masters, and the restricted plans of both ends."""
-    active = {MASTER: receiving, MIRROR: _mirror_mask(partition, receiving, reverse)}
-    sending = None if senders is None else {MASTER: receiving, MIRROR: senders}
-    (send_plan, send_mirrors), (recv_plan, recv_mirrors) = plans(partition, reverse)
-    selections = []
-    for block in partition.blocks:
-        indptr = block.out_indptr if reverse else block.in_indptr
-        rows = np.flatnonzero(active[block.src_kind if reverse else block.dst_kind])
-        s = Selection(block, reverse, rows, np.concatenate(([0], np.cumsum(indptr[rows + 1] - indptr[rows]))))
-        if sending is not None or excluded is not None:
-            at = s.all_positions()
-            keep = np.ones(len(at), bool) if sending is None else sending[s.kinds[0]][s.sender(at)]
-            if excluded is not None:
-                keep &= ~excluded[block.start + at]
-            s = keep_edges(s, at, keep, None)
-        selections.append(s)
-    if sampler is not None:
-        exchange, places = _candidates(partition, selections, receiving, recv_plan, recv_mirrors)
-        selections = sampler.choose(partition, selections, exchange, places, layer=layer, reverse=reverse, step=step)
-    used_senders, used_receivers = np.zeros(partition.n_mirrors, bool), _receiving_mirrors(partition, selections)
-    for s in selections:
-        if s.kinds[0] == MIRROR:
-            used_senders[s.sender(s.all_positions())] = True
-    senders_used, receivers_used = send_mirrors[used_senders[send_mirrors]], recv_mirrors[used_receivers[recv_mirrors]]
-    return (selections,
-            send_plan.restrict(partition.comm, np.flatnonzero(used_senders[send_mirrors])), senders_used,
-            recv_plan.restrict(partition.comm, np.flatnonzero(used_receivers[recv_mirrors])), receivers_used)
+def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:
+    return [c.listed() for c in candidates]
 
 
-def _receiving_mirrors(partition: Partition, selections: list[Selection]) -> np.ndarray:
-    """Mirrors into which some chosen edge runs, [n_mirrors] bool."""
-    used = np.zeros(partition.n_mirrors, bool)
-    for s in selections:
-        if s.kinds[1] == MIRROR:
-            assert s.rows is not None
-            used[s.rows[np.diff(s.ptr) > 0]] = True
-    return used
+def _active_mirrors(partition: Partition, receiving: np.ndarray, reverse: bool) -> np.ndarray:
+    """Which mirrors that receive in a pass have one of these masters, [n_mirrors] bool."""
+    _, (plan, mirrors) = plans(partition, reverse)
+    active = np.zeros(partition.n_mirrors, bool)
+    if plan.anywhere:
+        on = np.zeros(partition.n_masters, bool)
+        on[receiving] = True
+        active[mirrors] = Exchange(partition.comm, plan).to_mirrors({"on": on})["on"]
+    return active
 
 
-def _candidates(partition: Partition, selections: list[Selection], receiving: np.ndarray, plan: MovePlan,
-                mirrors: np.ndarray) -> tuple[Exchange, Places]:
-    """Moves between the receiving masters and their mirrors with candidate edges, and the rows of both in them."""
-    used = _receiving_mirrors(partition, selections)[mirrors]
-    rows = np.flatnonzero(receiving)
-    place = np.full(partition.n_masters, -1, np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    restricted = plan.restrict(partition.comm, np.flatnonzero(used)).renumbered(place, len(rows))
-    return Exchange(partition.comm, restricted), (place, halo_map(partition, mirrors[used]))
+def _receiving_mirrors(candidates: Sequence[Candidates]) -> list[np.ndarray]:
+    """Mirrors into which some edge runs."""
+    return [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR]
 
 
-def _mark_senders(chosen: Chosen, reached: np.ndarray) -> None:
-    """Mark the masters whose columns a pass reads at the sending end."""
-    selections, send_plan = chosen[0], chosen[1]
-    for s in selections:
-        if s.kinds[0] == MASTER:
-            reached[s.sender(s.all_positions())] = True
-    reached[send_plan.rows] = True
+def _restricted(partition: Partition, plan: MovePlan, mirrors: np.ndarray, used: list[np.ndarray]) -> tuple[MovePlan, np.ndarray]:
+    """A plan that serves only those of its mirrors that are used, and which they are."""
+    if not plan.anywhere:
+        return plan, NOBODY
+    mark = np.zeros(partition.n_mirrors, bool)
+    for rows in used:
+        mark[rows] = True
+    wanted = np.flatnonzero(mark[mirrors])
+    return plan.restrict(partition.comm, wanted), mirrors[wanted]
 
 
-def _assemble(partition: Partition, masks: list[np.ndarray], found: list[list[Chosen]]) -> GraphView:
-    """Order the frame so that deeper active sets are prefixes, and renumber the plans."""
-    depth = np.sum(masks, axis=0)
-    rows = np.flatnonzero(masks[0])
-    rows = rows[np.argsort(-depth[rows], kind="stable")]
-    place = np.full(partition.n_masters, -1, np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    sizes = [int(np.count_nonzero(m)) for m in masks]
-    levels, known = [], {}
+def _assemble(partition: Partition, frame: Frame, sizes: list[int], found: list[list[_Sweep]]) -> GraphView:
+    """The view of a frame, given the rows before each superstep and after the last; equal supersteps share their level."""
+    levels: list[Level] = []
+    known: dict[tuple[int, int], Level] = {}
     for i, passes in enumerate(found):
         if (id(passes), sizes[i]) not in known:
-            known[(id(passes), sizes[i])] = Level(sizes[i], sizes[i + 1], [_finish_pass(partition, c, place, sizes[i]) for c in passes])
+            known[(id(passes), sizes[i])] = Level(sizes[i], sizes[i + 1], [c.finish(frame.place, sizes[i]) for c in passes])
         levels.append(known[(id(passes), sizes[i])])
-    return GraphView(partition, levels, rows, RowSpace(partition.masters[rows]))
-
-
-def _finish_pass(partition: Partition, chosen: Chosen, place: np.ndarray, n_in: int) -> Pass:
-    selections, send_plan, senders, recv_plan, receivers = chosen
-    maps = Maps(place, halo_map(partition, senders), halo_map(partition, receivers))
-    comm = partition.comm
-    sending, receiving = (Exchange(comm, plan.renumbered(place, n_in)) for plan in (send_plan, recv_plan))
-    return Pass(partition, selections, maps, sending, receiving)
+    return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

@@ -22,9 +22,11 @@ from .probe import Probe
 
 # values and gradients of a chunk of edges, and what primitives make on the way
 CHUNKS_ALIVE = 4
-# per edge while a view is searched: positions, senders, marks, ids, draws
+# per edge while a view is searched: positions, senders, marks, and the same of those that are kept
 SEARCH_BYTES_PER_EDGE = 40
-# per edge and superstep: rows and positions, grouped by receiver and by sender
+# per row and sampled neighbour while a view is searched: shortlists, draws, and their sketches on the way
+SAMPLE_BYTES = 64
+# per edge and superstep: rows and positions, grouped by receiver and by sender, and what the edge stands for
 LIST_BYTES_PER_EDGE = 28
 # gradients of intermediate values that are alive at once, in units of the widest value
 GRADIENTS_ALIVE = 4
@@ -66,7 +68,8 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     plans = len(partition.src_plan.rows) + len(partition.dst_plan.rows)
     # a halo column is held at the mirrors and, while it moves, packed at both ends
     halo = probe.halo_width * (2 * mirrors + plans)
-    search = edges * (SEARCH_BYTES_PER_EDGE + 16 * fanout) + len(probe.layers) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 12)
+    search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
+    search += len(probe.layers) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     return MemoryBound(
         partition.nbytes(),
         (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,

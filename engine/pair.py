@@ -17,7 +17,7 @@ from ..ops.aggregator import Segments
 from ..ops.reference import Chunk
 from .exchange import Exchange, MovePlan, plan_requests
 from .partition import MASTER, MIRROR, Partition
-from .view import Maps, Pass
+from .view import Pass
 
 _NO_GROUPS = Segments(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -51,12 +51,12 @@ class PairSelection:
     gid: np.ndarray
     offset: int
 
-    def chunks(self, partition: Partition, limit: int, maps: Maps) -> Iterator[Chunk]:
+    def chunks(self, partition: Partition, limit: int) -> Iterator[Chunk]:
         """The pairs in chunks of at most ``limit``."""
         for a in range(0, len(self.src), limit):
             b = min(a + limit, len(self.src))
-            yield Chunk(maps.place(self.kinds[0], self.src[a:b], receiver=False), maps.place(self.kinds[1], self.dst[a:b], receiver=True),
-                        self.stored[a:b], slice(self.offset + a, self.offset + b), self.gid[a:b], self.gid[a:b], _NO_GROUPS, None)
+            gid = self.gid[a:b]
+            yield Chunk(self.src[a:b], self.dst[a:b], self.stored[a:b], slice(self.offset + a, self.offset + b), gid, gid, _NO_GROUPS, None)
 
 
 @dataclass
@@ -107,6 +107,8 @@ class PairPlan:
         def locate(end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             away = partition.owner[end] != rank
             row = partition.row_of[end].astype(np.int64)
+            if place is not None:
+                row[~away] = place[row[~away]]
             row[away] = by_gid[np.searchsorted(self._away, end[away], sorter=by_gid)]
             return away.astype(np.int8), row
 
@@ -121,6 +123,6 @@ class PairPlan:
             at += len(part)
         plan: MovePlan = self._plan if place is None else self._plan.renumbered(place, n_in)
         exchange = Exchange(partition.comm, plan)
-        sweep = Pass(partition, selections, Maps(place, None, None), exchange, exchange)
+        sweep = Pass(partition, selections, exchange, exchange)
         return PairLevel(n_in, n_in, [sweep], n, None if pairs.stored is None else stored[order],
                          pairs.gid[order], pairs.label[order], order)

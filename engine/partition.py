@@ -11,6 +11,7 @@ one storage order, in which edge values are kept once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -83,6 +84,11 @@ class Partition:
     dst_mirrors: np.ndarray
     node: dict[str, Any]
     edge: dict[str, np.ndarray]
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """Room to number masters in while a view grows, [n_masters] int32; all -1 in between."""
+        return np.full(self.n_masters, -1, np.int32)
 
     @property
     def n_mirrors(self) -> int:

@@ -25,6 +25,8 @@ def reduce_gradients(comm: Comm, parameters: list[Parameter], gradients: Gradien
 
     Collective: all ranks of comm.
     """
+    if comm.size == 1:
+        return [_flat(p, gradients).reshape(p.value.shape) for p in parameters]
     reduced: list[np.ndarray] = []
     with comm.ledger.stage("reduce"):
         for bucket in _buckets(parameters):

@@ -10,20 +10,90 @@ Source: uniform neighbour sampling of GraphSAGE, https://arxiv.org/abs/1706.0221
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from graphtheta.errors import ConfigError
-from graphtheta.rng import Purpose, bits, key
+from graphtheta.rng import Purpose, key
 
+from ..ops.kernels import sample
+from ..ops.kernels.batch import expand
+from ..ops.kernels.pool import run_blocks
 from .exchange import Columns, Exchange
-from .partition import MASTER, MIRROR, Partition
-from .view import Selection
+from .partition import MASTER, MIRROR, EdgeBlock, Partition
 
-Places = tuple[np.ndarray, np.ndarray]
-
+# a thread takes rows with about so many edges at a time
+EDGES_PER_BLOCK = 1 << 16
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+_IN_ORDER = np.zeros(0, np.int32)
+
+
+@dataclass
+class Candidates:
+    """Edges of one block into some receiving rows, while a view grows.
+
+    Attributes:
+        rows: Receiving rows of the block, [n_groups] int64.
+        begin, end: Where the edges of each row lie in the two lists, [n_groups].
+        edges: Positions within the block; empty if position k stands at k.
+        senders: Sending rows of the block.
+    """
+
+    block: EdgeBlock
+    reverse: bool
+    rows: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    edges: np.ndarray
+    senders: np.ndarray
+
+    @classmethod
+    def into(cls, block: EdgeBlock, reverse: bool, rows: np.ndarray) -> Candidates:
+        """All edges of a block into some rows; the lists are the block's own."""
+        ptr, *lists = (block.out_indptr, block.out_edge, block.out_dst) if reverse else (block.in_indptr, _IN_ORDER, block.in_src)
+        return cls(block, reverse, rows, ptr[rows], ptr[rows + 1], *lists)
+
+    @property
+    def kinds(self) -> tuple[int, int]:
+        """Kinds of the sending and of the receiving rows."""
+        return (self.block.dst_kind, self.block.src_kind) if self.reverse else (self.block.src_kind, self.block.dst_kind)
+
+    def listed(self) -> Chosen:
+        """The same edges in lists of their own."""
+        return self.of(*expand(self.begin, self.end, self.edges, self.senders))
+
+    def of(self, ptr: np.ndarray, edges: np.ndarray, senders: np.ndarray) -> Chosen:
+        """Other edges of the same rows."""
+        return Chosen(self.block, self.reverse, self.rows, ptr[:-1], ptr[1:], edges, senders, ptr)
+
+
+@dataclass
+class Chosen(Candidates):
+    """Edges in lists of their own, one row after another.
+
+    Attributes:
+        ptr: Bounds of the rows' edges, [n_groups + 1].
+        scale: How many edges each stands for; None for one.
+    """
+
+    ptr: np.ndarray
+    scale: np.ndarray | None = None
+
+    def listed(self) -> Chosen:
+        return self
+
+    def kept(self, times: np.ndarray, share: np.ndarray | None = None) -> Chosen:
+        """The edges that are chosen at least once ([n_edges] int32), scaled if there are shares."""
+        *lists, often = sample.keep(self.ptr, times, self.edges, self.senders)
+        chosen = self.of(*lists)
+        return chosen if share is None else chosen.scaled(often, share)
+
+    def scaled(self, times: np.ndarray, share: np.ndarray) -> Chosen:
+        """The same edges, each of which stands for its times ([n_edges]) multiplied by the share of its row ([n_groups])."""
+        return replace(self, scale=times * np.repeat(share, np.diff(self.ptr)))
 
 
 @dataclass(frozen=True)
@@ -48,115 +118,87 @@ class NeighbourSampler:
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"one sample shared by all layers needs equal fanouts, got {self.fanouts}")
 
-    def choose(self, partition: Partition, selections: list[Selection], receivers: Exchange, places: Places, *,
-               layer: int, reverse: bool, step: int) -> list[Selection]:
+    def choose(self, partition: Partition, candidates: Sequence[Candidates], receivers: Exchange, places: dict[int, np.ndarray], *,
+               layer: int, reverse: bool, step: int) -> list[Chosen]:
         """Keep a sample of the edges of each receiving row.
 
         Args:
-            selections: All candidate edges of one pass, by block.
+            candidates: All edges of one pass, by block.
             receivers: Moves of the receiving rows that have candidates.
-            places: Row in those moves of each master and of each mirror.
+            places: Row in those moves of each group of edges, by the kind of the receiving rows; anything without edges.
             layer, reverse, step: Words of the key.
 
         Collective: all ranks of the partition.
         """
         fanout = self.fanouts[layer]
         if fanout < 0:
-            return selections
-        k = key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse))
+            return [c.listed() for c in candidates]
+        k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse)))
+        shorter = []
+        for c in candidates:
+            *lists, often = self._shortlist(c, _ids(partition, c), k, fanout)
+            shorter.append(c.of(*lists).scaled(often, self._share(c.end - c.begin, fanout)))
+        # without receiving mirrors and with one block all edges of a row are here, and the shortlist is the sample
+        if not receivers.plan.anywhere and len(candidates) < 2:
+            return shorter
+        degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
+        for c in candidates:
+            some = np.flatnonzero(c.end > c.begin)
+            degree[c.kinds[1]][places[c.kinds[1]][some]] += (c.end - c.begin)[some]
+        return self._agreed(partition, shorter, degree, receivers, places, k, fanout)
+
+    def _shortlist(self, c: Candidates, gid: np.ndarray, k: np.uint64, fanout: int) -> Sequence[np.ndarray]:
+        """``sample.shortlist`` by all threads, each on some of the rows."""
+        last = np.cumsum(c.end - c.begin)
+        n = 1 + int(last[-1:].sum()) // EDGES_PER_BLOCK
+        cuts = [0, *np.searchsorted(last, np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(last)]
+        parts: list[Any] = [None] * n
+
+        def block(b: int) -> None:
+            rows = slice(cuts[b], cuts[b + 1])
+            parts[b] = sample.shortlist(c.begin[rows], c.end[rows], c.edges, c.senders, gid, k, fanout, self.replace)
+
+        run_blocks(block, n)
+        if n == 1:
+            return parts[0]
+        ptr, *lists = (np.concatenate(x) for x in zip(*((np.diff(bounds), *rest) for bounds, *rest in parts), strict=True))
+        return np.append(0, np.cumsum(ptr)), *lists
+
+    def _agreed(self, partition: Partition, shorter: list[Chosen], degree: dict[int, np.ndarray], receivers: Exchange,
+                places: dict[int, np.ndarray], k: np.uint64, fanout: int) -> list[Chosen]:
+        """The edges of shortlists that are still among the chosen once all workers have been heard."""
+        ids = [_ids(partition, c)[c.edges] for c in shorter]
+        low = {kind: np.full((len(n), fanout), _LAST) for kind, n in degree.items()}
+        for c, gid in zip(shorter, ids, strict=True):
+            (sample.lowest_each if self.replace else sample.lowest)(c.ptr, places[c.kinds[1]], gid, k, low[c.kinds[1]])
+
+        def merge(rows: np.ndarray, other: Columns) -> None:
+            low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
+            degree[MASTER][rows] += other["degree"]
+
+        receivers.to_masters_begin({"low": low[MIRROR], "degree": degree[MIRROR]}).end(merge)
+        cut = low if self.replace else {kind: x[:, -1] for kind, x in low.items()}
+        back = receivers.to_mirrors({"cut": cut[MASTER], "degree": degree[MASTER]})
+        cut[MIRROR], degree[MIRROR] = back["cut"], back["degree"]
+        chosen = []
+        for c, gid in zip(shorter, ids, strict=True):
+            kind = c.kinds[1]
+            times = (sample.times_each if self.replace else sample.times_low)(c.ptr, places[kind], gid, k, np.ascontiguousarray(cut[kind]))
+            share = self._share(degree[kind], fanout)
+            # rows without edges may have no place
+            chosen.append(c.kept(times, share[places[kind]] if len(share) else np.zeros(len(c.rows))))
+        return chosen
+
+    def _share(self, degree: np.ndarray, fanout: int) -> np.ndarray:
+        """How many edges a chosen edge of each row stands for, each time it is chosen; a row that keeps all needs no scale."""
+        return (degree if self.replace else np.maximum(degree, fanout)) / fanout
+
+    def _merged(self, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         if self.replace:
-            return _with_replacement(partition, selections, receivers, places, fanout, k)
-        return _without_replacement(partition, selections, receivers, places, fanout, k)
+            return np.minimum(mine, theirs)
+        return np.sort(np.concatenate((mine, theirs), axis=1), axis=1)[:, : mine.shape[1]]
 
 
-def _draws(partition: Partition, s: Selection, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions, receiving rows and draws of all edges of a selection."""
-    at = s.all_positions()
-    rows = np.repeat(np.arange(len(s.ptr) - 1) if s.rows is None else s.rows, np.diff(s.ptr))
-    return at, rows, bits(k, partition.edge_gid[s.block.start + at])
-
-
-def _without_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, places: Places,
-                         fanout: int, k: int) -> list[Selection]:
-    drawn = [_draws(partition, s, k) for s in selections]
-    sketch = {MASTER: _sketch(receivers.plan.n_rows, fanout), MIRROR: _sketch(receivers.plan.n_halo, fanout)}
-    for s, (_, rows, draws) in zip(selections, drawn, strict=True):
-        kind = s.kinds[1]
-        _take_lowest(sketch[kind], places[kind][rows], draws)
-
-    def merge(rows: np.ndarray, other: Columns) -> None:
-        mine = sketch[MASTER]
-        mine["low"][rows] = np.sort(np.concatenate((mine["low"][rows], other["low"]), axis=1), axis=1)[:, :fanout]
-        mine["degree"][rows] += other["degree"]
-
-    receivers.to_masters_begin(sketch[MIRROR]).end(merge)
-    cut = {MASTER: {"last": sketch[MASTER]["low"][:, -1], "degree": sketch[MASTER]["degree"]}}
-    cut[MIRROR] = receivers.to_mirrors(cut[MASTER])
-    chosen = []
-    for s, (at, rows, draws) in zip(selections, drawn, strict=True):
-        kind = s.kinds[1]
-        here = cut[kind]
-        place = places[kind][rows]
-        degree = here["degree"][place]
-        chosen.append(keep_edges(s, at, draws <= here["last"][place], np.maximum(degree, fanout) / fanout))
-    return chosen
-
-
-def _sketch(n: int, fanout: int) -> Columns:
-    return {"low": np.full((n, fanout), _LAST), "degree": np.zeros(n, np.int64)}
-
-
-def _take_lowest(sketch: Columns, rows: np.ndarray, draws: np.ndarray) -> None:
-    """Merge the lowest draws of each row into the sketch."""
-    if not len(rows):
-        return
-    fanout = sketch["low"].shape[1]
-    order = np.lexsort((draws, rows))
-    row, draw = rows[order], draws[order]
-    first = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
-    counts = np.diff(first, append=len(row))
-    rank = np.arange(len(row)) - np.repeat(first, counts)
-    low = np.full((len(first), fanout), _LAST)
-    keep = rank < fanout
-    low[np.repeat(np.arange(len(first)), counts)[keep], rank[keep]] = draw[keep]
-    at = row[first]
-    sketch["low"][at] = np.sort(np.concatenate((sketch["low"][at], low), axis=1), axis=1)[:, :fanout]
-    sketch["degree"][at] += counts
-
-
-def _with_replacement(partition: Partition, selections: list[Selection], receivers: Exchange, places: Places,
-                      fanout: int, k: int) -> list[Selection]:
-    lowest = {MASTER: np.full((receivers.plan.n_rows, fanout), _LAST), MIRROR: np.full((receivers.plan.n_halo, fanout), _LAST)}
-    degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
-    drawn = []
-    for s in selections:
-        at, rows, _ = _draws(partition, s, k)
-        draws = bits(k, partition.edge_gid[s.block.start + at], fanout)
-        kind = s.kinds[1]
-        place = places[kind][rows]
-        drawn.append((at, place, draws))
-        if len(at):
-            first = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
-            lowest[kind][place[first]] = np.minimum(lowest[kind][place[first]], np.minimum.reduceat(draws, first, axis=0))
-            degree[kind][place[first]] += np.diff(first, append=len(place))
-
-    def merge(rows: np.ndarray, other: Columns) -> None:
-        lowest[MASTER][rows] = np.minimum(lowest[MASTER][rows], other["low"])
-        degree[MASTER][rows] += other["degree"]
-
-    receivers.to_masters_begin({"low": lowest[MIRROR], "degree": degree[MIRROR]}).end(merge)
-    back = receivers.to_mirrors({"low": lowest[MASTER], "degree": degree[MASTER]})
-    lowest[MIRROR], degree[MIRROR] = back["low"], back["degree"]
-    chosen = []
-    for s, (at, place, draws) in zip(selections, drawn, strict=True):
-        kind = s.kinds[1]
-        times = np.count_nonzero(draws == lowest[kind][place], axis=1)
-        chosen.append(keep_edges(s, at, times > 0, times * degree[kind][place] / fanout))
-    return chosen
-
-
-def keep_edges(s: Selection, at: np.ndarray, keep: np.ndarray, scale: np.ndarray | None) -> Selection:
-    """The selection reduced to the edges (at block positions ``at``) marked in ``keep``."""
-    counts = np.concatenate(([0], np.cumsum(keep)))[s.ptr]
-    assert s.scale is None, "edges are excluded before they are sampled"
-    return replace(s, ptr=counts, edges=at[keep], scale=None if scale is None else scale[keep])
+def _ids(partition: Partition, c: Candidates) -> np.ndarray:
+    """Global ids of the edges of a block, by position."""
+    return partition.edge_gid[c.block.start: c.block.start + c.block.n_edges]

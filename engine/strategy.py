@@ -7,13 +7,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, key, shuffle
 
-from .grow import grow, induced, widen
+from .grow import Frame, grow, induced, widen
 from .partition import MASTER, MIRROR, Partition
 from .sampler import NeighbourSampler
 from .task import Seeds, Task
@@ -73,16 +74,10 @@ def with_pairs(view: GraphView, seeds: Seeds | None) -> GraphView:
     """The view with the level of its pairs."""
     if seeds is None or seeds.pairs is None:
         return view
-    return replace(view, pairs=seeds.pairs.level(_places(view), view.n_targets))
-
-
-def _places(view: GraphView) -> np.ndarray | None:
-    """Frame row of each master row; None where they are equal."""
     if view.rows is None:
-        return None
-    place = np.full(view.partition.n_masters, -1, np.int32)
-    place[view.rows] = np.arange(len(view.rows), dtype=np.int32)
-    return place
+        return replace(view, pairs=seeds.pairs.level(None, view.n_targets))
+    with Frame(view.partition, view.rows) as frame:
+        return replace(view, pairs=seeds.pairs.level(frame.place, view.n_targets))
 
 
 class GlobalBatch(Strategy):
@@ -191,9 +186,14 @@ class ClusterBatch(Strategy):
         if self.degrees == "view":
             view.node["in_degree"], view.node["out_degree"] = (_degrees(view, reverse, seeds.excluded) for reverse in (False, True))
         if self.diagonal:
-            (src, dst), weight = p.edge_ends(), p.edge["weight"]
-            view.edge["weight"] = np.where(src == dst, weight * (1 + self.diagonal), weight).astype(weight.dtype)
+            view.edge["weight"] = self._weight
         return view
+
+    @cached_property
+    def _weight(self) -> np.ndarray:
+        """Edge weights with the diagonal enhanced, in storage order."""
+        (src, dst), weight = self.partition.edge_ends(), self.partition.edge["weight"]
+        return np.where(src == dst, weight * (1 + self.diagonal), weight).astype(weight.dtype)
 
 
 def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.ndarray:
@@ -202,12 +202,9 @@ def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.
     nodes = np.zeros(p.n_masters, bool)
     nodes[view.rows] = True
     sweep = induced(p, nodes, ["out" if reverse else "in"], excluded=excluded).levels[0].passes[0]
-    counts = {MASTER: np.zeros(p.n_masters, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
+    counts = {MASTER: np.zeros(view.space.n, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
     for s in sweep.selections:
-        assert s.rows is not None and sweep.maps.receiver_halo is not None
-        rows = s.rows if s.kinds[1] == MASTER else sweep.maps.receiver_halo[s.rows]
-        some = np.diff(s.ptr) > 0
-        counts[s.kinds[1]][rows[some]] += np.diff(s.ptr)[some]
-    found = {"n": counts[MASTER][view.rows]}
+        counts[s.kinds[1]][s.row] += np.diff(s.ptr)
+    found = {"n": counts[MASTER]}
     sweep.receivers.to_masters_add({"n": counts[MIRROR]}, found)
     return found["n"].astype(p.node["in_degree"].dtype)

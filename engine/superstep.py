@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
 from ..ops.program import EdgeProgram, naming, trace
 from ..ops.rows import prefix
 from ..ops.space import RowSpace
-from ..ops.tape import Parameter, Var, current, needs_grad
+from ..ops.tape import Parameter, Var, current
 from .gather import Inputs, gather_sum
 
 if TYPE_CHECKING:
@@ -119,9 +118,9 @@ def _padded(x: Var, space: RowSpace) -> Var:
 
 def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
     """The traced gather; traced anew only if what it depends on changed: shapes and types, and settings of the layer."""
-    known = columns | {n: graph.node(n, 0) for n in graph.node_names() if n not in columns}
-    sparse = tuple(n for n, x in known.items() if sp.issparse(x.value))
-    nodes = {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in known.items() if n not in sparse}
+    known = graph.node_schema(columns)
+    sparse = tuple(n for n, schema in known.items() if schema[-1])
+    nodes = {n: schema[:-1] for n, schema in known.items() if n not in sparse}
     edges = graph.edge_schema(level)
     settings = [(n, v) for n, v in vars(layer).items() if isinstance(v, (bool, int, float, str))]
     structure = (tuple(nodes.items()), tuple(edges.items()), sparse, tuple(settings), repr(layer.sum))

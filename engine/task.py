@@ -14,6 +14,7 @@ import numpy as np
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, integers, key, uniform
 
+from ..ops.kernels.batch import expand
 from ..ops.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from ..ops.tape import Var
 from .pair import PairPlan, Pairs
@@ -124,6 +125,7 @@ class EdgeTask(Task):
         self._partition = partition
         self.kind = kind
         self._by_gid = np.argsort(partition.edge_gid, kind="stable")
+        self._gid = partition.edge_gid[self._by_gid]
         self.targets = np.sort(np.concatenate(partition.comm.all_gather(partition.edge_gid[train])))
         self._ends = partition.edge_ends()
         if not len(self.targets):
@@ -134,7 +136,7 @@ class EdgeTask(Task):
 
     def _find(self, ids: np.ndarray) -> np.ndarray:
         """Storage positions of those ids that are kept here."""
-        gid = self._partition.edge_gid[self._by_gid]
+        gid = self._gid
         at = np.searchsorted(gid, ids)
         here = gid[np.minimum(at, len(gid) - 1)] == ids if len(gid) else np.zeros(len(ids), bool)
         return self._by_gid[at[here]]
@@ -229,7 +231,9 @@ class LinkTask(Task):
         if not len(self.targets):
             raise DataError("there are no links to train on; lower the validation and test shares")
         src, dst = partition.edge_ends()
-        self._edge_key = _unordered(src, dst, partition.n_nodes)
+        keys = _unordered(src, dst, partition.n_nodes)
+        self._by_key = np.argsort(keys, kind="stable").astype(np.int32)
+        self._edge_key = keys[self._by_key]
         self._link_key = _unordered(links.src, links.dst, partition.n_nodes)
 
     def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
@@ -237,7 +241,9 @@ class LinkTask(Task):
             draws = uniform(key(self._seed, Purpose.SPLIT, step), ids)
             # never none, whatever the draws
             ids = ids[(draws < self._supervision) | (draws == draws.min())]
-        excluded = np.isin(self._edge_key, self._link_key[ids])
+        excluded = np.zeros(self._partition.n_local_edges, bool)
+        first, last = (np.searchsorted(self._edge_key, self._link_key[ids], side) for side in ("left", "right"))
+        excluded[expand(first, last, self._by_key, self._by_key)[1]] = True
         step_links = replace(self._links, key=key(self._links.key, Purpose.NEGATIVE, step))
         plan = PairPlan(self._partition, link_pairs(self._partition, step_links, ids, among))
         return Seeds(plan.needed, plan, excluded)

@@ -1,7 +1,7 @@
 """GraphView: which rows and edges each superstep of a batch runs over.
 
-A view borrows the topology of its partition: it holds lists of active rows, lists of chosen edges where not all
-in-edges of a row take part, maps from partition rows to frame rows, and restricted move plans. No subgraph is copied.
+A view borrows the topology of its partition: it holds lists of active rows, lists of chosen edges where not all edges
+of a block take part, and restricted move plans. No subgraph is copied.
 
 Frame rows are ordered so that the nodes needed after superstep k are a prefix of those needed after superstep k - 1.
 Values of different depth therefore fit together by being cut to the shorter one.
@@ -15,44 +15,57 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ops.aggregator import Segments
-from ..ops.fused import EdgeLists
+from ..ops.edges import EdgeLists
+from ..ops.index import take_rows
+from ..ops.kernels.batch import group
 from ..ops.reference import Chunk
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
-from .partition import MASTER, EdgeBlock, Partition
+from .partition import MASTER, MIRROR, EdgeBlock, Partition
 
 if TYPE_CHECKING:
     from .pair import PairLevel
 
 RowMap = np.ndarray | None
+# by kind of row: its number in the frame or the halo (None where that is the same), and how many there are
+Ends = dict[int, tuple[RowMap, int]]
 HIDDEN = ("y", "train", "val", "test")
+NONE = np.zeros(0, np.int32)
 
 
 @dataclass
 class Selection:
     """Edges of one block that a pass runs over, grouped by the row that receives.
 
+    Rows are those of the frame where the end is a master, and of the halo of its move where it is a mirror.
+
     Attributes:
         block: Where the edges are.
         reverse: False if messages run along the edges, True against them.
-        rows: Receiving rows, ascending; None for all.
-        ptr: Bounds of each row's edges, [n_rows + 1].
-        edges: Chosen edges as positions within the block; None for all edges of ``rows``.
+        row: Receiving row of each group, no row twice.
+        ptr: Bounds of each group's edges, [n_groups + 1].
+        other: Sending row of each edge, [n_edges] int32.
+        n_senders: Rows that may send; ``other`` is below.
+        edges: Positions of the edges within the block; None if they are all edges of the block in order.
+        whole: Whether these are all edges of the block, and both ends are numbered as in the block.
         scale: How many edges each stands for; None for one.
         offset: Position of the first edge in the order of the level.
     """
 
     block: EdgeBlock
     reverse: bool
-    rows: np.ndarray | None
+    row: np.ndarray
     ptr: np.ndarray
+    other: np.ndarray
+    n_senders: int
     edges: np.ndarray | None = None
+    whole: bool = False
     scale: np.ndarray | None = None
     offset: int = 0
 
     @property
     def n_edges(self) -> int:
-        return int(self.ptr[-1])
+        return len(self.other)
 
     @property
     def kinds(self) -> tuple[int, int]:
@@ -60,86 +73,58 @@ class Selection:
         b = self.block
         return (b.dst_kind, b.src_kind) if self.reverse else (b.src_kind, b.dst_kind)
 
-    def positions(self, a: int, b: int, group: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Positions within the block of edges a..b, whose groups have these counts."""
-        if self.edges is not None:
-            return self.edges[a:b]
-        if self.rows is None:
-            return self.block.out_edge[a:b] if self.reverse else np.arange(a, b)
-        indptr = self.block.out_indptr if self.reverse else self.block.in_indptr
-        at = np.arange(a, b) + np.repeat(indptr[self.rows[group]] - self.ptr[group], counts)
-        return self.block.out_edge[at] if self.reverse else at
+    @property
+    def stored(self) -> np.ndarray:
+        """Storage positions of the edges."""
+        start = self.block.start
+        return np.arange(start, start + self.n_edges) if self.edges is None else start + self.edges.astype(np.int64)
 
-    def chunks(self, partition: Partition, limit: int, maps: Maps) -> Iterator[Chunk]:
+    def chunks(self, partition: Partition, limit: int) -> Iterator[Chunk]:
         """The edges in chunks of at most ``limit``, grouped by receiving row."""
-        sending, receiving = self.kinds
+        all_stored = self.stored
         for a in range(0, self.n_edges, limit):
             b = min(a + limit, self.n_edges)
             first, last = np.searchsorted(self.ptr, (a, b - 1), side="right") - 1
-            group = np.arange(first, last + 1)
             bounds = np.clip(self.ptr[first: last + 2], a, b)
-            counts = np.diff(bounds)
-            at = self.positions(a, b, group, counts)
+            counts, row = np.diff(bounds), self.row[first: last + 1]
             some = counts > 0
-            row = maps.place(receiving, group if self.rows is None else self.rows[group], receiver=True)
             groups = Segments(row[some], (bounds[:-1] - a)[some], np.repeat(row, counts))
-            src = maps.place(sending, self.sender(at), receiver=False)
-            stored = at + self.block.start
+            stored = all_stored[a:b]
             gid = partition.edge_gid[stored]
-            # a self loop stands twice in a layer along both directions, and only one of two equal messages wins a maximum
-            tie = gid + partition.n_edges if self.reverse else gid
-            yield Chunk(src, groups.of_edge, stored, slice(self.offset + a, self.offset + b), gid, tie, groups,
+            tie = gid + self._tie_shift(partition)
+            yield Chunk(self.other[a:b], groups.of_edge, stored, slice(self.offset + a, self.offset + b), gid, tie, groups,
                         None if self.scale is None else self.scale[a:b])
 
-    def sender(self, at: np.ndarray) -> np.ndarray:
-        """Sending rows of edges at these positions within the block."""
-        if not self.reverse:
-            return self.block.in_src[at]
-        return np.searchsorted(self.block.in_indptr, at, side="right") - 1
+    def _tie_shift(self, partition: Partition) -> int:
+        # a self loop stands twice in a layer along both directions, and only one of two equal messages wins a maximum
+        return partition.n_edges if self.reverse else 0
 
-    def all_positions(self) -> np.ndarray:
-        """Positions within the block of all edges, in order."""
-        group = np.arange(len(self.ptr) - 1)
-        return self.positions(0, self.n_edges, group, np.diff(self.ptr))
+    def by_receiver(self, partition: Partition) -> EdgeLists:
+        """The edges grouped by receiver, for compiled kernels; made once."""
+        return self._once("_by_receiver", lambda: self._lists(partition, self.ptr, self.row, self.other, NONE))
 
+    def by_sender(self, partition: Partition) -> EdgeLists:
+        """The edges grouped by sender; only walking back to senders needs them."""
+        return self._once("_by_sender", lambda: self._sorted(partition))
 
-    def lists(self, partition: Partition, maps: Maps) -> tuple[EdgeLists, EdgeLists]:
-        """The edges grouped by receiver and by sender, for compiled kernels; made once."""
-        known = self.__dict__.get("_lists")
-        if known is None:
-            known = self._grouped(partition, maps)
-            self.__dict__["_lists"] = known
-        return known
+    def _once(self, name: str, make: Any) -> EdgeLists:
+        if name not in self.__dict__:
+            self.__dict__[name] = make()
+        return self.__dict__[name]
 
-    def _grouped(self, partition: Partition, maps: Maps) -> tuple[EdgeLists, EdgeLists]:
-        sending, receiving = self.kinds
-        positions = self.all_positions()
-        rows = np.arange(len(self.ptr) - 1) if self.rows is None else self.rows
-        row = maps.place(receiving, rows, receiver=True).astype(np.int32)
-        other = maps.place(sending, self.sender(positions), receiver=False).astype(np.int32)
-        in_order = self.rows is None and self.edges is None and not self.reverse
-        common = (None if in_order else positions.astype(np.int32), self.block.start, self.offset,
-                  partition.n_edges if self.reverse else 0, self.scale)
-        receivers = EdgeLists(self.ptr.astype(np.int64), row, other, np.zeros(0, np.int32), *common)
-        order = np.argsort(other, kind="stable").astype(np.int32)
-        first = np.flatnonzero(np.concatenate(([True], other[order][1:] != other[order][:-1]))) if len(order) else np.zeros(0, np.int64)
-        ptr = np.append(first, len(order)).astype(np.int64)
-        senders = EdgeLists(ptr, other[order][first], np.repeat(row, np.diff(self.ptr))[order], order, *common)
-        return receivers, senders
+    def _sorted(self, partition: Partition) -> EdgeLists:
+        rows, b = np.arange(self.n_senders, dtype=np.int32), self.block
+        if self.whole and self.reverse:
+            at = np.empty(self.n_edges, np.int32)
+            at[b.out_edge] = np.arange(self.n_edges, dtype=np.int32)
+            return self._lists(partition, b.in_indptr, rows, b.in_src, at)
+        if self.whole:
+            return self._lists(partition, b.out_indptr, rows, b.out_dst, b.out_edge)
+        ptr, receiver, at = group(self.ptr, self.row, self.other, self.n_senders)
+        return self._lists(partition, ptr, rows, receiver, at)
 
-
-@dataclass
-class Maps:
-    """From partition rows to frame rows (masters) and halo rows (mirrors); None where they are equal."""
-
-    masters: RowMap
-    sender_halo: RowMap
-    receiver_halo: RowMap
-
-    def place(self, kind: int, rows: np.ndarray, receiver: bool) -> np.ndarray:
-        """Frame or halo rows of partition rows of one kind."""
-        lookup = self.masters if kind == MASTER else self.receiver_halo if receiver else self.sender_halo
-        return rows if lookup is None else lookup[rows]
+    def _lists(self, partition: Partition, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
+        return EdgeLists(ptr, row, other, at, self.edges, self.block.start, self.offset, self._tie_shift(partition), self.scale)
 
 
 @dataclass
@@ -147,19 +132,18 @@ class Pass:
     """One sweep over edges in one direction: what to compute and the moves on both ends.
 
     Attributes:
-        selections: Edges by block; the core first.
+        selections: Edges by block, without empty ones; the core first.
         senders: Moves columns read at the sending end.
         receivers: Moves columns read at the receiving end, partial totals and their gradients.
     """
 
     partition: Partition
     selections: list[Any]
-    maps: Maps
     senders: Exchange
     receivers: Exchange
 
     def chunks(self, selection: Any, limit: int) -> Iterator[Chunk]:
-        return selection.chunks(self.partition, limit, self.maps)
+        return selection.chunks(self.partition, limit)
 
 
 @dataclass
@@ -187,7 +171,7 @@ class Level:
     @property
     def stored(self) -> np.ndarray:
         if self._stored is None:
-            parts = [s.all_positions() + s.block.start for p in self.passes for s in p.selections]
+            parts = [s.stored for p in self.passes for s in p.selections]
             self._stored = np.concatenate(parts) if parts else np.zeros(0, np.int64)
         return self._stored
 
@@ -217,6 +201,7 @@ class GraphView:
     pairs: PairLevel | None = None
     node: dict[str, np.ndarray] = field(default_factory=dict)
     edge: dict[str, np.ndarray] = field(default_factory=dict)
+    _taken: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def n_targets(self) -> int:
@@ -227,10 +212,13 @@ class GraphView:
         """A column of the masters for the first n frame rows; KeyError if there is none."""
         if name in self.node:
             return self.node[name][:n]
-        column = self.partition.node[name]
         if self.rows is None:
+            column = self.partition.node[name]
             return column if n == self.space.n else column[:n]
-        return column[self.rows[:n]]
+        known = self._taken.get(name)
+        if known is None or known.shape[0] < n:
+            known = self._taken[name] = take_rows(self.partition.node[name], self.rows[:n])
+        return known if known.shape[0] == n else known[:n]
 
     def edge_column(self, name: str) -> np.ndarray:
         """A stored edge column, in storage order; KeyError if there is none."""
@@ -242,13 +230,41 @@ class GraphView:
 
 
 def full_pass(partition: Partition, reverse: bool) -> Pass:
-    """The pass over all edges."""
-    selections = []
-    for block in partition.blocks:
-        selections.append(Selection(block, reverse, None, block.out_indptr if reverse else block.in_indptr))
-    senders, receivers = plans(partition, reverse)
-    maps = Maps(None, halo_map(partition, senders[1]), halo_map(partition, receivers[1]))
-    return Pass(partition, selections, maps, Exchange(partition.comm, senders[0]), Exchange(partition.comm, receivers[0]))
+    """The pass over all edges; its lists are the partition's own wherever ends are numbered alike."""
+    (send_plan, send_mirrors), (recv_plan, recv_mirrors) = plans(partition, reverse)
+    send: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, send_mirrors), send_plan.n_halo)}
+    receive: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, recv_mirrors), recv_plan.n_halo)}
+    selections = [_all_of(block, reverse, send, receive) for block in partition.blocks if block.n_edges]
+    return Pass(partition, selections, Exchange(partition.comm, send_plan), Exchange(partition.comm, recv_plan))
+
+
+def _all_of(block: EdgeBlock, reverse: bool, send: Ends, receive: Ends) -> Selection:
+    """All edges of a block."""
+    indptr, ends, edges = (block.out_indptr, block.out_dst, block.out_edge) if reverse else (block.in_indptr, block.in_src, None)
+    kinds = (block.dst_kind, block.src_kind) if reverse else (block.src_kind, block.dst_kind)
+    row, ptr = receiving(None, indptr, *receive[kinds[1]])
+    lookup, n_senders = send[kinds[0]]
+    whole = lookup is None and receive[kinds[1]][0] is None
+    return Selection(block, reverse, row, ptr, ends if lookup is None else lookup[ends], n_senders, edges, whole)
+
+
+def receiving(rows: np.ndarray | None, ptr: np.ndarray, lookup: RowMap, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Groups of edges by their rows in the frame or the halo.
+
+    Args:
+        rows: Receiving rows of a block; None for all, in order.
+        ptr: Bounds of their edges.
+        lookup: Row in the frame or the halo of each, below 0 for a row that is in neither and has no edges; None if equal.
+        n: Number of rows of the frame or the halo.
+
+    Returns:
+        Row of each group, int32, and its bounds.
+    """
+    if lookup is None:
+        return np.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32), ptr
+    row = lookup if rows is None else lookup[rows]
+    some = np.flatnonzero(row >= 0)
+    return (row, ptr) if len(some) == len(row) else (row[some], np.append(ptr[some], ptr[-1]))
 
 
 def plans(partition: Partition, reverse: bool) -> tuple[tuple[MovePlan, np.ndarray], tuple[MovePlan, np.ndarray]]:
@@ -257,8 +273,10 @@ def plans(partition: Partition, reverse: bool) -> tuple[tuple[MovePlan, np.ndarr
     return (dst, src) if reverse else (src, dst)
 
 
-def halo_map(partition: Partition, mirrors: np.ndarray) -> np.ndarray:
-    """Halo row of each mirror row a plan serves; undefined for others."""
+def halo_map(partition: Partition, mirrors: np.ndarray) -> RowMap:
+    """Halo row of each mirror row a plan serves, undefined for others; None if it serves all."""
+    if len(mirrors) == partition.n_mirrors:
+        return None
     lookup = np.full(partition.n_mirrors, -1, np.int32)
     lookup[mirrors] = np.arange(len(mirrors))
     return lookup

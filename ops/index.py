@@ -1,9 +1,11 @@
 """Indexing of trailing axes with constants: ``x[..., 0]``, ``x[..., 1:3]``, ``x[..., [0, 2]]``."""
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from graphtheta.errors import ShapeError
 
@@ -11,6 +13,34 @@ from .primitive import defvjp, primitive
 from .rows import has_rows, trailing
 
 Key = tuple[tuple[Any, ...], ...]
+
+
+# bytes a thread copies at a time
+_COPY = 1 << 20
+
+
+def take_rows(x: Any, rows: np.ndarray) -> Any:
+    """Rows of an array or of scipy CSR rows, by number; wide rows are copied by all threads.
+
+    Args:
+        x: [n, ...].
+        rows: [m] int64, each at least 0 and below n.
+
+    Returns:
+        [m, ...].
+    """
+    if issparse(x) or not x.flags.c_contiguous or prod(x.shape[1:]) <= 1:
+        return x[rows]
+    width = prod(x.shape[1:]) * x.dtype.itemsize
+    # numba takes longer to import than many programs to run
+    from .kernels.batch import take
+    from .kernels.pool import run_blocks
+
+    out = np.empty((len(rows), *x.shape[1:]), x.dtype)
+    source, to = (a.reshape(len(a), prod(x.shape[1:])).view(np.uint8) for a in (x, out))
+    step = max(1, _COPY // width)
+    run_blocks(lambda b: take(source, rows[b * step: (b + 1) * step], to[b * step: (b + 1) * step]), -(-len(rows) // step))
+    return out
 
 
 @primitive("getitem")

@@ -22,7 +22,7 @@ def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
             top = max(top, logits[i, j])
         mass = logits.dtype.type(0)
         for j in range(logits.shape[1]):
-            mass += exp_down(logits[i, j] - top)  # type: ignore[no-untyped-call]
+            mass += exp_down(logits[i, j] - top)
         total += np.float64(math.log(mass) + top - logits[i, labels[i]])
     return total
 
@@ -40,7 +40,7 @@ def cross_entropy_slope(logits, labels, rows, begin, end, scale, out):  # type: 
             top = max(top, logits[i, j])
         mass = zero
         for j in range(logits.shape[1]):
-            out[i, j] = exp_down(logits[i, j] - top)  # type: ignore[no-untyped-call]
+            out[i, j] = exp_down(logits[i, j] - top)
             mass += out[i, j]
         factor = scale / mass
         for j in range(logits.shape[1]):

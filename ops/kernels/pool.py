@@ -16,7 +16,7 @@ _pool: list[ThreadPoolExecutor] = []
 
 def run_blocks(block: Callable[[int], object], n: int) -> None:
     """Call block(0) ... block(n - 1), each once, on all threads."""
-    threads = min(numba.get_num_threads(), n)
+    threads = 1 if n <= 1 else min(numba.get_num_threads(), n)
     if threads <= 1:
         for b in range(n):
             block(b)

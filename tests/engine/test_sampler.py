@@ -17,7 +17,7 @@ GRAPH = graphs.random_graph(20, 150)
 def sample(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), targets=range(20), excluded=None, step=0, graph=GRAPH):
     """For each superstep the chosen (edge, reverse) with their scales, over all ranks."""
     def scaled(p, s):
-        ids, scale = p.edge_gid[s.block.start + s.all_positions()], np.ones(s.n_edges) if s.scale is None else s.scale
+        ids, scale = p.edge_gid[s.stored], np.ones(s.n_edges) if s.scale is None else s.scale
         return [((int(e), s.reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
 
     def program(comm):
@@ -132,6 +132,16 @@ def test_odd_graphs(name):
         for size in range(2, min(5, graph.n_nodes + 1)):
             for placement in graphs.PLACEMENTS[::2]:
                 assert sample(sampler, size, placement, ("in", "both"), range(graph.n_nodes), graph=graph) == first
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(replace, monkeypatch):
+    sampler = NeighbourSampler((2, 3), replace, seed=4)
+    expected = sample(sampler, layers=("out", "both"), targets=[3, 7, 18])
+    for edges in (1, 20):
+        monkeypatch.setattr("graphtheta.engine.sampler.EDGES_PER_BLOCK", edges)
+        assert sample(sampler, layers=("out", "both"), targets=[3, 7, 18]) == expected
+        assert sample(sampler, 3, ("vertex-cut", "hash"), ("out", "both"), [3, 7, 18]) == expected
 
 
 def test_bad_fanouts():

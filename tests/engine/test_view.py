@@ -44,8 +44,7 @@ def search(graph, targets, layers, excluded=None):
 def contents(view):
     """Global ids in frame order, sizes after each superstep, and the edges of each superstep on this rank."""
     p = view.partition
-    edges = [[(int(p.edge_gid[s.block.start + at]), s.reverse) for sweep in level.passes for s in sweep.selections
-              for at in s.all_positions()]
+    edges = [[(int(gid), s.reverse) for sweep in level.passes for s in sweep.selections for gid in p.edge_gid[s.stored]]
              for level in view.levels]
     sizes = [level.n_in for level in view.levels] + [view.n_targets]
     return view.space.gid, sizes, edges
@@ -243,3 +242,75 @@ def test_sampled_views_are_views_too():
     for k in range(2):
         assert nodes[k] == nodes[k + 1] | {int(graph.src[e]) for e, _ in edges[k]}
         assert {int(graph.dst[e]) for e, _ in edges[k]} <= nodes[k + 1]
+
+
+def ends_in_frame(view, s, senders, receivers):
+    """Global ids of the sending and receiving ends and of the edges of a selection, by receiver."""
+    p = view.partition
+    rows = np.arange(p.n_masters) if view.rows is None else view.rows
+    ids = {0: p.masters[rows]}
+    by_kind = [ids | {1: halo} for halo in (senders, receivers)]
+    send, receive = by_kind[0][s.kinds[0]], by_kind[1][s.kinds[1]]
+    lists = s.by_receiver(p)
+    assert len(np.unique(lists.row)) == len(lists.row) == len(lists.ptr) - 1
+    positions = np.arange(s.n_edges) if lists.positions is None else lists.positions
+    return send[lists.other], receive[np.repeat(lists.row, np.diff(lists.ptr))], p.edge_gid[lists.start + positions]
+
+
+@pytest.mark.parametrize("name", ["random", *graphs.odd_graphs()])
+def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
+    graph = graphs.random_graph() if name == "random" else graphs.odd_graphs()[name]
+
+    def program(comm, placement):
+        p = build_partition(graph, comm, *placement)
+        sampler = NeighbourSampler((2, 2))
+        for view in (global_view(p, ["in", "both"]), grow(p, mask_of(p, [0]), ["out", "in"]),
+                     grow(p, mask_of(p, [0, 3]), ["both", "in"], sampler=sampler), induced(p, p.masters % 3 > 0, ["both"])):
+            for level in view.levels:
+                for sweep in level.passes:
+                    known = p.masters if view.rows is None else p.masters[view.rows[: level.n_in]]
+                    halos = [move.to_mirrors({"id": known})["id"] for move in (sweep.senders, sweep.receivers)]
+                    assert all(s.n_edges for s in sweep.selections)
+                    for s in sweep.selections:
+                        check(view, s, halos)
+
+    def check(view, s, halos):
+        send, receive, gid = ends_in_frame(view, s, *halos)
+        wanted = (graph.dst[gid], graph.src[gid]) if s.reverse else (graph.src[gid], graph.dst[gid])
+        np.testing.assert_array_equal(send, wanted[0])
+        np.testing.assert_array_equal(receive, wanted[1])
+        by_receiver, by_sender = s.by_receiver(view.partition), s.by_sender(view.partition)
+        assert s.by_sender(view.partition) is by_sender
+        order = np.argsort(by_receiver.other, kind="stable")
+        np.testing.assert_array_equal(by_sender.at, order)
+        np.testing.assert_array_equal(by_sender.other, np.repeat(by_receiver.row, np.diff(by_receiver.ptr))[order])
+        np.testing.assert_array_equal(np.repeat(by_sender.row, np.diff(by_sender.ptr)), by_receiver.other[order])
+        assert {x.dtype.name for lists in (by_receiver, by_sender) for x in (lists.row, lists.other, lists.at)} == {"int32"}
+
+    for size in range(1, min(4, graph.n_nodes) + 1):
+        for placement in graphs.PLACEMENTS[::2]:
+            run_simulated(size, program, placement)
+
+
+def test_lists_of_all_edges_are_those_of_the_partition():
+    def program(comm):
+        p = build_partition(graphs.random_graph(), comm)
+        (s,), block = global_view(p, ["in"]).levels[0].passes[0].selections, p.blocks[0]
+        by_receiver, by_sender = s.by_receiver(p), s.by_sender(p)
+        assert by_receiver.ptr is block.in_indptr and by_receiver.other is block.in_src and by_receiver.positions is None
+        assert by_sender.ptr is block.out_indptr and by_sender.other is block.out_dst and by_sender.at is block.out_edge
+
+    run_simulated(1, program)
+
+
+def test_numbers_are_given_back_after_growing():
+    graph = graphs.random_graph()
+
+    def program(comm):
+        p = build_partition(graph, comm)
+        views = grow(p, mask_of(p, [3]), ["in"]), grow(p, mask_of(p, [5]), ["in", "both"]), induced(p, p.masters > 9, ["in"])
+        widen(p, mask_of(p, [3]), 2)
+        assert (p.numbers == -1).all()
+        return [view.space.gid for view in views]
+
+    run_simulated(2, program)

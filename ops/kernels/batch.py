@@ -1,0 +1,91 @@
+"""Edge lists of a batch, in time and memory linear in the rows and edges it touches.
+
+Everything is an array that the caller owns; rows and positions are int32, bounds int64. Edges come in groups: those
+of group g are ``ptr[g]`` to ``ptr[g + 1]``.
+"""
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
+    """Groups of edges anywhere in two lists, copied one after another.
+
+    Args:
+        begin, end: Where each group lies in the lists, [n_groups] int64.
+        edges: Position of each edge; empty if position k stands at k.
+        others: Row at the other end of each edge.
+
+    Returns:
+        Bounds of the groups [n_groups + 1], positions and other ends of their edges.
+    """
+    ptr = np.zeros(len(begin) + 1, np.int64)
+    for g in range(len(begin)):
+        ptr[g + 1] = ptr[g] + end[g] - begin[g]
+    at, far = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    for g in range(len(begin)):
+        k = ptr[g]
+        for e in range(begin[g], end[g]):
+            at[k] = edges[e] if len(edges) else e
+            far[k] = others[e]
+            k += 1
+    return ptr, at, far
+
+
+@njit(nogil=True, cache=True)
+def number(found, place, rows, n):  # type: ignore[no-untyped-def]
+    """Give rows that have no number the next ones: place[row] = n, n + 1, ..., and rows[n], rows[n + 1], ... = row.
+
+    Args:
+        found: Rows, repeated or not, [m] int32.
+        place: Number of each row, below 0 for none; changed.
+        rows: Row of each number, with room for m more; changed.
+        n: How many rows have a number.
+
+    Returns:
+        How many rows have one now.
+    """
+    for row in found:
+        if place[row] < 0:
+            place[row] = n
+            rows[n] = row
+            n += 1
+    return n
+
+
+@njit(nogil=True, cache=True)
+def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
+    """Edges in groups by one end, grouped by the other: a stable counting sort.
+
+    Args:
+        ptr, row: Groups and the row of each, [n_groups + 1] and [n_groups].
+        other: Row at the other end of each edge, [n_edges], below n.
+        n: Number of new groups.
+
+    Returns:
+        Bounds of the new groups [n + 1], the row at the first end of each edge, and the number each edge had before.
+    """
+    bounds = np.zeros(n + 1, np.int64)
+    for r in other:
+        bounds[r + 1] += 1
+    for r in range(n):
+        bounds[r + 1] += bounds[r]
+    free = bounds[:-1].copy()
+    first, at = np.empty(len(other), np.int32), np.empty(len(other), np.int32)
+    for g in range(len(row)):
+        for e in range(ptr[g], ptr[g + 1]):
+            k = free[other[e]]
+            free[other[e]] += 1
+            first[k] = row[g]
+            at[k] = e
+    return bounds, first, at
+
+
+@njit(nogil=True, cache=True)
+def take(x, rows, out):  # type: ignore[no-untyped-def]
+    """out[i] = x[rows[i]], for rows of bytes."""
+    for i in range(len(rows)):
+        for j in range(x.shape[1]):
+            out[i, j] = x[rows[i], j]

@@ -1,0 +1,156 @@
+"""Neighbour sampling by hashes: the edges of a row that drew lowest.
+
+All edges of a row are looked at once, for a shortlist; what follows works on shortlists. Draws are made again where
+they are needed twice: a hash costs less than its way to memory and back. Rows of the sketches are numbered apart from
+the groups of edges, because edges of one row may lie in several blocks.
+"""
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .hash import COLUMN, draw, mix
+
+LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@njit(nogil=True, cache=True)
+def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignore[no-untyped-def]
+    """The edges of each group that can be chosen at all, in order, found in one pass over all of them.
+
+    Args:
+        begin, end, edges, others: Groups of edges, as for ``expand``.
+        gid: Global id of each position.
+        key: Key of the draws, uint64.
+        fanout: Draws.
+        each: Whether every edge draws ``fanout`` times and the lowest of each column counts; else the lowest draws.
+
+    Returns:
+        Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group, and how often each is
+        chosen if there are no other edges of its row.
+    """
+    ptr = np.zeros(len(begin) + 1, np.int64)
+    for g in range(len(begin)):
+        ptr[g + 1] = ptr[g] + min(end[g] - begin[g], fanout)
+    at, far, often = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    low, which = np.empty(fanout, np.uint64), np.empty(fanout, np.int64)
+    n = 0
+    for g in range(len(begin)):
+        low[:], which[:] = LAST, end[g]
+        if not each and end[g] - begin[g] <= fanout:
+            # all are chosen, whatever they draw
+            which[: end[g] - begin[g]] = np.arange(begin[g], end[g])
+        else:
+            for e in range(begin[g], end[g]):
+                h = draw(key, gid[edges[e] if len(edges) else e])
+                if each:
+                    _put_each(low, which, h, e)
+                elif h < low[-1]:
+                    _put(low, which, h, e)
+        which.sort()
+        ptr[g] = n
+        for k in range(fanout):
+            if which[k] == end[g]:
+                break
+            if k and which[k] == which[k - 1]:
+                often[n - 1] += 1
+                continue
+            at[n] = edges[which[k]] if len(edges) else which[k]
+            far[n] = others[which[k]]
+            often[n] = 1
+            n += 1
+    ptr[-1] = n
+    return ptr, at[:n], far[:n], often[:n]
+
+
+@njit(inline="always")
+def _put(low, which, h, e):  # type: ignore[no-untyped-def]
+    k = len(low) - 1
+    while k > 0 and low[k - 1] > h:
+        low[k], which[k] = low[k - 1], which[k - 1]
+        k -= 1
+    low[k], which[k] = h, e
+
+
+@njit(inline="always")
+def _put_each(low, which, h, e):  # type: ignore[no-untyped-def]
+    for column in range(len(low)):
+        x = mix(h + np.uint64(column + 1) * COLUMN)
+        if x < low[column]:
+            low[column], which[column] = x, e
+
+
+@njit(nogil=True, cache=True)
+def lowest(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
+    """Merge the draws of edges into the lowest draws of their rows.
+
+    Args:
+        ptr, place: Groups of edges, and the sketch row of each.
+        ids: Global id of each edge.
+        key: Key of the draws, uint64.
+        low: The lowest draws of each sketch row, ascending, [n, fanout] uint64; changed.
+    """
+    last = low.shape[1] - 1
+    for g in range(len(place)):
+        for e in range(ptr[g], ptr[g + 1]):
+            h, k = draw(key, ids[e]), last
+            if h >= low[place[g], last]:
+                continue
+            while k > 0 and low[place[g], k - 1] > h:
+                low[place[g], k] = low[place[g], k - 1]
+                k -= 1
+            low[place[g], k] = h
+
+
+@njit(nogil=True, cache=True)
+def times_low(ptr, place, ids, key, last):  # type: ignore[no-untyped-def]
+    """How often each edge is chosen without replacement, 0 or 1: whether its draw is at most last[sketch row]."""
+    times = np.empty(len(ids), np.int32)
+    for g in range(len(place)):
+        for e in range(ptr[g], ptr[g + 1]):
+            times[e] = draw(key, ids[e]) <= last[place[g]]
+    return times
+
+
+@njit(nogil=True, cache=True)
+def lowest_each(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
+    """As ``lowest``, with one draw per edge and column, and the lowest of each column kept."""
+    for g in range(len(place)):
+        for e in range(ptr[g], ptr[g + 1]):
+            h = draw(key, ids[e])
+            for column in range(low.shape[1]):
+                low[place[g], column] = min(low[place[g], column], mix(h + np.uint64(column + 1) * COLUMN))
+
+
+@njit(nogil=True, cache=True)
+def times_each(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
+    """How often each edge is chosen with replacement: in how many columns its draw is the lowest of its row."""
+    times = np.zeros(len(ids), np.int32)
+    for g in range(len(place)):
+        for e in range(ptr[g], ptr[g + 1]):
+            h = draw(key, ids[e])
+            for column in range(low.shape[1]):
+                times[e] += mix(h + np.uint64(column + 1) * COLUMN) == low[place[g], column]
+    return times
+
+
+@njit(nogil=True, cache=True)
+def keep(ptr, times, edges, others):  # type: ignore[no-untyped-def]
+    """The edges chosen at least once, in the same groups.
+
+    Returns:
+        New bounds, positions, other ends, and how often each was chosen.
+    """
+    n = 0
+    for t in times:
+        n += t > 0
+    bounds = np.zeros(len(ptr), np.int64)
+    at, end, often = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    k = 0
+    for g in range(len(ptr) - 1):
+        for e in range(ptr[g], ptr[g + 1]):
+            if times[e]:
+                at[k], end[k], often[k] = edges[e], others[e], times[e]
+                k += 1
+        bounds[g + 1] = k
+    return bounds, at, end, often

@@ -1,0 +1,120 @@
+"""Compiled edge lists and samples against the straightforward NumPy forms, on odd groups of edges."""
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from graphtheta.ops.index import take_rows
+from graphtheta.ops.kernels import batch, sample
+from graphtheta.rng import bits, key
+
+NONE = np.zeros(0, np.int32)
+# no group, groups without edges, a hub among small ones, as many duplicates as there are rows to choose from
+GROUPS = st.lists(st.integers(0, 4) | st.just(40), max_size=8)
+
+
+def edges_of(counts, rows, seed):
+    """Bounds of the groups, and a row at the other end of each edge."""
+    ptr = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    return ptr, np.random.default_rng(seed).integers(0, rows, ptr[-1]).astype(np.int32)
+
+
+def per_group(ptr):
+    return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+
+
+@settings(max_examples=60, deadline=None)
+@given(GROUPS, st.integers(0, 99), st.booleans())
+def test_expanding_copies_groups_in_their_order(counts, seed, in_order):
+    ptr, others = edges_of(counts, 9, seed)
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(counts))[: rng.integers(0, len(counts) + 1)]
+    edges = NONE if in_order else rng.permutation(len(others)).astype(np.int32)
+    bounds, at, far = batch.expand(ptr[chosen], ptr[chosen + 1], edges, others)
+    where = np.concatenate([NONE, *(np.arange(ptr[g], ptr[g + 1]) for g in chosen)]).astype(np.int64)
+    np.testing.assert_array_equal(np.diff(bounds), np.diff(ptr)[chosen])
+    np.testing.assert_array_equal(at, where if in_order else edges[where])
+    np.testing.assert_array_equal(far, others[where])
+
+
+@settings(max_examples=60, deadline=None)
+@given(GROUPS, st.integers(0, 99), st.integers(1, 12))
+def test_grouping_by_the_other_end_is_a_stable_sort(counts, seed, n):
+    ptr, other = edges_of(counts, n, seed)
+    row = np.random.default_rng(seed).permutation(50)[: len(counts)].astype(np.int32)
+    bounds, first, at = batch.group(ptr, row, other, n)
+    order = np.argsort(other, kind="stable")
+    np.testing.assert_array_equal(bounds, np.searchsorted(other[order], np.arange(n + 1)))
+    np.testing.assert_array_equal(at, order)
+    np.testing.assert_array_equal(first, row[per_group(ptr)][order])
+
+
+def test_numbers_are_given_once_in_the_order_of_meeting():
+    place, rows = np.full(10, -1, np.int32), np.zeros(8, np.int64)
+    place[7], rows[0] = 0, 7
+    n = batch.number(np.array([3, 7, 3, 9, 0, 9], np.int32), place, rows, 1)
+    assert n == 4 and rows[:n].tolist() == [7, 3, 9, 0] and place.tolist() == [3, -1, -1, 1, -1, -1, -1, 0, -1, 2]
+    assert batch.number(NONE, place, rows, n) == n
+
+
+@pytest.mark.parametrize("shape, dtype", [((), np.float32), ((3,), np.float32), ((2, 5), np.float64), ((4,), np.int8), ((0,), np.float32)])
+def test_rows_are_taken_as_numpy_takes_them(shape, dtype, rng):
+    x = (rng.standard_normal((30, *shape)) * 50).astype(dtype)
+    for rows in (np.zeros(0, np.int64), rng.integers(0, 30, 100), np.array([29])):
+        for given_ in (x, np.asfortranarray(x)):
+            found = take_rows(given_, rows)
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found, x[rows])
+    wide = rng.standard_normal((40, 1 << 15))
+    np.testing.assert_array_equal(take_rows(wide, np.arange(40)[::-1].copy()), wide[::-1])
+    sparse = csr_array(x.reshape(30, -1)) if x.size else csr_array((30, 2))
+    np.testing.assert_array_equal(take_rows(sparse, np.array([4, 4, 0])).toarray(), sparse.toarray()[[4, 4, 0]])
+
+
+def naive(ptr, gid, k, fanout, each):
+    """How often each edge is chosen, by sorting all draws of each group."""
+    times = np.zeros(len(gid), int)
+    for a, b in pairwise(ptr):
+        if each and b > a:
+            np.add.at(times, a + bits(k, gid[a:b], fanout).argmin(axis=0), 1)
+        else:
+            times[a + np.argsort(bits(k, gid[a:b]))[:fanout]] = 1
+    return times
+
+
+@settings(max_examples=80, deadline=None)
+@given(GROUPS, st.integers(0, 99), st.integers(1, 6), st.booleans(), st.booleans())
+def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_order):
+    ptr, others = edges_of(counts, 9, seed)
+    rng = np.random.default_rng(seed)
+    # positions may be anything, and global ids belong to positions
+    edges = NONE if in_order else rng.permutation(len(others)).astype(np.int32)
+    positions = np.arange(len(others)) if in_order else edges
+    gid, k = rng.permutation(1000)[: len(others)], np.uint64(key(seed, 4, 1))
+    wanted = naive(ptr, gid[positions], int(k), fanout, each)
+
+    bounds, at, far, often = sample.shortlist(ptr[:-1], ptr[1:], edges, others, gid, k, fanout, each)
+    # one worker has all edges of a row, so that its shortlist is the sample
+    np.testing.assert_array_equal(at, positions[wanted > 0])
+    np.testing.assert_array_equal(far, others[wanted > 0])
+    np.testing.assert_array_equal(often, wanted[wanted > 0])
+    np.testing.assert_array_equal(np.diff(bounds), np.bincount(per_group(ptr)[wanted > 0], minlength=len(counts)))
+
+    place, low = rng.permutation(len(counts)), np.full((len(counts), fanout), sample.LAST)
+    (sample.lowest_each if each else sample.lowest)(bounds, place, gid[at], k, low)
+    cut = low if each else np.ascontiguousarray(low[:, -1])
+    times = (sample.times_each if each else sample.times_low)(bounds, place, gid[at], k, cut)
+    np.testing.assert_array_equal(times, wanted[wanted > 0])
+
+    # a cut that another worker's edges have lowered
+    times[::2] = 0
+    less, kept_at, kept_far, often = sample.keep(bounds, times, at, far)
+    np.testing.assert_array_equal(kept_at, at[times > 0])
+    np.testing.assert_array_equal(kept_far, far[times > 0])
+    np.testing.assert_array_equal(often, times[times > 0])
+    np.testing.assert_array_equal(np.diff(less), np.bincount(per_group(bounds)[times > 0], minlength=len(counts)))
