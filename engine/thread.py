@@ -17,11 +17,11 @@ class Threads:
     """The threads of one rank.
 
     Attributes:
-        count: Threads that BLAS and compiled kernels may use, at least 1.
+        count: Threads that dense products and compiled kernels may use, at least 1.
         cores: Cores this rank may run on.
         ranks_on_node: Ranks on this machine.
         crowded: Whether there are more ranks than cores for them, so that a rank that waits must make room.
-        blas: Whether BLAS was told; it can only be with threadpoolctl installed.
+        blas: Whether BLAS was told to use one thread; it can only be with threadpoolctl installed.
     """
 
     count: int
@@ -37,7 +37,7 @@ class Threads:
 
 @collective
 def place_threads(comm: Comm) -> Threads:
-    """Choose the number of threads of each rank and hand it to BLAS and Numba.
+    """Choose the number of threads of each rank and hand it to Numba; BLAS gets one, for each of these threads calls it.
 
     A core that several ranks may use counts for each of them in equal parts, so that pinned and unpinned ranks both
     get their share. A CPU quota of the control group and OMP_NUM_THREADS are upper bounds.
@@ -57,7 +57,7 @@ def place_threads(comm: Comm) -> Threads:
         numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
     else:
         os.environ.setdefault("NUMBA_NUM_THREADS", str(count))
-    return Threads(count, len(cores), len(neighbours), fair < 1 - 1e-6, _limit_blas(count))
+    return Threads(count, len(cores), len(neighbours), fair < 1 - 1e-6, _limit_blas())
 
 
 def share(cores: list[int], neighbours: list[list[int]], quota: float | None, omp: str) -> float:
@@ -101,10 +101,11 @@ def cpu_quota() -> float | None:
     return None
 
 
-def _limit_blas(count: int) -> bool:
+def _limit_blas() -> bool:
+    """One thread for BLAS: blocks of rows are spread over threads by us, so that sums do not depend on their number."""
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
         return False
-    threadpool_limits(limits=count)
+    threadpool_limits(limits=1)
     return True

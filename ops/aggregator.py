@@ -18,6 +18,8 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
+from .bulk import rowwise
+
 State = dict[str, np.ndarray]
 Shape = tuple[int, ...]
 
@@ -127,10 +129,10 @@ class Mean(Sum):
         state["weight"][rows] += other["weight"]
 
     def finish(self, state: State) -> np.ndarray:
-        return state["sum"] / expand(self._weight(state), state["sum"].ndim)
+        return _over(state["sum"], expand(self._weight(state), state["sum"].ndim))
 
     def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        return {"g": g / expand(self._weight(state), g.ndim)}
+        return {"g": _over(g, expand(self._weight(state), g.ndim))}
 
     @staticmethod
     def _weight(state: State) -> np.ndarray:
@@ -235,10 +237,10 @@ class SoftmaxSum(Aggregator):
         state["max"][rows] = top
 
     def finish(self, state: State) -> np.ndarray:
-        return state["total"] / expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim)
+        return _over(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
 
     def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        inner = (g * total).sum(axis=tuple(range(state["sum"].ndim, g.ndim)))
+        inner = _inner(g, total, axis=tuple(range(state["sum"].ndim, g.ndim)))
         return {"g": g, "lse": _log_normaliser(state), "inner": inner}
 
     def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
@@ -246,6 +248,14 @@ class SoftmaxSum(Aggregator):
         weight, g = np.exp(z - spread["lse"]), spread["g"]
         inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
         return [weight * (inner - spread["inner"]), expand(weight, g.ndim) * g]
+
+
+_over = rowwise(np.true_divide)
+
+
+@rowwise
+def _inner(x: np.ndarray, y: np.ndarray, axis: tuple[int, ...]) -> Any:
+    return (x * y).sum(axis=axis)
 
 
 def _scaled(z: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
@@ -267,8 +277,13 @@ def _finite(top: np.ndarray) -> np.ndarray:
 
 
 def _log_normaliser(state: State) -> np.ndarray:
-    some = state["sum"] > 0
-    return np.where(some, np.where(some, state["max"], 0) + np.log(np.where(some, state["sum"], 1)), 0).astype(state["sum"].dtype)
+    return _log_of_mass(state["sum"], state["max"])
+
+
+@rowwise
+def _log_of_mass(mass: np.ndarray, top: np.ndarray) -> Any:
+    some = mass > 0
+    return np.where(some, np.where(some, top, 0) + np.log(np.where(some, mass, 1)), 0).astype(mass.dtype)
 
 
 AGGREGATORS: dict[str, Aggregator] = {a.name: a for a in (Sum(), Mean(), Max(), Min())}

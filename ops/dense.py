@@ -9,15 +9,54 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import ShapeError, UserFunctionError
 
+from .bulk import by_blocks, empty, run_parts
 from .elementwise import add
 from .primitive import defvjp, primitive
 from .rows import has_rows, same_dtype, trailing
+
+# the long axis of a weight gradient: most parts, least rows of one, and of sparse rows least entries for each column;
+# fixed numbers, so that a result does not depend on the number of threads
+_PARTS, _ROWS, _ENTRIES = 32, 1024, 20
 
 
 @primitive("matmul", sparse=True)
 def _matmul(x: Any, w: Any) -> Any:
     flat = w.reshape(w.shape[0], prod(w.shape[1:]))
-    return (_flat(x) @ flat).reshape(x.shape[:-1] + w.shape[1:])
+    return _product(_flat(x), flat).reshape(x.shape[:-1] + w.shape[1:])
+
+
+def _product(x: Any, w: Any) -> Any:
+    """x @ w of two axes each; every thread takes blocks of rows and has BLAS to itself."""
+    out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
+    if issparse(x):
+        from .kernels.sparse import rows_times
+
+        w = np.ascontiguousarray(w)
+        by_blocks(lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out), x.shape[0], w.shape[1])
+    else:
+        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1])
+    return out
+
+
+def _long_product(x: Any, g: Any) -> Any:
+    """x.T @ g of two axes each: products of parts of the long axis, added in order."""
+    count = max(1, min(_PARTS, x.shape[0] // _ROWS))
+    ends, parts = np.linspace(0, x.shape[0], count + 1).astype(np.int64), empty((count, g.shape[1], x.shape[1]), g.dtype)
+    # BLAS is faster with the narrow factor in front, and that is g more often than not
+    run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count)
+    return (parts.sum(axis=0) if count > 1 else parts[0]).T
+
+
+def _sparse_long_product(x: Any, g: Any) -> Any:
+    """The same for sparse rows, in parts of about equally many entries."""
+    from .kernels.sparse import rows_onto
+
+    g, count = np.ascontiguousarray(g), max(1, min(_PARTS, x.nnz // max(1, _ENTRIES * x.shape[1])))
+    ends = np.searchsorted(x.indptr, np.linspace(0, x.nnz, count + 1))
+    ends[0], ends[-1] = 0, x.shape[0]
+    parts = np.zeros((count, x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+    run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count)
+    return parts.sum(axis=0) if count > 1 else parts[0]
 
 
 def _flat(x: Any) -> Any:
@@ -29,11 +68,12 @@ def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
     if issparse(x):
         return None
     width = prod(w.shape[1:])
-    return (g.reshape(prod(x.shape[:-1]), width) @ w.reshape(w.shape[0], width).T).reshape(x.shape)
+    return _product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(x.shape)
 
 
 def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:
-    return (_flat(x).T @ g.reshape(prod(x.shape[:-1]), prod(w.shape[1:]))).reshape(w.shape)
+    g = g.reshape(prod(x.shape[:-1]), prod(w.shape[1:]))
+    return (_sparse_long_product(x, g) if issparse(x) else _long_product(_flat(x), g)).reshape(w.shape)
 
 
 # sparse rows are input features: constants

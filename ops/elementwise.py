@@ -90,19 +90,19 @@ def neg(x: Any) -> Any:
     return np.negative(x)
 
 
-@primitive("exp")
+@primitive("exp", spread=True)
 def exp(x: Any) -> Any:
     """e to the power of x."""
     return np.exp(x)
 
 
-@primitive("log")
+@primitive("log", spread=True)
 def log(x: Any) -> Any:
     """Natural logarithm."""
     return np.log(x)
 
 
-@primitive("sqrt")
+@primitive("sqrt", spread=True)
 def sqrt(x: Any) -> Any:
     """Square root."""
     return np.sqrt(x)
@@ -126,25 +126,25 @@ def relu(x: Any) -> Any:
     return np.maximum(x, 0)
 
 
-@primitive("sigmoid")
+@primitive("sigmoid", spread=True)
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     return expit(x)
 
 
-@primitive("tanh")
+@primitive("tanh", spread=True)
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
     return np.tanh(x)
 
 
-@primitive("softplus")
+@primitive("softplus", spread=True)
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
 
 
-@primitive("gelu")
+@primitive("gelu", spread=True)
 def gelu(x: Any) -> Any:
     """x times the normal distribution function of x; the exact form, not the tanh approximation.
 
@@ -174,7 +174,7 @@ defvjp(softplus, x=lambda g, y, x: g * expit(x))
 defvjp(gelu, x=_gelu_vjp)
 
 
-@primitive("power")
+@primitive("power", spread=True)
 def _power(x: Any, *, exponent: float) -> Any:
     return np.power(x, exponent)
 
@@ -188,7 +188,7 @@ def _leaky_relu(x: Any, *, slope: float) -> Any:
     return np.where(x > 0, x, slope * x)
 
 
-@primitive("elu")
+@primitive("elu", spread=True)
 def _elu(x: Any, *, alpha: float) -> Any:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 

@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from graphtheta.errors import DataError, ShapeError, UserFunctionError
 
+from .bulk import by_blocks, empty, row_blocks
 from .expr import Expr
 from .primitive import defvjp, primitive
 from .rows import same_rows
@@ -23,23 +24,36 @@ def _share(terms: Any, total: float, dtype: Any) -> Any:
     return np.asarray(terms.sum(dtype=np.float64) / total if total else 0.0, dtype)
 
 
-def _log_softmax(x: Any) -> Any:
-    shifted = x - x.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-
-
 @primitive("softmax_cross_entropy", rowwise=False)
 def _softmax_cross_entropy(logits: Any, labels: Any, used: Any, *, total: float) -> Any:
-    return _share(-_log_softmax(logits[used])[np.arange(len(used)), labels[used]], total, logits.dtype)
+    from .kernels.loss import cross_entropy
+
+    parts = np.zeros(row_blocks(len(logits), logits.shape[1])[0])
+
+    def block(b: int, begin: int, end: int) -> None:
+        parts[b] = cross_entropy(logits, labels, _between(used, begin, end))
+
+    by_blocks(block, len(logits), logits.shape[1])
+    return _share(parts, total, logits.dtype)
 
 
 def _softmax_cross_entropy_vjp(g: Any, y: Any, logits: Any, labels: Any, used: Any, total: float) -> Any:
-    out = np.zeros_like(logits)
-    if total:
-        share = np.exp(_log_softmax(logits[used]))
-        share[np.arange(len(used)), labels[used]] -= 1
-        out[used] = share * (g / total)
+    from .kernels.loss import cross_entropy_slope
+
+    out = empty(logits.shape, logits.dtype)
+    scale = logits.dtype.type(g / total if total else 0)
+
+    def block(b: int, begin: int, end: int) -> None:
+        cross_entropy_slope(logits, labels, _between(used, begin, end), begin, end, scale, out)
+
+    by_blocks(block, len(logits), logits.shape[1])
     return out
+
+
+def _between(used: Any, begin: int, end: int) -> Any:
+    """The part of an ascending list of rows that lies in a block."""
+    first, last = np.searchsorted(used, (begin, end))
+    return used[first:last]
 
 
 @primitive("binary_cross_entropy", rowwise=False)

@@ -105,7 +105,7 @@ def _statistics(x: np.ndarray, all_sum: Callable[[np.ndarray], np.ndarray]) -> t
     return mean, squares / max(total, 1), total
 
 
-@primitive("standardise")
+@primitive("standardise", spread=True)
 def _standardise(x: Any, *, eps: float) -> Any:
     """Mean 0 and variance 1 over the last axis."""
     centred = x - x.mean(axis=-1, keepdims=True)

@@ -26,6 +26,8 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import GraphThetaError, MissingRuleError, ShapeError, UserFunctionError
 
+from .bulk import rowwise
+from .chain import defer
 from .expr import Expr, build, tracing
 from .space import RowSpace
 from .tape import Var, current, needs_grad, space_of, value_of
@@ -39,14 +41,16 @@ class Primitive:
     Attributes:
         rowwise: Each output row depends on the same row of the inputs only, so it may be used inside ``gather``.
         sparse: Takes scipy CSR arrays as they are; for other primitives they are made dense first.
+        spread: Takes one row value and is worth spreading over threads by blocks of rows.
         args: Names of the positional arguments; the last one stands for all that follow if ``variadic``.
     """
 
-    def __init__(self, name: str, forward: Callable[..., Any], rowwise: bool, sparse: bool = False):
+    def __init__(self, name: str, forward: Callable[..., Any], rowwise: bool, sparse: bool = False, spread: bool = False):
         self.name = name
         self.forward = forward
         self.rowwise = rowwise
         self.sparse = sparse
+        self.spread = spread
         kinds = signature(forward).parameters.values()
         self.args = tuple(p.name for p in kinds if p.kind in (Arg.POSITIONAL_OR_KEYWORD, Arg.VAR_POSITIONAL))
         self.variadic = any(p.kind is Arg.VAR_POSITIONAL for p in kinds)
@@ -77,11 +81,15 @@ class Primitive:
         return self._run(args, static)
 
     def _run(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
+        if (later := defer(self, args, static)) is not None:
+            return later
         values = [value_of(a) for a in args]
         if not self.sparse:
             values = [v.toarray() if issparse(v) else v for v in values]
+        # of a value without rows, axis 0 may be one that the function works along
+        spread: Callable[..., Any] = rowwise if self.spread and space_of(args[0]) is not None else lambda f: f
         try:
-            y = self.forward(*values, **static)
+            y = spread(self.forward)(*values, **static)
         except GraphThetaError:
             raise
         except (ValueError, IndexError) as error:
@@ -93,7 +101,7 @@ class Primitive:
         rules = [self.rule(i) if needs_grad(a) else None for i, a in enumerate(args)]
 
         def vjp(gs: list[Any]) -> list[Any]:
-            return [None if r is None else r(gs[0], y, *values, **static) for r in rules]
+            return [None if r is None else spread(r)(gs[0], y, *values, **static) for r in rules]
 
         current().add(self.name, args, [out], vjp)
         return out
@@ -107,11 +115,11 @@ class Primitive:
         return spaces[0]
 
 
-def primitive(name: str, *, rowwise: bool = True, sparse: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
+def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, spread: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a function on plain arrays as a primitive."""
     def register(forward: Callable[..., Any]) -> Primitive:
         assert name not in PRIMITIVES, f"two primitives are called {name}"
-        PRIMITIVES[name] = Primitive(name, forward, rowwise, sparse)
+        PRIMITIVES[name] = Primitive(name, forward, rowwise, sparse, spread)
         return PRIMITIVES[name]
     return register
 

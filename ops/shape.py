@@ -35,7 +35,7 @@ def _sum_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> A
     return np.broadcast_to(_spread(g, x, axis, keepdims), x.shape)
 
 
-@primitive("max")
+@primitive("max", spread=True)
 def _max(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     return np.max(x, axis=axis, keepdims=keepdims)
 

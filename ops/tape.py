@@ -16,7 +16,7 @@ import numpy as np
 from graphtheta.errors import ShapeError, TapeError
 from graphtheta.rng import Purpose, key
 
-from . import init
+from . import bulk, init
 from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
@@ -197,16 +197,23 @@ class Gradients:
 
     def __init__(self) -> None:
         self._of: dict[int, tuple[Any, Any]] = {}
+        # sums made here, which nobody else sees and which may be added to
+        self._own: set[int] = set()
 
     def add(self, x: Any, g: Any) -> None:
-        if g.shape != x.value.shape:
-            raise ShapeError(f"a gradient of shape {list(g.shape)} was made for a value of shape {list(x.value.shape)}")
+        if g.shape != x.shape:
+            raise ShapeError(f"a gradient of shape {list(g.shape)} was made for a value of shape {list(x.shape)}")
         old = self._of.get(id(x))
-        self._of[id(x)] = (x, g if old is None else old[1] + g)
+        if old is None:
+            self._of[id(x)] = (x, g)
+        else:
+            self._of[id(x)] = (x, bulk.add(old[1], g, out=old[1] if id(x) in self._own else None))
+            self._own.add(id(x))
 
     def take(self, x: Any) -> Any:
         """The gradient of an intermediate value, forgotten here; None if there is none."""
         entry = self._of.pop(id(x), None)
+        self._own.discard(id(x))
         return None if entry is None else entry[1]
 
     def of(self, x: Any) -> Any:

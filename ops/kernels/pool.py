@@ -14,7 +14,7 @@ import numba
 _pool: list[ThreadPoolExecutor] = []
 
 
-def run_blocks(block: Callable[[int], None], n: int) -> None:
+def run_blocks(block: Callable[[int], object], n: int) -> None:
     """Call block(0) ... block(n - 1), each once, on all threads."""
     threads = 1 if n <= 1 else min(numba.get_num_threads(), n)
     if threads <= 1:

@@ -1,0 +1,295 @@
+"""Chains of elementwise functions as the source of one loop nest over rows, forward and backward.
+
+A chain is evaluated for one element at a time, all of it in registers: what it reads and what it makes pass memory
+once. Every value is worked out in the outermost loop that knows its indices, so a factor of each row costs one
+evaluation a row. Backward works the values out again and walks the chain back; a gradient that sums over a loop is
+collected in a variable of the loop around it, one that sums over rows in an array of each block of rows.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .scalar import scalar
+
+# per axis of a value: the loop it runs with, or None for an axis of length 1
+Index = tuple[int | None, ...]
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An input of a chain: "row" [n, ...], "whole" (the same for all rows), "number", and whether it wants a gradient."""
+
+    kind: str
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One function of a chain; its arguments are numbers of leaves or, counted on behind them, of earlier steps."""
+
+    name: str
+    args: tuple[int, ...]
+    static: tuple[tuple[str, Any], ...]
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """All that the code of a chain depends on.
+
+    Attributes:
+        leaves, steps: The last step is the result; ``sum`` may only be that.
+        unit: For every leaf and step, which of its axes (without rows) have length 1.
+    """
+
+    leaves: tuple[Leaf, ...]
+    steps: tuple[Step, ...]
+    unit: tuple[tuple[bool, ...], ...]
+
+
+@dataclass
+class _Use:
+    """A value at the indices it is read with."""
+
+    number: int
+    axes: Axes
+    args: list[_Use] = field(default_factory=list)
+    depth: int = 0
+    live: bool = False
+    key: int = 0
+    name: str = ""
+    keep: str = ""
+    slopes: list[str] = field(default_factory=list)
+
+
+class ChainWriter:
+    """Writes the two kernels of a chain; see ``forward`` and ``backward`` for their arguments."""
+
+    def __init__(self, structure: Structure):
+        self.s = structure
+        self.lines: list[str] = []
+        self.tab = 1
+        self.order: list[_Use] = []
+        self._known: dict[tuple[int, Axes], _Use] = {}
+        root, n = structure.steps[-1], len(structure.leaves)
+        self.total = root.name == "sum"
+        top = root.args[0] if self.total else n + len(structure.steps) - 1
+        unit = structure.unit[top]
+        whole: Index = tuple(None if u else k for k, u in enumerate(unit))
+        gone = [len(unit) + a for a in dict(root.static)["axis"]] if self.total else []
+        self.top = self._use(top, whole)
+        self.out: Axes = tuple(k for k in whole if k is not None and k not in gone)
+        self._merge_loops()
+        self.loops = len({g for u in self.order for g in u.axes})
+        for i, u in enumerate(self.order):
+            u.key, u.name, u.depth = i, f"v{i}", 1 + max(u.axes, default=-1)
+
+    # ---- which values at which indices
+
+    def _use(self, number: int, index: Index) -> _Use:
+        axes = tuple(k for k, u in zip(index, self.s.unit[number], strict=True) if k is not None and not u)
+        if (number, axes) in self._known:
+            return self._known[number, axes]
+        made, n = _Use(number, axes), len(self.s.leaves)
+        if number < n:
+            made.live = self.s.leaves[number].live
+        else:
+            step = self.s.steps[number - n]
+            for a, rank in zip(step.args, step.ranks, strict=True):
+                # a value of each row meets its axes from the left, all others from the right
+                part = index[:rank] if step.name == "expand_last" else index[len(index) - rank:]
+                made.args.append(self._use(a, part))
+            made.live = any(a.live for a in made.args)
+        self._known[number, axes] = made
+        self.order.append(made)
+        return made
+
+    def _merge_loops(self) -> None:
+        """Neighbouring axes that all values have or lack together become one loop."""
+        groups: list[list[int]] = []
+        lists = [u.axes for u in self.order] + [self.out]
+        for k in sorted({k for u in self.order for k in u.axes}):
+            if groups and all((k in axes) == (groups[-1][-1] in axes) for axes in lists):
+                groups[-1].append(k)
+            else:
+                groups.append([k])
+        self.groups = groups
+        number = {k: g for g, group in enumerate(groups) for k in group}
+        for u in self.order:
+            u.axes = tuple(dict.fromkeys(number[k] for k in u.axes))
+        self.out = tuple(dict.fromkeys(number[k] for k in self.out))
+
+    # ---- text
+
+    def put(self, text: str) -> None:
+        self.lines.append("    " * self.tab + text)
+
+    def flat(self, axes: Axes) -> str:
+        text = "0"
+        for k in axes:
+            text = f"j{k}" if text == "0" else f"({text} * D{k} + j{k})"
+        return text
+
+    def _step(self, u: _Use) -> Step | None:
+        n = len(self.s.leaves)
+        return self.s.steps[u.number - n] if u.number >= n else None
+
+    def write_value(self, u: _Use) -> None:
+        step, at = self._step(u), self.flat(u.axes)
+        if step is None:
+            kind = self.s.leaves[u.number].kind
+            self.put(f"{u.name} = " + {"row": f"a{u.number}[i, {at}]", "whole": f"a{u.number}[{at}]", "number": f"a{u.number}"}[kind])
+        elif step.name == "expand_last":
+            u.name = u.args[0].name
+        elif step.name == "dropout":
+            u.keep = f"k{u.key}"
+            low = dict(step.static)["threshold"]
+            self.put(f"{u.keep} = mix(h{u.number} + np.uint64({at} + 1) * COLUMN) >= np.uint64({low})")
+            self.put(f"{u.name} = {self.kept(u, u.args[0].name)}")
+        else:
+            code = scalar(step.name, dict(step.static))
+            assert code is not None
+            self.put(f"{u.name} = {code.value.format(*(a.name for a in u.args))}")
+
+    def kept(self, u: _Use, what: str) -> str:
+        step = self._step(u)
+        assert step is not None
+        return f"({what} * T({dict(step.static)['scale']!r}) if {u.keep} else T(0))"
+
+    def write_values(self, depth: int) -> None:
+        for u in self.order:
+            if u.depth == depth:
+                self.write_value(u)
+
+    def _dropouts(self) -> list[int]:
+        n = len(self.s.leaves)
+        return [n + k for k, step in enumerate(self.s.steps) if step.name == "dropout"]
+
+    def _begin(self) -> None:
+        self.lines, self.tab = [], 1
+        self.put("for i in range(begin, end):")
+        self.tab = 2
+        for k in self._dropouts():
+            self.put(f"h{k} = mix(np.uint64(g{k}[i]) * GOLDEN + key{k})")
+
+    def _whole(self, *more: str) -> str:
+        leaves = [f"a{k}" for k in range(len(self.s.leaves))]
+        draws = [f"{what}{k}" for k in self._dropouts() for what in ("g", "key")]
+        head = f"def kernel({', '.join(['begin', 'end', *(f'D{g}' for g in range(self.loops)), *leaves, *draws, *more])}):"
+        return "\n".join([head, *self.lines]) + "\n"
+
+    # ---- forward
+
+    def forward(self) -> str:
+        """Source of kernel(begin, end, loop lengths.., leaves.., (ids, key) of each dropout.., out)."""
+        self._begin()
+        # a sum over the inner loops is collected in a variable, any other in the row of the result
+        inner = self.out == tuple(range(len(self.out)))
+        self.spread = self.total and not inner
+        if self.spread:
+            self._clear("out")
+        self._forward(0)
+        return self._whole("out")
+
+    def _forward(self, depth: int) -> None:
+        self.write_values(depth)
+        at, stop = f"out[i, {self.flat(self.out)}]", len(self.out)
+        collected = self.total and not self.spread
+        if collected and depth == stop:
+            self.put("total = T(0)")
+        if depth < self.loops:
+            self.put(f"for j{depth} in range(D{depth}):")
+            self.tab += 1
+            self._forward(depth + 1)
+            self.tab -= 1
+        elif self.total:
+            self.put(f"{at} += {self.top.name}" if self.spread else f"total += {self.top.name}")
+        else:
+            self.put(f"{at} = {self.top.name}")
+        if collected and depth == stop:
+            self.put(f"{at} = total")
+
+    def _clear(self, array: str) -> None:
+        self.put(f"for q in range({array}.shape[1]):")
+        self.put(f"    {array}[i, q] = T(0)")
+
+    # ---- backward
+
+    def backward(self) -> tuple[str, dict[int, int]]:
+        """Source of kernel(begin, end, loop lengths.., leaves.., (ids, key) of each dropout.., gradient, b, d of live leaves..).
+
+        The gradient of leaf k is written to d[i] if it has rows, and added to row b of d (one a block) if all rows share it.
+
+        Returns:
+            The source, and for every live leaf the leaf whose d it uses: itself, or another one of equal gradient.
+        """
+        self._begin()
+        self.shared: dict[int, int] = {}
+        self._stored: dict[tuple[str, Axes], int] = {}
+        live = [k for k, leaf in enumerate(self.s.leaves) if leaf.live]
+        for k in live:
+            if self.s.leaves[k].kind == "row" and not self._once(k):
+                self._clear(f"d{k}")
+        self._backward(0)
+        return self._whole("gradient", "b", *(f"d{k}" for k in live if self.shared[k] == k)), self.shared
+
+    def _once(self, k: int) -> bool:
+        """Whether every element of a leaf is met once in the loops."""
+        uses = [u for u in self.order if u.number == k]
+        return len(uses) == 1 and uses[0].axes == tuple(range(uses[0].depth))
+
+    def _backward(self, depth: int) -> None:
+        self.write_values(depth)
+        here = [u for u in self.order if u.live and u.depth == depth]
+        if depth < self.loops:
+            for u in here:
+                self.put(f"s{u.key} = T(0)")
+            self.put(f"for j{depth} in range(D{depth}):")
+            self.tab += 1
+            self._backward(depth + 1)
+            self.tab -= 1
+        else:
+            self.put(f"g = gradient[i, {self.flat(self.out)}]")
+            self.top.slopes.append("g")
+        for u in reversed(here):
+            self._walk_back(u)
+
+    def _walk_back(self, u: _Use) -> None:
+        slope = f"s{u.key}"
+        if u.depth == self.loops:
+            if len(u.slopes) == 1 and u.slopes[0].isidentifier():
+                slope = u.slopes[0]
+            else:
+                self.put(f"{slope} = {' + '.join(u.slopes)}")
+        step = self._step(u)
+        if step is None:
+            self._store(u, slope)
+        elif step.name in ("expand_last", "dropout"):
+            self._give(u.args[0], slope if step.name == "expand_last" else self.kept(u, slope))
+        else:
+            code = scalar(step.name, dict(step.static))
+            assert code is not None
+            for a, rule in zip(u.args, code.grads, strict=True):
+                if a.live and rule is not None:
+                    self._give(a, rule.format(*(x.name for x in u.args), g=slope, y=u.name))
+
+    def _give(self, u: _Use, slope: str) -> None:
+        if u.depth == self.loops:
+            u.slopes.append(slope)
+        else:
+            self.put(f"s{u.key} += {slope}")
+
+    def _store(self, u: _Use, slope: str) -> None:
+        k = u.number
+        if self.s.leaves[k].kind == "whole":
+            self.shared[k] = k
+            self.put(f"d{k}[b, {self.flat(u.axes)}] += {slope}")
+        elif not self._once(k):
+            self.shared[k] = k
+            self.put(f"d{k}[i, {self.flat(u.axes)}] += {slope}")
+        else:
+            self.shared[k] = self._stored.setdefault((slope, u.axes), k)
+            if self.shared[k] == k:
+                self.put(f"d{k}[i, {self.flat(u.axes)}] = {slope}")

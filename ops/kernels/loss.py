@@ -1,0 +1,49 @@
+"""Softmax cross entropy of the rows that count, without arrays of probabilities."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .decay import exp_down
+
+# sums over a row may be split over the lanes of a vector
+FAST = {"reassoc", "contract", "nsz"}
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
+    """Sum over ``rows`` of log(sum of exp(logits)) - logit of the label, in float64."""
+    total = np.float64(0)
+    for i in rows:
+        top = logits[i, 0]
+        for j in range(logits.shape[1]):
+            top = max(top, logits[i, j])
+        mass = logits.dtype.type(0)
+        for j in range(logits.shape[1]):
+            mass += exp_down(logits[i, j] - top)
+        total += np.float64(math.log(mass) + top - logits[i, labels[i]])
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def cross_entropy_slope(logits, labels, rows, begin, end, scale, out):  # type: ignore[no-untyped-def]
+    """(softmax - one at the label) * scale for ``rows``, 0 in the other rows of [begin, end)."""
+    zero = logits.dtype.type(0)
+    after = begin
+    for i in rows:
+        out[after:i] = zero
+        after = i + 1
+        top = logits[i, 0]
+        for j in range(logits.shape[1]):
+            top = max(top, logits[i, j])
+        mass = zero
+        for j in range(logits.shape[1]):
+            out[i, j] = exp_down(logits[i, j] - top)
+            mass += out[i, j]
+        factor = scale / mass
+        for j in range(logits.shape[1]):
+            out[i, j] *= factor
+        out[i, labels[i]] -= scale
+    out[after:end] = zero

@@ -1,0 +1,52 @@
+"""Memory that is used again, and passes by blocks of rows."""
+import gc
+
+import numpy as np
+import pytest
+
+from graphtheta.ops import bulk
+
+
+def address(x):
+    return x.__array_interface__["data"][0]
+
+
+def test_memory_is_used_again_when_the_last_view_is_gone():
+    store = bulk.Store()
+    x = store.take(1 << 20)
+    view, where = x[10:20], address(x)
+    del x
+    y = store.take(1 << 20)
+    assert address(y) != where
+    view[:] = 7
+    del view
+    gc.collect()
+    assert address(store.take(1 << 20)) == where
+
+
+def test_what_is_kept_is_bounded_by_what_was_in_use():
+    store = bulk.Store()
+    for size in (1 << 20, 1 << 21, 1 << 22, 1 << 23):
+        store.take(size)
+    store.take(1 << 20)
+    assert store._kept + store._used <= bulk.SLACK * store._most
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1 << 10, 1 << 9), (0, 8), ()])
+def test_empty_has_the_shape_and_type_asked_for(shape):
+    x = bulk.empty(shape, np.float32)
+    x[...] = 1
+    assert x.shape == shape and x.dtype == np.float32 and x.flags.c_contiguous and x.flags.writeable
+
+
+def test_add_in_place_and_not(rng):
+    x, y = (rng.normal(size=(1 << 10, 1 << 8)) for _ in range(2))
+    expected = x + y
+    assert np.array_equal(bulk.add(x, y), expected)
+    assert bulk.add(x, y, out=x) is x and np.array_equal(x, expected)
+
+
+def test_rowwise_equals_the_function(rng):
+    x, y = rng.normal(size=(1 << 12, 40)), rng.normal(size=(1 << 12, 1))
+    assert np.array_equal(bulk.rowwise(np.divide)(x, y), x / y)
+    assert np.array_equal(bulk.rowwise(lambda a, axis: a.max(axis=axis))(x, axis=1), x.max(axis=1))

@@ -1,0 +1,107 @@
+"""Elementwise functions that are put off give what they give at once, values and gradients."""
+import numpy as np
+import pytest
+
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, chain, dropout, shape
+from graphtheta.ops.elementwise import absolute, add, clip, elu, leaky_relu, maximum, minimum, mul, neg, power, relu, sigmoid, square, sub
+from graphtheta.ops.rows import expand_last
+
+N = 600
+SPACE = RowSpace(np.arange(N) * 3)
+
+CHAINS = {
+    "bias, relu, dropout": (lambda x, f, b: dropout(relu(add(mul(x, f), b)), 0.5), [(16,), ()], [(16,)]),
+    "attention": (lambda z, a: shape.sum(mul(z, a)), [(4, 8)], [(4, 8)]),
+    "mean of weighted heads": (lambda z, s: shape.mean(mul(z, s), -2), [(4, 8), (4,)], []),
+    "two leaves of one gradient": (lambda x, y, b: relu(add(add(x, y), b)), [(16,), (16,)], [(16,)]),
+    "a leaf used three times": (lambda x, y: sub(add(mul(x, x), mul(y, x)), mul(3.0, y)), [(16,), (1,)], []),
+    "a parameter without axes": (lambda x, y, e: add(mul(add(e, 1.0), x), leaky_relu(y, 0.2)), [(16,), (16,)], [()]),
+    "a factor of each row": (lambda x, y: mul(square(x), expand_last(maximum(y, 0.5))), [(16,), ()], []),
+    "a parameter at two shapes": (lambda x, w: mul(mul(x, w), w), [(4, 4)], [(4, 1)]),
+    "no axis but rows": (lambda x: add(clip(neg(x), -1, 0.5), absolute(x)), [()], []),
+    "sum over all axes": (lambda x, w: shape.sum(mul(x, w), (-1, -2)), [(4, 4)], [(1, 4)]),
+    "outer product": (lambda x, y: mul(x, sub(y, x)), [(1, 8), (4, 1)], []),
+    "a sum that is read on": (lambda x, y: mul(shape.sum(mul(x, y), -1, keepdims=True), x), [(8,), (8,)], []),
+    "a value read twice": (lambda x, y: (lambda z: add(relu(z), mul(z, y)))(mul(x, 2.0)), [(16,), (16,)], []),
+    "costly in between": (lambda x, y: minimum(power(add(square(x), 1.0), -0.5), y), [(16,), (16,)], []),
+    "dropout of what is repeated": (lambda x, y: mul(dropout(mul(x, 2.0), 0.3), y), [(4, 1), (4, 8)], []),
+    "quick exponentials": (lambda x, y: mul(elu(mul(x, 3.0), 0.7), sigmoid(mul(y, 9.0))), [(16,), (16,)], []),
+    "very long": (lambda x, y: add(*[sum(((mul(x, 0.1), y)[k % 2] for k in range(20)), start=x)] * 2), [(16,), (16,)], []),
+}
+
+
+def run(monkeypatch, smallest, make, rows, wholes, dtype=np.float64, n=N):
+    monkeypatch.setattr(chain, "SMALLEST", smallest)
+    rng, space = np.random.default_rng(0), SPACE.prefix(n)
+    leaves = [Var(rng.normal(size=(n, *s)).astype(dtype), space, True) for s in rows]
+    leaves += [Parameter(rng.normal(size=s).astype(dtype)) for s in wholes]
+    with Tape() as tape:
+        out = make(*leaves)
+        grads = tape.backward(out, rng.normal(size=out.shape).astype(dtype))
+    return out, [grads.of(x) for x in leaves]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_equals_its_functions_one_by_one(monkeypatch, name):
+    now, later = (run(monkeypatch, smallest, *CHAINS[name]) for smallest in (1 << 40, 0))
+    assert isinstance(later[0], chain.Deferred) and not isinstance(now[0], chain.Deferred)
+    assert later[0].space is now[0].space and later[0].shape == now[0].shape
+    for a, b in zip([now[0].value, *now[1]], [later[0].value, *later[1]], strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_rows_or_none(monkeypatch, n):
+    out, grads = run(monkeypatch, 0, *CHAINS["bias, relu, dropout"], n=n)
+    assert out.value.shape == (n, 16) and grads[2].shape == (16,)
+
+
+def test_single_precision_stays(monkeypatch):
+    out, grads = run(monkeypatch, 0, *CHAINS["bias, relu, dropout"], dtype=np.float32)
+    assert {x.dtype for x in (out.value, *grads)} == {np.dtype(np.float32)}
+
+
+def test_the_number_of_threads_does_not_show(monkeypatch):
+    numba = pytest.importorskip("numba")
+    results, threads = [], numba.get_num_threads()
+    monkeypatch.setattr("graphtheta.ops.bulk.BLOCK", 256)
+    try:
+        for n in (1, min(2, threads)):
+            numba.set_num_threads(n)
+            out, grads = run(monkeypatch, 0, *CHAINS["bias, relu, dropout"], dtype=np.float32)
+            results.append([out.value, *grads])
+    finally:
+        numba.set_num_threads(threads)
+    for a, b in zip(*results, strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_nan_shows(monkeypatch):
+    monkeypatch.setattr(chain, "SMALLEST", 0)
+    x = np.array([[np.nan, -1.0, 1.0]])
+    for f in (relu, elu, sigmoid, lambda v: maximum(v, 0.0), lambda v: clip(v, 0.0, 1.0)):
+        for dtype in (np.float32, np.float64):
+            assert np.isnan(np.asarray(f(Var(x.astype(dtype), RowSpace(np.arange(1)))).value)[0, 0])
+
+
+def test_quick_exponentials_are_as_exact_as_promised(monkeypatch):
+    monkeypatch.setattr(chain, "SMALLEST", 0)
+    x = np.concatenate((-np.logspace(-20, 1.9, 20_000), [0.0, -np.inf, np.inf, 50.0])).astype(np.float32)
+    got = elu(Var(x, RowSpace(np.arange(len(x))))).value
+    true = np.where(x > 0, x, np.expm1(np.minimum(x, 0).astype(np.float64)))
+    near = np.isfinite(true)
+    assert np.array_equal(got[~near], true[~near])
+    assert np.all(np.abs(got[near] - true[near]) <= np.spacing(np.abs(true[near]).astype(np.float32)))
+    got = sigmoid(Var(x, RowSpace(np.arange(len(x))))).value
+    np.testing.assert_allclose(got, 1 / (1 + np.exp(-x.astype(np.float64))), rtol=5e-7, atol=2e-38)
+
+
+def test_small_values_are_computed_at_once():
+    assert not isinstance(relu(Var(np.ones((4, 2)), SPACE.prefix(4))), chain.Deferred)
+
+
+def test_nothing_is_recorded_outside_of_a_tape(monkeypatch):
+    monkeypatch.setattr(chain, "SMALLEST", 0)
+    out = mul(Var(np.ones((4, 2)), SPACE.prefix(4), True), 2.0)
+    assert not out.needs_grad and np.array_equal(out.value, np.full((4, 2), 2.0))
