@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ops.aggregator import Segments
-from ..ops.fused import EdgeLists
+from ..ops.edges import EdgeLists
 from ..ops.index import take_rows
 from ..ops.kernels.batch import group
 from ..ops.reference import Chunk

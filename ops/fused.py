@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from graphtheta.rng import Purpose
 
 from .aggregator import State
 from .codegen import Kernel, Variant, generate, supported
+from .edges import EdgeLists
 from .expr import Expr
 from .kernels.compile import compiled
 from .kernels.pool import run_blocks
@@ -27,7 +27,6 @@ from .program import Phase
 from .reference import Arrays, Columns
 from .tape import value_of
 
-EDGES_PER_BLOCK, MOST_BLOCKS = 1 << 14, 256
 _BACKEND: ContextVar[str] = ContextVar("graphtheta_backend", default="fused")
 
 
@@ -50,43 +49,6 @@ def usable(phase: Phase) -> bool:
     return bool(phase.__dict__["_supported"])
 
 
-@dataclass
-class EdgeLists:
-    """Edges grouped by the row at one of their ends.
-
-    Attributes:
-        ptr: Bounds of the groups, [n_groups + 1] int64.
-        row: Row of each group, [n_groups] int32, no row twice.
-        other: Row at the other end of each edge, [n_edges] int32.
-        at: Number of each edge in the order of receivers, [n_edges] int32; empty if that is this order.
-        positions: Position of each edge (in the order of receivers) within its block; None if they are in order.
-        start: Storage position of the block.
-        offset: Position of the first edge in the order of the level.
-        tie_shift: Added to global ids where equal messages are told apart.
-        scale: How many edges each stands for, in the order of receivers, or None.
-        blocks: Bounds of blocks of groups with about equally many edges, [n_blocks + 1].
-    """
-
-    ptr: np.ndarray
-    row: np.ndarray
-    other: np.ndarray
-    at: np.ndarray
-    positions: np.ndarray | None
-    start: int
-    offset: int
-    tie_shift: int
-    scale: np.ndarray | None
-
-    def __post_init__(self) -> None:
-        n_edges = int(self.ptr[-1])
-        if n_edges < 2 * EDGES_PER_BLOCK:
-            self.blocks = np.array([0, len(self.row)])
-            return
-        n_blocks = int(np.clip(n_edges // EDGES_PER_BLOCK, 1, MOST_BLOCKS))
-        cuts = np.searchsorted(self.ptr, np.arange(1, n_blocks) * (n_edges / n_blocks))
-        self.blocks = np.unique(np.concatenate(([0], cuts, [len(self.row)])))
-
-
 def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],
             outputs: Arrays) -> None:
     """Sum the messages into states and write new edge values."""
@@ -95,7 +57,15 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
     _check_indices(phase, columns, values)
-    _run(phase, variant, columns, receivers, edge_gid, values, arrays)
+    spilled, hubs = {}, receivers.walk.hubs
+    if len(hubs):
+        shapes = [e.shape for e in phase.message]
+        spilled = {name: agg.start(len(hubs), shapes, variant.dtype) for name, agg in phase.aggregators.items()}
+    spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
+    _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)
+    for i, row in enumerate(hubs):
+        for name, state in spilled.items():
+            phase.aggregators[name].merge(states[name], np.array([row]), {c: x[i: i + 1] for c, x in state.items()})
 
 
 def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists | None, edge_gid: np.ndarray,
@@ -116,11 +86,16 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
             if e.leaf is not None and e.leaf in wanted:
                 into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
         sums = {}
+        at_the_row = "gdst" if mode == "receiver" else "gsrc"
+        spill = {n: np.zeros((len(lists.walk.hubs), *x.shape[1:]), variant.dtype) for n, x in into.items() if n.startswith(at_the_row)}
         if mode == "receiver":
             arguments = _kernel(phase, variant)[0].arguments
-            sums = {f"{kind}{n}": np.zeros((len(lists.blocks) - 1, int(np.prod(phase.order[n].shape))), variant.dtype)
+            sums = {f"{kind}{n}": np.zeros((lists.walk.n_blocks, *_matrix(phase.order[n].shape, kind == "gct")), variant.dtype)
                     for n in frontier for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
-        _run(phase, variant, columns, lists, edge_gid, values, into, sums)
+        _run(phase, variant, columns, lists, edge_gid, values, into, sums, spill)
+        for i, row in enumerate(lists.walk.hubs):
+            for name, x in spill.items():
+                into[name][row] += x[i]
         _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
 
 
@@ -214,14 +189,16 @@ def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
 
 
 def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edge_gid: np.ndarray, constants: dict[int, Any],
-         arrays: dict[str, np.ndarray], partial: dict[str, np.ndarray] | None = None) -> None:
+         arrays: dict[str, np.ndarray], partial: dict[str, np.ndarray] | None = None, spill: dict[str, np.ndarray] | None = None) -> None:
     if not int(lists.ptr[-1]):
         return
     kernel, function = _kernel(phase, variant)
+    walk = lists.walk
     given: dict[str, Any] = {
-        "ptr": lists.ptr, "row": lists.row, "other": lists.other, "at": lists.at, "start": lists.start, "offset": lists.offset,
+        "ptr": walk.ptr, "row": walk.row, "target": walk.row, "other": lists.other, "at": lists.at,
+        "start": lists.start, "offset": lists.offset,
         "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
-        "scale": lists.scale, **kernel.dims, **kernel.maps}
+        "scale": lists.scale, **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
@@ -230,15 +207,19 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     moving = [(i, partial[name]) for i, name in enumerate(kernel.arguments[2:]) if name in partial]
     scratch = [(i, *kernel.buffers[name]) for i, name in enumerate(kernel.arguments[2:]) if name in kernel.buffers]
 
+    # the later pieces of a hub sum into rows of their own
+    instead = {name: _flat(x) for name, x in (spill or {}).items()} | {"target": walk.spill}
+    spilling = [instead.get(name, x) for name, x in zip(kernel.arguments[2:], rest, strict=True)]
+
     def block(b: int) -> None:
-        arguments = list(rest)
+        arguments = list(spilling if walk.spills(b) else rest)
         for i, x in moving:
             arguments[i] = x[b]
         for i, size, dtype in scratch:
-            arguments[i] = np.empty(size, dtype)
-        function(int(lists.blocks[b]), int(lists.blocks[b + 1]), *arguments)
+            arguments[i] = np.empty((1, size), dtype)
+        function(int(walk.blocks[b]), int(walk.blocks[b + 1]), *arguments)
 
-    run_blocks(block, len(lists.blocks) - 1)
+    run_blocks(block, walk.n_blocks)
 
 
 def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:
@@ -248,16 +229,26 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
     if i in constants:
         value = np.asarray(constants[i])
         value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.shape == () else value
-        found = {f"c{i}": value.reshape(-1) if e.shape else value[()]}
+        if not e.shape:
+            return {f"c{i}": value[()]}
+        found = {f"c{i}": value.reshape(_matrix(e.shape))}
         if f"ct{i}" in kernel.arguments:
-            found[f"ct{i}"] = value.reshape(len(value), -1).T.ravel()
+            found[f"ct{i}"] = np.ascontiguousarray(found[f"c{i}"].T)
         return found
     if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
         return {}
     return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}
 
 
+def _matrix(shape: tuple[int, ...], turned: bool = False) -> tuple[int, int]:
+    """A value without rows as kernels see it: its first axis against the others."""
+    matrix = (shape[0] if shape else 1, int(np.prod(shape[1:])))
+    return matrix[::-1] if turned else matrix
+
+
 def _flat(x: np.ndarray) -> np.ndarray:
     """Rows with one trailing axis; a view of contiguous arrays."""
     x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+    # truth values are bytes in memory and bits in registers
+    x = x.view(np.uint8) if x.dtype == bool else x
     return x.reshape(len(x), int(np.prod(x.shape[1:])))

@@ -29,10 +29,10 @@ def _power(exponent: float) -> Scalar:
 
 
 def _raised(exponent: float) -> str:
-    return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"{{0}} ** T({exponent!r})"
+    return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"power({{0}}, T({exponent!r}))"
 
 
-_PRODUCTS = {0: "T(1)", 1: "{0}", 2: "square({0})", 3: "cube({0})"}
+_PRODUCTS = {0: "single(ONE)", 1: "{0}", 2: "square({0})", 3: "cube({0})"}
 
 
 def _clip(low: float | None, high: float | None) -> Scalar:
@@ -45,7 +45,7 @@ def _leaky_relu(slope: float) -> Scalar:
 
 
 def _elu(alpha: float) -> Scalar:
-    return Scalar(f"elu({{0}}, T({alpha!r}))", (f"{{g}} * (T(1) if {{0}} > T(0) else ({{y}} + T({alpha!r})))",), True)
+    return Scalar(f"elu({{0}}, T({alpha!r}))", (f"{{g}} * elu_slope({{0}}, {{y}}, T({alpha!r}))",), True)
 
 
 SCALARS: dict[str, Callable[..., Scalar]] = {
@@ -53,25 +53,25 @@ SCALARS: dict[str, Callable[..., Scalar]] = {
     "sub": lambda: Scalar("({0} - {1})", ("{g}", "-{g}")),
     "mul": lambda: Scalar("({0} * {1})", ("{g} * {1}", "{g} * {0}")),
     "div": lambda: Scalar("({0} / {1})", ("{g} / {1}", "-{g} * {y} / {1}")),
-    "maximum": lambda: Scalar("maximum({0}, {1})", ("({g} if {0} >= {1} else T(0))", "({g} if {1} > {0} else T(0))")),
-    "minimum": lambda: Scalar("minimum({0}, {1})", ("({g} if {0} <= {1} else T(0))", "({g} if {1} < {0} else T(0))")),
+    "maximum": lambda: Scalar("maximum({0}, {1})", ("if_ge({0}, {1}, {g})", "if_gt({1}, {0}, {g})")),
+    "minimum": lambda: Scalar("minimum({0}, {1})", ("if_ge({1}, {0}, {g})", "if_gt({0}, {1}, {g})")),
     "neg": lambda: Scalar("(-{0})", ("-{g}",)),
-    "exp": lambda: Scalar("T(math.exp({0}))", ("{g} * {y}",), True),
-    "log": lambda: Scalar("T(math.log({0}))", ("{g} / {0}",), True),
-    "sqrt": lambda: Scalar("T(math.sqrt({0}))", ("{g} / (T(2) * {y})",), True),
+    "exp": lambda: Scalar("exp({0})", ("{g} * {y}",), True),
+    "log": lambda: Scalar("log({0})", ("{g} / {0}",), True),
+    "sqrt": lambda: Scalar("sqrt({0})", ("{g} / (T(2) * {y})",), True),
     "square": lambda: Scalar("square({0})", ("{g} * T(2) * {0}",)),
-    "absolute": lambda: Scalar("abs({0})", ("{g} * sign({0})",)),
-    "relu": lambda: Scalar("relu({0})", ("({g} if {0} > T(0) else T(0))",)),
+    "absolute": lambda: Scalar("absolute({0})", ("{g} * sign({0})",)),
+    "relu": lambda: Scalar("relu({0})", ("if_positive({0}, {g})",)),
     "leaky_relu": _leaky_relu,
     "elu": _elu,
     "gelu": lambda: Scalar("gelu({0})", ("{g} * gelu_slope({0})",), True),
     "sigmoid": lambda: Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), True),
-    "tanh": lambda: Scalar("T(math.tanh({0}))", ("{g} * (T(1) - square({y}))",), True),
+    "tanh": lambda: Scalar("tanh({0})", ("{g} * tanh_slope({y})",), True),
     "softplus": lambda: Scalar("softplus({0})", ("{g} * sigmoid({0})",), True),
     "clip": _clip,
     "power": _power,
-    "cast": lambda dtype: Scalar("T({0})", ("{g}",)),
-    "ones_like": lambda: Scalar("T(1)", (None,)),
+    "cast": lambda dtype: Scalar("as_float({0})", ("{g}",)),
+    "ones_like": lambda: Scalar("single(ONE)", (None,)),
 }
 
 

@@ -5,11 +5,12 @@ A kernel is generated for a phase in one of three modes: "forward" (rows receive
 columns). Rows are worked on serially inside and in parallel outside, so that nothing is written by two threads and
 results do not depend on their number.
 
-Values: an elementwise expression used once is written where it is used; what is used again, reduced, contracted or
-broadcast is kept in a small buffer of one edge. Gradients likewise. Trip counts are arguments of the kernel, because
-constant small ones are unrolled into scalar code.
+Values: every number of an edge is a lane of a vector (``kernels.lanes``); one line computes one vector. Values used once
+are written where they are used, others are kept in variables, one for each vector. What belongs to the row that edges
+share, such as its running sums, is loaded before its edges and stored after them. Values too wide for variables are
+worked on in loops over scratch space.
 
-Each module adds one step to the writer of the one before: text, value, keep, gradient, aggregate, kernel.
+Each module adds one step to the writer of the one before: place, held, text, value, keep, gradient, aggregate, kernel.
 """
 if __name__ != "graphtheta.ops.codegen":
     raise ImportError("import graphtheta.ops.codegen, not ops.codegen")

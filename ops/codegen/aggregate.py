@@ -5,7 +5,9 @@ import numpy as np
 
 from ..expr import Expr
 from .gradient import GradientWriter
-from .text import Index
+from .held import Held
+from .keep import Text
+from .place import Shape
 
 
 class AggregateWriter(GradientWriter):
@@ -16,33 +18,37 @@ class AggregateWriter(GradientWriter):
         for name, agg in self.phase.aggregators.items():
             getattr(self, "take_" + agg.name.replace("-", "_"))(name, parts)
         for name, e in self.phase.outputs.items():
-            with self.loops(e.shape, "i") as index:
-                self.put(f"{self.arg(f'out_{name}')}[ce, {self.flat(e.shape, index)}] = {self.value(e, index)}")
+            for place in self.cells(e.shape):
+                self.write(self.arg(f"out_{name}"), "ce", place, self.value(e, place))
 
-    def state(self, name: str, column: str, at: str) -> str:
-        return f"{self.arg(f'state_{name}_{column}')}[dr, {at}]"
+    def state(self, name: str, column: str, shape: Shape) -> Held:
+        """A column of the state of the row being worked on."""
+        array = self.arg(f"state_{name}_{column}")
+        return self.over_the_row(array, shape)
 
-    def weight(self) -> str:
-        return f" * T({self.arg('scale')}[en])" if self.v.scaled else ""
+    def weighted(self, text: str) -> str:
+        return f"{text} * as_float({self.arg('scale')}[en])" if self.v.scaled else text
 
     def take_sum(self, name: str, parts: list[Expr]) -> None:
-        x = parts[0]
-        with self.loops(x.shape, "i") as index:
-            self.put(f"{self.state(name, 'sum', self.flat(x.shape, index))} += {self.value(x, index)}{self.weight()}")
+        x, state = parts[0], self.state(name, "sum", parts[0].shape)
+        for place in self.cells(x.shape):
+            state.add(place, self.weighted(self.value(x, place)))
 
     def take_mean(self, name: str, parts: list[Expr]) -> None:
         self.take_sum(name, parts)
-        self.put(f"{self.state(name, 'weight', '0')} += T(1){self.weight()}")
+        state = self.state(name, "weight", ())
+        for place in self.cells(()):
+            state.add(place, self.weighted("single(ONE)"))
 
     def take_max(self, name: str, parts: list[Expr], sign: str = "") -> None:
         x = parts[0]
-        with self.loops(x.shape, "i") as index:
-            at = self.flat(x.shape, index)
-            best, edge = self.state(name, "best", at), self.state(name, "edge", at)
-            self.put(f"x = {sign}({self.value(x, index)})")
-            self.put(f"if x > {best} or (x == {best} and tie < {edge}) or (x != x and {best} == {best}):")
-            self.put(f"    {best} = x")
-            self.put(f"    {edge} = tie")
+        best, edge = self.state(name, "best", x.shape), self.state(name, "edge", x.shape)
+        for place in self.cells(x.shape):
+            mine, wins = self.name("x"), self.name("w")
+            self.put(f"{mine} = {sign}({self.value(x, place)})")
+            self.put(f"{wins} = beats({mine}, {best.get(place)}, tie, {edge.get(place)})")
+            best.set(place, f"where({wins}, {mine}, {best.get(place)})")
+            edge.set(place, f"where({wins}, tie, {edge.get(place)})")
 
     def take_min(self, name: str, parts: list[Expr]) -> None:
         self.take_max(name, parts, "-")
@@ -53,32 +59,44 @@ class AggregateWriter(GradientWriter):
     def take_softmax_sum(self, name: str, parts: list[Expr]) -> None:
         self.take_softmax(name, parts[0], parts[1])
 
+    def score(self, z: Expr) -> Held:
+        """The scores, with the weight of edges that stand for several: exp(z + log n) = n exp(z)."""
+        held = Held.best(self, self.name("z"), z.shape)
+        for place in self.cells(z.shape):
+            scale = f" + log(as_float({self.arg('scale')}[en]))" if self.v.scaled else ""
+            held.set(place, self.value(z, place) + scale)
+        return held
+
     def take_softmax(self, name: str, z: Expr, x: Expr | None) -> None:
         """Running maximum: what was summed so far is brought to a new maximum when one comes."""
-        with self.loops(z.shape, "i") as outer:
-            at = self.flat(z.shape, outer)
-            top, total = self.state(name, "max", at), self.state(name, "sum", at)
-            log_scale = f" + T(math.log({self.arg('scale')}[en]))" if self.v.scaled else ""
-            self.put(f"z = {self.value(z, outer)}{log_scale}")
-            rest = () if x is None else x.shape[len(z.shape):]
-            self.put(f"if z > {top}:")
-            self.depth += 1
-            self.put(f"f = T(math.exp({top} - z))")
-            self.put(f"{top} = z")
-            self.put(f"{total} *= f")
-            if x is not None:
-                with self.loops(rest, "j") as inner:
-                    self.put(f"{self.state(name, 'total', self.flat(x.shape, outer + inner))} *= f")
-            self.depth -= 1
-            # NaN passes, so that it shows in the total
-            self.put("if z != T(-np.inf):")
-            self.depth += 1
-            self.put(f"e = T(math.exp(z - {top}))")
-            self.put(f"{total} += e")
-            if x is not None:
-                with self.loops(rest, "j") as inner:
-                    self.put(f"{self.state(name, 'total', self.flat(x.shape, outer + inner))} += e * {self.value(x, outer + inner)}")
-            self.depth -= 1
+        scores, top, sums = self.score(z), self.state(name, "max", z.shape), self.state(name, "sum", z.shape)
+        totals = None if x is None else self.state(name, "total", x.shape)
+        weights, shrink = Held.best(self, self.name("e"), z.shape), Held.scratch(self, self.name("f"), z.shape)
+        heads = None if x is None else np.repeat(np.arange(int(np.prod(z.shape))), int(np.prod(x.shape[len(z.shape):])))
+        new = self.name("new")
+        self.put(f"{new} = False")
+        for place in self.cells(z.shape):
+            self.put(f"{new} = {new} or some({scores.get(place)}, {top.get(place)})")
+        with self.block(f"if {new}:"):
+            for place in self.cells(z.shape):
+                higher, factor = self.name("m"), self.name("f")
+                self.put(f"{higher} = raised({top.get(place)}, {scores.get(place)})")
+                self.put(f"{factor} = softmax_weight({top.get(place)}, {higher})")
+                sums.set(place, f"{sums.get(place)} * {factor}")
+                top.set(place, higher)
+                if totals is not None:
+                    shrink.set(place, factor)
+            for place in self.cells(x.shape) if x is not None else ():
+                assert totals is not None and heads is not None
+                totals.set(place, f"{totals.get(place)} * {shrink.get(place.through(heads))}")
+        for place in self.cells(z.shape):
+            weights.set(place, f"softmax_weight({scores.get(place)}, {top.get(place)})")
+            sums.add(place, weights.get(place))
+        for place in self.cells(x.shape) if x is not None else ():
+            assert totals is not None and heads is not None and x is not None
+            totals.add(place, f"{weights.get(place.through(heads))} * {self.value(x, place)}")
+
+    # ---- gradients
 
     def seed(self) -> None:
         """Gradients of the message parts and outputs."""
@@ -86,57 +104,47 @@ class AggregateWriter(GradientWriter):
         for name in totals:
             getattr(self, "seed_" + self.phase.aggregators[name].name.replace("-", "_"))(name, self.phase.message)
         for name in outputs:
-            self.seed_output(name, self.phase.outputs[name])
+            e, array = self.phase.outputs[name], self.arg(f"gout_{name}")
+            self.give(e, e.shape, lambda p, array=array: self.read(array, "ce", p))  # type: ignore[misc]
 
-    def seed_output(self, name: str, e: Expr) -> None:
-        self.give(e, e.shape, lambda i: f"{self.arg(f'gout_{name}')}[ce, {self.flat(e.shape, i)}]")
-
-    def spread(self, name: str, column: str, at: str) -> str:
-        return f"{self.arg(f'spread_{name}_{column}')}[dr, {at}]"
+    def spread(self, name: str, column: str) -> Text:
+        """What a destination tells its edges."""
+        array = self.arg(f"spread_{name}_{column}")
+        return lambda p: self.once(self.read(array, "dr", p), "row" if self.fixed_end == "dst" and p.start == "0" else "")
 
     def seed_sum(self, name: str, parts: list[Expr]) -> None:
-        x, weight = parts[0], self.weight()
-        self.give(x, x.shape, lambda i: self.spread(name, "g", self.flat(x.shape, i)) + weight)
+        g = self.spread(name, "g")
+        self.give(parts[0], parts[0].shape, lambda p: self.weighted(g(p)))
 
     seed_mean = seed_sum
 
     def seed_max(self, name: str, parts: list[Expr]) -> None:
-        x = parts[0]
-
-        def text(i: Index) -> str:
-            at = self.flat(x.shape, i)
-            return f"({self.spread(name, 'g', at)} if {self.spread(name, 'edge', at)} == tie else T(0))"
-
-        self.give(x, x.shape, text)
+        g, edge = self.spread(name, "g"), self.spread(name, "edge")
+        self.give(parts[0], parts[0].shape, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")
 
     seed_min = seed_max
 
-    def attention(self, name: str, z: Expr, index: Index) -> str:
-        log_scale = f" + T(math.log({self.arg('scale')}[en]))" if self.v.scaled else ""
-        return f"T(math.exp({self.value(z, index)}{log_scale} - {self.spread(name, 'lse', self.flat(z.shape, index))}))"
+    def attention(self, name: str, z: Expr) -> Held:
+        """The softmax weights, once more."""
+        scores, normaliser = self.score(z), self.spread(name, "lse")
+        held = Held.best(self, self.name("p"), z.shape)
+        for place in self.cells(z.shape):
+            held.set(place, f"exp({scores.get(place)} - {normaliser(place)})")
+        return held
 
     def seed_logsumexp(self, name: str, parts: list[Expr]) -> None:
-        z = parts[0]
-        self.give(z, z.shape, lambda i: f"({self.spread(name, 'g', self.flat(z.shape, i))} * {self.attention(name, z, i)})")
+        weights, g = self.attention(name, parts[0]), self.spread(name, "g")
+        self.give(parts[0], parts[0].shape, lambda p: f"({g(p)} * {weights.get(p)})")
 
     def seed_softmax_sum(self, name: str, parts: list[Expr]) -> None:
         z, x = parts
-        tag = self.number[id(z)]
-        self.buffer(f"p{tag}", int(np.prod(z.shape)))
-        with self.loops(z.shape, "i") as index:
-            self.put(f"p{tag}[{self.flat(z.shape, index)}] = {self.attention(name, z, index)}")
-        rest, width = x.shape[len(z.shape):], len(z.shape)
-
-        def g(i: Index) -> str:
-            return self.spread(name, "g", self.flat(x.shape, i))
-
+        weights, g = self.attention(name, z), self.spread(name, "g")
+        heads = np.repeat(np.arange(int(np.prod(z.shape))), int(np.prod(x.shape[len(z.shape):])))
         if id(z) in self.on_path:
-            self.buffer(f"q{tag}", int(np.prod(z.shape)))
-            with self.loops(z.shape, "i") as outer:
-                at = self.flat(z.shape, outer)
-                self.put("gsum = T(0)")
-                with self.loops(rest, "j") as inner:
-                    self.put(f"gsum += {g(outer + inner)} * {self.value(x, outer + inner)}")
-                self.put(f"q{tag}[{at}] = p{tag}[{at}] * (gsum - {self.spread(name, 'inner', at)})")
-            self.give(z, z.shape, lambda i: f"q{tag}[{self.flat(z.shape, i)}]")
-        self.give(x, x.shape, lambda i: f"(p{tag}[{self.flat(z.shape, i[:width])}] * {g(i)})")
+            inner, products = self.spread(name, "inner"), self.total(self.name("q"), z.shape)
+            self.fold(heads, x.shape, lambda p: f"{g(p)} * {self.value(x, p)}", products)
+            score_grad = Held.best(self, self.name("q"), z.shape)
+            for place in self.cells(z.shape):
+                score_grad.set(place, f"{weights.get(place)} * ({products.get(place)} - {inner(place)})")
+            self.give(z, z.shape, score_grad.get)
+        self.give(x, x.shape, lambda p: f"({weights.get(p.through(heads))} * {g(p)})")

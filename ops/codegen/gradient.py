@@ -1,21 +1,21 @@
 """Gradients of an edge: from the message back to what the kernel wants, each expression's own after those of its uses."""
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 import numpy as np
 
 from ..expr import Expr
 from ..primitive import Primitive
 from ..program import Phase
 from ..scalar import Scalar
-from .keep import MOST_TEXT, KeepWriter
-from .text import Index, Text, Variant
+from .held import Held
+from .keep import MOST_STEPS, KeepWriter, Text
+from .place import Place, Shape, broadcast, cells
+from .text import Variant
 
 # primitives whose rule reads the gradient several times, or at places of its own
-READ = re.compile(r"\w+\[[^\[\]]*\]")
-REPEATS = ("matmul", "reshape", "getitem", "broadcast_to", "concat", "max", "standardise")
+REPEATS = ("matmul", "reshape", "getitem", "broadcast_to", "concat", "max", "standardise", "embedding")
+# vectors of a gradient of all edges that are held in variables
+MOST_SUMMED = 16
 
 
 def _passes(e: Expr, prim: Primitive, path: set[int]) -> bool:
@@ -24,12 +24,14 @@ def _passes(e: Expr, prim: Primitive, path: set[int]) -> bool:
 
 
 class GradientWriter(KeepWriter):
-    """Passes gradients on as text where they are used once, and through buffers where they meet others."""
+    """Passes gradients on as text where they are used once, and through variables where they meet others."""
 
     def __init__(self, phase: Phase, variant: Variant):
         super().__init__(phase, variant)
-        self.inline: dict[int, list[Text]] = {}
-        self.buffered: set[int] = set()
+        self.inline: dict[int, list[tuple[Text, int]]] = {}
+        self.met: dict[int, Held] = {}
+        self.sums: dict[str, Held] = {}
+        self.steps = 0
         self.on_path = self._paths()
 
     def _paths(self) -> set[int]:
@@ -41,76 +43,83 @@ class GradientWriter(KeepWriter):
                 path.add(id(e))
         return path
 
-    def give(self, a: Expr, shape: tuple[int, ...], text: Text) -> None:
-        """A gradient for a: ``text`` over the index of ``shape``, to which a was broadcast."""
+    # ---- where gradients go
+
+    def give(self, a: Expr, shape: Shape, text: Text, where: np.ndarray | None = None) -> None:
+        """A gradient for a: ``text`` over the places of ``shape``, whose numbers stand at positions ``where`` of a."""
         if id(a) not in self.on_path:
             return
-        if shape == a.shape and a.rows and a.leaf is None:
-            self.inline.setdefault(id(a), []).append(text)
+        straight = where is None and shape == a.shape
+        if straight and a.rows and a.leaf is None:
+            self.inline.setdefault(id(a), []).append((text, self.steps + 1))
             return
+        if not straight:
+            where = broadcast(a.shape, shape) if where is None else where
+            text = self.fold(where, shape, text, self.total(self.name("s"), a.shape)).get
         target = self.target(a)
-        pad = len(shape) - len(a.shape)
-        gone = [k for k in range(len(shape)) if shape[k] > 1 and (k < pad or a.shape[k - pad] == 1)]
-        stay = [k for k in range(len(shape)) if k not in gone]
-        with self.loops(tuple(shape[k] for k in stay), "i") as outer:
-            index = ["0"] * len(shape)
-            for k, i in zip(stay, outer, strict=True):
-                index[k] = i
-            at = target(self.flat(a.shape, index[pad:] if pad <= len(shape) else index))
-            if not gone:
-                self.put(f"{at} += {text(index)}")
-            else:
-                self.put("gsum = T(0)")
-                with self.loops(tuple(shape[k] for k in gone), "j") as inner:
-                    for k, i in zip(gone, inner, strict=True):
-                        index[k] = i
-                    self.put(f"gsum += {text(index)}")
-                self.put(f"{at} += gsum")
+        for place in self.cells(a.shape):
+            target.add(place, text(place))
 
-    def target(self, a: Expr) -> Callable[[str], str]:
-        """Where the gradient of a is added to."""
+    def target(self, a: Expr) -> Held:
+        """What the gradient of a is added to."""
         n = self.number[id(a)]
         if not a.rows:
-            return lambda at: f"{self.arg(f'gc{n}')}[{at}]"
+            return self.summed(f"gc{n}", a.shape)
         if a.leaf is not None:
-            kind, name = a.leaf
-            row = {"src": "sr", "dst": "dr"}.get(kind) or ("ce" if name in self.v.carried else "se")
-            return lambda at: f"{self.arg(f'g{kind}{n}')}[{row}, {at}]"
-        if n not in self.buffered:
-            self.buffered.add(n)
-            size = int(np.prod(a.shape))
-            self.buffer(f"g{n}", size)
-            self.put(f"for z in range({self.dim(size) if size > 1 else 1}):")
-            self.put(f"    g{n}[z] = T(0)")
-        return lambda at: f"g{n}[{at}]"
+            name = self.arg(f"g{a.leaf[0]}{n}")
+            return self.over_the_row(name, a.shape) if a.leaf[0] == self.fixed_end else Held(self, name, a.shape, (name, self.row(a)))
+        if n not in self.met:
+            self.met[n] = self.total(f"g{n}", a.shape)
+        return self.met[n]
+
+    def over_the_row(self, array: str, shape: Shape) -> Held:
+        """What the edges of the row add up to: in variables while they are worked on, then in the row's own place."""
+        if self.rolled:
+            return Held(self, array, shape, (array, "tr"))
+        if array not in self.sums:
+            held = self.sums[array] = Held(self, f"sum_{array}", shape)
+            for place in cells(shape, self.lanes):
+                held.filled.add(int(place.at[0]))
+                with self.within("row"):
+                    held.set(place, self.read(array, "tr", place))
+                with self.within("end"):
+                    self.write(array, "tr", place, held.get(place))
+        return self.sums[array]
+
+    def summed(self, name: str, shape: Shape) -> Held:
+        """The gradient of a value without rows, over all edges of the block."""
+        self.arg(name)
+        if self.rolled or len(cells(shape, self.lanes)) > MOST_SUMMED:
+            return Held(self, name, shape, (name, "0"))
+        if name not in self.sums:
+            held = self.sums[name] = Held(self, f"sum_{name}", shape)
+            for place in cells(shape, self.lanes):
+                held.filled.add(int(place.at[0]))
+                with self.within("top"):
+                    held.set(place, self.zeros(place))
+                with self.within("bottom"):
+                    self.write(name, "0", place, f"{self.read(name, '0', place)} + {held.get(place)}")
+        return self.sums[name]
+
+    # ---- the way back
 
     def flow(self, e: Expr) -> Text | None:
         """The gradient of e once all its uses have given theirs; None if there is none."""
         n, parts = self.number[id(e)], self.inline.pop(id(e), [])
-        if n not in self.buffered and not parts:
+        if n not in self.met and not parts:
             return None
         assert e.prim is not None
         once = sum(id(a) in self.on_path for a in e.args) == 1 and e.prim.name not in REPEATS
-        code = self.code(e)
-
-
-        def whole(index: Index) -> str:
-            text = " + ".join(p(index) for p in parts)
-            return text if len(parts) == 1 else f"({text})"
-
-        if n not in self.buffered:
-            text = whole(["0"] * len(e.shape))
-            # a plain read may as well be written twice
-            plain = code is not None and READ.fullmatch(text) is not None
-            if plain or (once and len(text) <= MOST_TEXT):
-                return whole
+        self.steps = max((steps for _, steps in parts), default=0)
+        if n not in self.met and len(parts) == 1 and once and self.steps < MOST_STEPS:
+            return parts[0][0]
+        self.steps = 0
         if parts:
-            first = n not in self.buffered
-            self.buffer(f"g{n}", int(np.prod(e.shape)))
-            self.buffered.add(n)
-            with self.loops(e.shape, "i") as index:
-                self.put(f"g{n}[{self.flat(e.shape, index)}] {'=' if first else '+='} {whole(index)}")
-        return lambda index: f"g{n}[{self.flat(e.shape, index)}]"
+            held = self.target(e)
+            for place in self.cells(e.shape):
+                held.add(place, " + ".join(text(place) for text, _ in parts))
+        self.met[n].fill_up()
+        return self.met[n].get
 
     def walk_back(self) -> None:
         for e in reversed(self.phase.order):
@@ -122,114 +131,120 @@ class GradientWriter(KeepWriter):
 
     def back(self, e: Expr, g: Text) -> None:
         assert e.prim is not None
-        name, code = e.prim.name, self.code(e)
+        name, code, a = e.prim.name, self.code(e), e.args[0]
         if code is not None:
             self.back_scalar(e, code, g)
         elif name == "sum":
-            a, stay, _ = self.reduced(e)
-            keep = e.static["keepdims"]
-            self.give(a, a.shape, lambda i: g([x if k in stay else "0" for k, x in enumerate(i)] if keep else [i[k] for k in stay]))
+            where = self.reduced(e)
+            self.give(a, a.shape, lambda p: g(p.through(where)))
         elif name == "max":
-            a, n = e.args[0], self.number[id(e)]
-            target = self.target(a)
-            with self.loops(e.shape, "i") as index:
-                self.put(f"{target(f'w{n}[{self.flat(e.shape, index)}]')} += {g(index)}")
+            self.back_max(e, g)
         elif name == "matmul":
             self.back_matmul(e, g)
         elif name == "dropout":
             n = self.number[id(e)]
-            drop = self.v.training
-            self.give(e.args[0], e.shape, lambda i: f"({g(i)} * f{n}[{self.flat(e.shape, i)}])" if drop else g(i))
+            self.give(a, e.shape, (lambda p: f"({g(p)} * {self.aside[n].get(p)})") if self.v.training else g)
         elif name == "concat":
-            n = self.number[id(e)]
-            for p, a in enumerate(e.args):
-                self.give(a, a.shape, self.part_of(e, p))
-        elif name == "expand_last":
-            a = e.args[0]
-            self.give(a, a.shape, lambda i: g([*i, *["0"] * (len(e.shape) - len(i))]))
+            for part, where in zip(e.args, self.joined(e), strict=True):
+                self.give(part, part.shape, lambda p, to=where: g(p.through(to)))  # type: ignore[misc]
         elif name == "standardise":
             self.back_standardise(e, g)
-        elif name == "repeat_rows":
-            self.give(e.args[0], e.shape, g)
         elif name == "embedding":
             self.back_embedding(e, g)
         else:
-            self.back_structural(e, g)
-
-    def part_of(self, e: Expr, p: int) -> Text:
-        """The gradient of a joined value where part p stands."""
-        return lambda i: f"g{self.number[id(e)]}[{self.concat_place(e, p, i)}]"
+            self.give(a, e.shape, g, self.where(e))
 
     def back_scalar(self, e: Expr, code: Scalar, g: Text) -> None:
         for a, rule in zip(e.args, code.grads, strict=True):
             if rule is None or id(a) not in self.on_path:
                 continue
 
-            def text(i: Index, rule: str = rule) -> str:
-                y = self.value(e, i) if "{y}" in rule else ""
-                return "(" + rule.format(*(self.value(b, self.narrow(b, e, i)) for b in e.args), g=g(i), y=y) + ")"
+            def text(p: Place, rule: str = rule) -> str:
+                y = self.value(e, p) if "{y}" in rule else ""
+                return "(" + rule.format(*(self.value(b, self.narrow(b, e, p)) for b in e.args), g=g(p), y=y) + ")"
 
             self.give(a, e.shape, text)
 
-    def back_structural(self, e: Expr, g: Text) -> None:
-        a = e.args[0]
-        if id(a) not in self.on_path:
-            return
-        target = self.target(a)
-        with self.loops(e.shape, "i") as index:
-            self.put(f"{target(self.mapped(e, self.flat(e.shape, index)))} += {g(index)}")
+    def back_max(self, e: Expr, g: Text) -> None:
+        a, n, size = e.args[0], self.number[id(e)], int(np.prod(e.shape))
+        mine, spread = Held.scratch(self, f"gmax{n}", e.shape), Held.scratch(self, f"gall{n}", a.shape)
+        spread.clear()
+        for place in self.cells(e.shape):
+            mine.set(place, g(place))
+        with self.block(f"for i in range({size}):"):
+            self.put(f"{spread.name}[0, w{n}[0, i]] += {mine.name}[0, i]")
+        self.give(a, a.shape, spread.get)
 
     def back_matmul(self, e: Expr, g: Text) -> None:
+        x, w = e.args
         if self.turned(e):
             self.back_turned(e, g)
             return
-        x, w = e.args
-        lead, inner = x.shape[:-1], w.shape[1:]
         if id(x) in self.on_path:
-            target = self.target(x)
-            with self.loops(lead, "i") as outer, self.loops((x.shape[-1],), "k") as k:
-                self.put("gsum = T(0)")
-                with self.loops(inner, "j") as j:
-                    self.put(f"gsum += {g(outer + j)} * {self.entry(e, k, j)}")
-                self.put(f"{target(self.flat(x.shape, outer + k))} += gsum")
+            self.back_left(e, g)
         if id(w) in self.on_path:
-            with self.loops(lead, "i") as outer, self.loops((x.shape[-1],), "k") as k:
-                self.put(f"gx = {self.value(x, outer + k)}")
-                with self.loops(inner, "j") as j:
-                    self.put(f"{self.entry(e, k, j, 'gc')} += gx * {g(outer + j)}")
+            (lead, inner, k), name = self.product_shape(e), self.arg(f"gc{self.number[id(w)]}")
+            array, source = self.memory(x)
+            held = Held(self, name, (inner,), (name, f"k_{name}"))
+            with self.block(f"for k_{name} in range({k}):"):
+                for line in range(lead):
+                    self.put(f"x_{name} = {self.loads(1)}({array}, {source}, {line * k} + k_{name})")
+                    for place in self.cells((inner,)):
+                        held.add(place, f"x_{name} * {g(place.through(np.arange(inner) + line * inner))}")
 
     def back_turned(self, e: Expr, g: Text) -> None:
-        x, w = e.args
-        target = self.target(x) if id(x) in self.on_path else None
-        with self.loops(x.shape[:-1], "i") as outer, self.loops(w.shape[1:], "j") as j:
-            self.put(f"gx = {g(outer + j)}")
-            if target is not None:
-                with self.loops((x.shape[-1],), "k") as k:
-                    self.put(f"{target(self.flat(x.shape, outer + k))} += gx * {self.entry(e, k, j)}")
-            if id(w) in self.on_path:
-                with self.loops((x.shape[-1],), "k") as k:
-                    self.put(f"{self.entry(e, k, j, 'gc')} += gx * {self.value(x, outer + k)}")
+        (x, w), (lead, inner, k) = e.args, self.product_shape(e)
+        n = self.number[id(w)]
+        line, at = np.divmod(np.arange(lead * k), k)
+
+        def text(p: Place) -> str:
+            matrix = self.arg(f"ct{n}")
+            terms = [f"{g(p.through(line * inner + j))} * {self.read(matrix, '0', p.through(j * k + at))}" for j in range(inner)]
+            return f"({' + '.join(terms)})"
+
+        self.give(x, x.shape, text)
+        if id(w) not in self.on_path:
+            return
+        target = self.summed(f"gct{n}", (inner, k))
+        column, along = np.divmod(np.arange(inner * k), k)
+        for row in range(lead):
+            for place in self.cells((inner, k)):
+                target.add(place, f"{g(place.through(row * inner + column))} * {self.value(x, place.through(row * k + along))}")
+
+    def back_left(self, e: Expr, g: Text) -> None:
+        """The gradient of the left factor: an inner product with each row of the matrix."""
+        (x, w), (lead, inner, k) = e.args, self.product_shape(e)
+        matrix, name = self.arg(f"c{self.number[id(w)]}"), f"gx{self.number[id(e)]}"
+        held = Held.scratch(self, name, x.shape)
+        one = self.function("totals1", "lane_tools.totals(1)")
+        for line in range(lead):
+            with self.block(f"for k_{name} in range({k}):"):
+                self.put(f"d_{name} = {self.cut(1, self.lanes)}(single(ZERO))")
+                for place in self.cells((inner,)):
+                    text = f"{g(place.through(np.arange(inner) + line * inner))} * {self.read(matrix, f'k_{name}', place)}"
+                    self.put(f"d_{name} = d_{name} + {self.cut(place.active, self.lanes)}({text})")
+                self.put(f"{held.name}[0, {line * k} + k_{name}] = number({one}(d_{name}))")
+        self.give(x, x.shape, held.get)
 
     def back_standardise(self, e: Expr, g: Text) -> None:
         """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""
-        n, d, target = self.number[id(e)], e.shape[-1], self.target(e.args[0])
-        with self.loops(e.shape[:-1], "i") as outer:
-            self.put("gsum = T(0)")
-            self.put("gx = T(0)")
-            with self.loops(e.shape[-1:], "j") as j:
-                self.put(f"gsum += {g(outer + j)}")
-                self.put(f"gx += {g(outer + j)} * {self.value(e, outer + j)}")
-            with self.loops(e.shape[-1:], "j") as j:
-                text = f"({g(outer + j)} - gsum / T({d}) - {self.value(e, outer + j)} * (gx / T({d})))"
-                self.put(f"{target(self.flat(e.shape, outer + j))} += {text} * d{n}[{self.flat(e.shape[:-1], outer)}]")
+        n, d = self.number[id(e)], e.shape[-1]
+        lead = np.repeat(np.arange(int(np.prod(e.shape[:-1]))), d)
+        mean = self.fold(lead, e.shape, lambda p: f"{g(p)} * T({1 / d!r})", self.total(f"ga{n}", e.shape[:-1]))
+        slope = self.fold(lead, e.shape, lambda p: f"{g(p)} * {self.value(e, p)} * T({1 / d!r})", self.total(f"gb{n}", e.shape[:-1]))
+
+        def text(p: Place) -> str:
+            q = p.through(lead)
+            return f"(({g(p)} - {mean.get(q)} - {self.value(e, p)} * {slope.get(q)}) * {self.aside[n].get(q)})"
+
+        self.give(e.args[0], e.shape, text)
 
     def back_embedding(self, e: Expr, g: Text) -> None:
-        table, which = e.args
+        table = e.args[0]
         if id(table) not in self.on_path:
             return
-        depth, inner = len(which.shape), table.shape[1:]
-        width = int(np.prod(inner))
-        target = self.target(table)
-        with self.loops(e.shape, "i") as index:
-            row = self.value(which, index[:depth])
-            self.put(f"{target(f'{row} * {self.dim(width) if width > 1 else 1} + {self.flat(inner, index[depth:])}')} += {g(index)}")
+        name, width = self.arg(f"gc{self.number[id(table)]}"), int(np.prod(table.shape[1:]))
+        for p, row in enumerate(self.rows_of(e)):
+            held = Held(self, name, (width,), (name, row))
+            for place in self.cells((width,)):
+                held.add(place, g(place.through(np.arange(width) + p * width)))

@@ -1,25 +1,27 @@
-"""Values that are worth a buffer, and those that need a loop of their own: sums, products, joins, masks."""
+"""Values that are worth keeping, and those that need code of their own: sums, products, joins, masks."""
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from ..expr import Expr
-from .text import Index
+from .held import Held
+from .place import Place, Shape, cells
 from .value import STRUCTURAL, ValueWriter
 
-# uses that address their argument by flat position, or read it many times
-READ_AGAIN = ("reshape", "getitem", "broadcast_to", "to_dense", "concat", "matmul", "standardise")
-# numbers of one edge that a buffer may hold for the sake of speed
-MOST_KEPT = 1 << 17
-# characters of an inlined value; code that names an argument twice would otherwise double with every step
-MOST_TEXT = 300
+Text = Callable[[Place], str]
+# uses that read their argument many times
+READ_AGAIN = ("matmul", "standardise")
+# elementwise steps written into one line
+MOST_STEPS = 6
 
 
 class KeepWriter(ValueWriter):
-    """Writes values of the current edge into buffers."""
+    """Writes values of the current edge into variables or scratch space."""
 
     def keep_values(self, roots: list[Expr]) -> None:
-        """Write loops for what must be kept, arguments first."""
+        """Write what must be kept, arguments first."""
         needed: set[int] = set()
 
         def visit(e: Expr) -> None:
@@ -31,147 +33,270 @@ class KeepWriter(ValueWriter):
         for root in roots:
             visit(root)
         uses = self.uses()
+        steps: dict[int, int] = {}
         for e in self.phase.order:
             if id(e) not in needed or not e.rows or e.prim is None or self.is_alias(e):
                 continue
-            if self.must_keep(e, uses.get(id(e), []), any(e is root for root in roots)):
-                self.keep(e)
+            steps[id(e)] = 1 + max(steps.get(id(a), 0) for a in e.args)
+            if self.must_keep(e, uses.get(id(e), []), any(e is root for root in roots), steps[id(e)]):
+                steps[id(e)] = 0
+                if self.fixed(e):
+                    with self.within("row"):
+                        self.keep(e)
+                else:
+                    self.keep(e)
 
-    def must_keep(self, e: Expr, uses: list[Expr], root: bool) -> bool:
+    def must_keep(self, e: Expr, uses: list[Expr], root: bool, steps: int) -> bool:
         assert e.prim is not None
-        name, code = e.prim.name, self.code(e)
-        if code is None and name not in (*STRUCTURAL, "repeat_rows", "embedding"):
-            return True
-        count = len(uses) + root
-        backward = self.v.mode != "forward"
-        if code is not None and code.costly and (count > 1 or backward):
+        code, count = self.code(e), len(uses) + root
+        if code is None and e.prim.name not in STRUCTURAL:
             return True
         if any(u.prim is not None and u.prim.name in READ_AGAIN for u in uses):
             return True
+        if code is None or e.prim.name in ("ones_like", "cast"):
+            return False
         size = int(np.prod(e.shape))
         wider = any(int(np.prod(u.shape)) > size for u in uses)
-        if code is None or self.trivial(e):
-            return False
-        return len(self.value(e, ["0"] * len(e.shape))) > MOST_TEXT or ((count > 1 or wider) and size <= MOST_KEPT)
+        return count > 1 or wider or steps > MOST_STEPS or (code.costly and self.v.mode != "forward")
 
-    def trivial(self, e: Expr) -> bool:
-        return e.prim is not None and e.prim.name in ("ones_like", "cast")
+    def fixed(self, e: Expr) -> bool:
+        """Whether a value is the same for all edges of the row."""
+        if e.leaf is not None:
+            return e.leaf[0] == self.fixed_end or not e.rows
+        assert e.prim is not None
+        return not self.rolled and (e.prim.name != "dropout" or self.is_alias(e)) and all(self.fixed(a) for a in e.args)
 
     def keep(self, e: Expr) -> None:
         assert e.prim is not None
-        n, name, size = self.number[id(e)], e.prim.name, int(np.prod(e.shape))
-        self.buffer(f"t{n}", size)
-        if name == "sum":
-            self.keep_sum(e)
-        elif name == "max":
-            self.keep_max(e)
-        elif name == "matmul":
-            self.keep_matmul(e)
-        elif name == "concat":
-            self.keep_concat(e)
-        elif name == "dropout":
-            self.keep_dropout(e)
-        elif name == "standardise":
-            self.keep_standardise(e)
-        else:
-            with self.loops(e.shape, "i") as index:
-                self.put(f"t{n}[{self.flat(e.shape, index)}] = {self.value(e, index)}")
-        self.kept.add(n)
-
-    def reduced(self, e: Expr) -> tuple[Expr, list[int], list[int]]:
-        """Argument of a reduction, its kept axes and its reduced axes."""
-        a = e.args[0]
-        gone = sorted(len(a.shape) + k for k in e.static["axis"])
-        return a, [k for k in range(len(a.shape)) if k not in gone], gone
-
-    def split_loops(self, a: Expr, stay: list[int], gone: list[int], outer: Index, inner: Index) -> Index:
-        index = ["0"] * len(a.shape)
-        for k, i in zip(stay, outer, strict=True):
-            index[k] = i
-        for k, i in zip(gone, inner, strict=True):
-            index[k] = i
-        return index
-
-    def keep_sum(self, e: Expr) -> None:
-        a, stay, gone = self.reduced(e)
         n = self.number[id(e)]
-        with self.loops(tuple(a.shape[k] for k in stay), "i") as outer:
-            self.put(f"a{n} = T(0)")
-            with self.loops(tuple(a.shape[k] for k in gone), "j") as inner:
-                self.put(f"a{n} += {self.value(a, self.split_loops(a, stay, gone, outer, inner))}")
-            self.put(f"t{n}[{self.flat(tuple(a.shape[k] for k in stay), outer)}] = a{n}")
-
-    def keep_max(self, e: Expr) -> None:
-        a, stay, gone = self.reduced(e)
-        n = self.number[id(e)]
-        self.buffer(f"w{n}", int(np.prod(e.shape)), "int64")
-        with self.loops(tuple(a.shape[k] for k in stay), "i") as outer:
-            self.put(f"a{n} = T(-np.inf)")
-            self.put(f"b{n} = 0")
-            with self.loops(tuple(a.shape[k] for k in gone), "j") as inner:
-                index = self.split_loops(a, stay, gone, outer, inner)
-                self.put(f"x{n} = {self.value(a, index)}")
-                self.put(f"if x{n} > a{n}:")
-                self.put(f"    a{n} = x{n}")
-                self.put(f"    b{n} = {self.flat(a.shape, index)}")
-            at = self.flat(tuple(a.shape[k] for k in stay), outer)
-            self.put(f"t{n}[{at}] = a{n}")
-            self.put(f"w{n}[{at}] = b{n}")
-
-    def keep_matmul(self, e: Expr) -> None:
-        x, w = e.args
-        n, lead, inner = self.number[id(e)], x.shape[:-1], w.shape[1:]
-        if self.turned(e):
-            with self.loops(lead, "i") as outer, self.loops(inner, "j") as j:
-                self.put(f"a{n} = T(0)")
-                with self.loops((x.shape[-1],), "k") as k:
-                    self.put(f"a{n} += {self.value(x, outer + k)} * {self.entry(e, k, j)}")
-                self.put(f"t{n}[{self.flat(e.shape, outer + j)}] = a{n}")
+        special = {"sum": self.keep_sum, "max": self.keep_max, "matmul": self.keep_matmul, "concat": self.keep_concat,
+                   "dropout": self.keep_dropout, "standardise": self.keep_standardise, "embedding": self.keep_embedding}.get(e.prim.name)
+        if special is not None:
+            self.kept[n] = special(e, f"t{n}")
             return
-        with self.loops(e.shape, "i") as index:
-            self.put(f"t{n}[{self.flat(e.shape, index)}] = T(0)")
-        with self.loops(lead, "i") as outer, self.loops((x.shape[-1],), "k") as k:
-            self.put(f"x{n} = {self.value(x, outer + k)}")
-            with self.loops(inner, "j") as j:
-                self.put(f"t{n}[{self.flat(e.shape, outer + j)}] += x{n} * {self.entry(e, k, j)}")
+        held = Held.best(self, f"t{n}", e.shape)
+        for place in self.cells(e.shape):
+            held.set(place, self.value(e, place))
+        self.kept[n] = held
 
-    def keep_standardise(self, e: Expr) -> None:
-        n, x, d = self.number[id(e)], e.args[0], e.shape[-1]
-        self.buffer(f"d{n}", int(np.prod(e.shape[:-1])))
-        with self.loops(e.shape[:-1], "i") as outer:
-            self.put(f"a{n} = T(0)")
-            with self.loops(e.shape[-1:], "j") as j:
-                self.put(f"a{n} += {self.value(x, outer + j)}")
-            self.put(f"a{n} /= T({d})")
-            self.put(f"b{n} = T(0)")
-            with self.loops(e.shape[-1:], "j") as j:
-                self.put(f"x{n} = {self.value(x, outer + j)} - a{n}")
-                self.put(f"b{n} += x{n} * x{n}")
-            self.put(f"b{n} = T(1) / T(math.sqrt(b{n} / T({d}) + T({e.static['eps']!r})))")
-            self.put(f"d{n}[{self.flat(e.shape[:-1], outer)}] = b{n}")
-            with self.loops(e.shape[-1:], "j") as j:
-                self.put(f"t{n}[{self.flat(e.shape, outer + j)}] = ({self.value(x, outer + j)} - a{n}) * b{n}")
+    # ---- sums over places
 
-    def keep_concat(self, e: Expr) -> None:
+    def fold(self, where: np.ndarray, shape: Shape, text: Text, made: Held) -> Held:
+        """Add up the numbers of a value of ``shape`` at the positions that a map gives them."""
+        if self.rolled:
+            self.fold_in_memory(where, shape, text, made)
+            return made
+        out = cells(made.shape, self.lanes)
+        starts = {(int(c.at[0]), c.active) for c in out}
+        dots: dict[int, str] = {}
+        for place in cells(shape, self.lanes):
+            q = place.through(where)
+            if q.same is not None and (q.run is None or (q.same, 1) not in starts):
+                dots[q.same] = self.add_up(dots.get(q.same), place.active, text(place))
+            elif q.run is not None and (int(q.at[0]), q.active) in starts:
+                made.add(q, text(place))
+            else:
+                # neither along nor across the vectors: number by number
+                spread = self.once_scratch(text(place), place.active)
+                for i, p in enumerate(q.at):
+                    dots[int(p)] = self.add_up(dots.get(int(p)), 1, f"{self.loads(1)}({spread}, 0, {i})")
+        for c in out:
+            inside = [dots.get(int(p)) for p in c.at]
+            if any(inside):
+                name = self.function(f"totals{c.active}", f"lane_tools.totals({c.active})")
+                zero = f"{self.cut(1, self.lanes)}(single(ZERO))"
+                made.add(c, f"{name}({', '.join(x or zero for x in inside)})")
+        made.fill_up()
+        return made
+
+    def add_up(self, known: str | None, active: int, text: str) -> str:
+        """A variable that takes in the lanes of one more vector."""
+        more = f"{self.cut(active, self.lanes)}({text})"
+        if known is None:
+            known = self.name("d")
+            self.put(f"{known} = {more}")
+        else:
+            self.put(f"{known} = {known} + {more}")
+        return known
+
+    def cut(self, active: int, lanes: int) -> str:
+        return self.function(f"first{active}", f"lane_tools.first({active}, {lanes})")
+
+    def once_scratch(self, text: str, active: int) -> str:
+        name = self.buffer(self.name("x"), self.lanes)
+        self.write(name, "0", Place(np.arange(active), active), text)
+        return name
+
+    def fold_in_memory(self, where: np.ndarray, shape: Shape, text: Text, made: Held) -> None:
+        assert made.backing is not None
+        array, row = made.backing
+        for place in self.cells(shape):
+            q = place.through(where)
+            if q.run is not None:
+                made.add(q, text(place))
+                continue
+            x, i = self.once_scratch(text(place), place.active), self.name("i")
+            with self.block(f"for {i} in range({place.active}):"):
+                self.put(f"{array}[{row}, {self.map(q.at)}[0, {place.start} + {i}]] += {x}[0, {i}]")
+
+    def reduced(self, e: Expr) -> np.ndarray:
+        """Position in a sum of each number of its argument."""
+        a = e.args[0]
+        kept = [1 if k - len(a.shape) in e.static["axis"] else d for k, d in enumerate(a.shape)]
+        return np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), a.shape).ravel()
+
+    def total(self, name: str, shape: Shape) -> Held:
+        """A value to be added up."""
+        held = Held.best(self, name, shape)
+        held.clear()
+        return held
+
+    # ---- one method for each
+
+    def keep_sum(self, e: Expr, name: str) -> Held:
+        a = e.args[0]
+        return self.fold(self.reduced(e), a.shape, lambda p: self.value(a, p), self.total(name, e.shape))
+
+    def keep_max(self, e: Expr, name: str) -> Held:
+        a, n = e.args[0], self.number[id(e)]
+        held = Held.scratch(self, name, e.shape)
+        winner, values = self.buffer(f"w{n}", int(np.prod(e.shape)), "int64"), Held.scratch(self, f"all{n}", a.shape)
+        for place in self.cells(a.shape):
+            values.set(place, self.value(a, place))
+        order = np.argsort(self.reduced(e), kind="stable")
+        size = int(np.prod(e.shape))
+        where, each = self.map(order), len(order) // max(size, 1)
+        with self.block(f"for i in range({size}):"):
+            self.put("best, which = T(-np.inf), 0")
+            with self.block(f"for j in range({each}):"):
+                self.put(f"at_j = {where}[0, i * {each} + j]")
+                with self.block(f"if {values.name}[0, at_j] > best:"):
+                    self.put(f"best, which = {values.name}[0, at_j], at_j")
+            self.put(f"{name}[0, i] = best")
+            self.put(f"{winner}[0, i] = which")
+        return held
+
+    def keep_matmul(self, e: Expr, name: str) -> Held:
+        x, w = e.args
+        inner, k = int(np.prod(w.shape[1:])), x.shape[-1]
+        if self.turned(e):
+            return self.fold(self.product_at(e), self.product_shape(e), self.products(e), self.total(name, e.shape))
+        held = self.total(name, e.shape)
+        matrix, array, row = self.arg(f"c{self.number[id(w)]}"), *self.memory(x)
+        lead, one = int(np.prod(x.shape[:-1])), self.loads(1)
+        if not self.rolled:
+            for place in self.cells(e.shape):
+                held.add(place, self.zeros(place))
+            with self.block(f"for k_{name} in range({k}):"):
+                for line in range(lead):
+                    self.put(f"x{line}_{name} = {one}({array}, {row}, {line * k} + k_{name})")
+                for place in self.cells(e.shape):
+                    line, start = divmod(int(place.at[0]), inner)
+                    entry = self.read(matrix, f"k_{name}", Place(np.arange(start, start + place.active), place.active))
+                    held.add(place, f"x{line}_{name} * {entry}")
+            return held
+        for line in range(lead):
+            with self.block(f"for k_{name} in range({k}):"):
+                self.put(f"x_{name} = {one}({array}, {row}, {line * k} + k_{name})")
+                for place in self.cells((inner,)):
+                    entry = self.read(matrix, f"k_{name}", place)
+                    held.add(place.through(np.arange(inner) + line * inner), f"x_{name} * {entry}")
+        return held
+
+    def product_shape(self, e: Expr) -> Shape:
+        """Rows, columns and length of the inner products of a turned product."""
+        x, w = e.args
+        return int(np.prod(x.shape[:-1])), int(np.prod(w.shape[1:])), x.shape[-1]
+
+    def product_at(self, e: Expr) -> np.ndarray:
+        lead, inner, k = self.product_shape(e)
+        return np.repeat(np.arange(lead * inner), k)
+
+    def products(self, e: Expr) -> Text:
+        """The single products of which the inner products are sums."""
+        x, w = e.args
+        lead, inner, k = self.product_shape(e)
+        line, column, at = np.indices((lead, inner, k)).reshape(3, -1)
+        matrix = self.arg(f"ct{self.number[id(w)]}")
+        return lambda p: f"{self.value(x, p.through(line * k + at))} * {self.read(matrix, '0', p.through(column * k + at))}"
+
+    def memory(self, e: Expr) -> tuple[str, str]:
+        """Where a value can be read number by number at run time."""
         n = self.number[id(e)]
-        for p, a in enumerate(e.args):
-            with self.loops(a.shape, "i") as index:
-                self.put(f"t{n}[{self.concat_place(e, p, index)}] = {self.value(a, index)}")
+        if not e.rows:
+            return self.arg(f"c{n}"), "0"
+        if e.leaf is not None:
+            return self.arg(f"{e.leaf[0]}{n}"), self.row(e)
+        if n in self.kept:
+            return self.kept[n].memory()
+        if self.is_alias(e):
+            return self.memory(e.args[0])
+        held = Held.scratch(self, f"m{n}", e.shape)
+        for place in self.cells(e.shape):
+            held.set(place, self.value(e, place))
+        return held.memory()
 
-    def concat_place(self, e: Expr, p: int, index: Index) -> str:
+    def keep_standardise(self, e: Expr, name: str) -> Held:
+        x, d = e.args[0], e.shape[-1]
+        lead = np.repeat(np.arange(int(np.prod(e.shape[:-1]))), d)
+        mean = self.fold(lead, e.shape, lambda p: f"{self.value(x, p)} * T({1 / d!r})", self.total(f"a{name}", e.shape[:-1]))
+        centred = Held.best(self, f"b{name}", e.shape)
+        for place in self.cells(e.shape):
+            centred.set(place, f"{self.value(x, place)} - {mean.get(place.through(lead))}")
+        square = lambda p: f"square({centred.get(p)}) * T({1 / d!r})"
+        variance = self.fold(lead, e.shape, square, self.total(f"v{name}", e.shape[:-1]))
+        inverse, held = Held.best(self, f"d{name}", e.shape[:-1]), Held.best(self, name, e.shape)
+        for place in self.cells(e.shape[:-1]):
+            inverse.set(place, f"T(1) / sqrt({variance.get(place)} + T({e.static['eps']!r}))")
+        for place in self.cells(e.shape):
+            held.set(place, f"{centred.get(place)} * {inverse.get(place.through(lead))}")
+        self.aside[self.number[id(e)]] = inverse
+        return held
+
+    def keep_concat(self, e: Expr, name: str) -> Held:
+        held = Held.scratch(self, name, e.shape)
+        array, row = held.memory()
+        for a, where in zip(e.args, self.joined(e), strict=True):
+            for place in self.cells(a.shape):
+                q = place.through(where)
+                if q.run is not None:
+                    held.set(q, self.value(a, place))
+                    continue
+                x, i = self.once_scratch(self.value(a, place), place.active), self.name("i")
+                with self.block(f"for {i} in range({place.active}):"):
+                    self.put(f"{array}[{row}, {self.map(q.at)}[0, {place.start} + {i}]] = {x}[0, {i}]")
+        return held
+
+    def joined(self, e: Expr) -> list[np.ndarray]:
+        """Position in a joined value of each number of its parts."""
         axis = len(e.shape) + e.static["axis"]
-        start = sum(a.shape[axis] for a in e.args[:p])
-        moved = [f"({i} + {start})" if k == axis and start else i for k, i in enumerate(index)]
-        # the joined axis is longer than 1 even where this part's is not
-        return self.flat(e.shape, moved)
+        cuts = np.cumsum([a.shape[axis] for a in e.args])[:-1]
+        return [part.ravel() for part in np.split(np.arange(int(np.prod(e.shape))).reshape(e.shape), cuts, axis)]
 
-    def keep_dropout(self, e: Expr) -> None:
-        x, n = e.args[0], self.number[id(e)]
-        self.buffer(f"f{n}", int(np.prod(e.shape)))
+    def keep_dropout(self, e: Expr, name: str) -> Held:
+        x, n, rate = e.args[0], self.number[id(e)], e.static["rate"]
+        factor, held = Held.best(self, f"f{n}", e.shape), Held.best(self, name, e.shape)
         self.put(f"h{n} = mix(np.uint64({self.arg('edge_gid')}[se]) * GOLDEN + {self.arg(f'key{n}')})")
-        rate = e.static["rate"]
-        threshold = min(int(rate * 2.0**64), 2**64 - 1)
-        with self.loops(e.shape, "i") as index:
-            at = self.flat(e.shape, index)
-            self.put(f"f{n}[{at}] = T({1 / (1 - rate)!r}) if mix(h{n} + np.uint64({at} + 1) * COLUMN) >= np.uint64({threshold}) else T(0)")
-            self.put(f"t{n}[{at}] = {self.value(x, index)} * f{n}[{at}]")
+        limit = f"np.uint64({min(int(rate * 2.0**64), 2**64 - 1)}), T({1 / (1 - rate)!r})"
+        for place in self.cells(e.shape):
+            draw = self.function(f"draw{place.active}", f"lane_tools.dropout_factors({place.active})")
+            factor.set(place, f"{draw}(h{n}, {place.run}, {limit})")
+            held.set(place, f"{self.value(x, place)} * {factor.get(place)}")
+        self.aside[n] = factor
+        return held
+
+    def keep_embedding(self, e: Expr, name: str) -> Held:
+        table = e.args[0]
+        held = Held.scratch(self, name, e.shape)
+        for p, row in enumerate(self.rows_of(e)):
+            width = int(np.prod(table.shape[1:]))
+            for place in self.cells((width,)):
+                entry = self.read(self.arg(f"c{self.number[id(table)]}"), row, place)
+                held.set(place.through(np.arange(width) + p * width), entry)
+        return held
+
+    def rows_of(self, e: Expr) -> list[str]:
+        """The rows of its table that an embedding reads."""
+        table, which = e.args
+        return [self.once(f"inside_table(number({self.value(which, Place(np.array([p]), 1))}), {table.shape[0]})")
+                for p in range(int(np.prod(which.shape)))]

@@ -12,8 +12,9 @@ from .text import Variant
 from .value import STRUCTURAL
 
 # edges between asking for a row and reading it, and cache lines asked for at most
-AHEAD, MOST_LINES, LINE = 8, 8, 64
-KNOWN = (*STRUCTURAL, "sum", "max", "matmul", "dropout", "concat", "repeat_rows", "embedding", "standardise")
+AHEAD, MOST_LINES, LINE = 8, 16, 64
+KNOWN = (*STRUCTURAL, "sum", "max", "matmul", "dropout", "concat", "embedding", "standardise")
+FIXED = ("lo", "hi", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
 
 
 @dataclass
@@ -21,17 +22,15 @@ class Kernel:
     """Generated source and what its arguments are.
 
     Attributes:
-        source: Text of the function.
+        source: Text of the function, after those of the functions it needs.
         arguments: Names in order.
         maps: Constant index arrays among them.
-        dims: Trip counts among them.
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
     """
 
     source: str
     arguments: list[str]
     maps: dict[str, np.ndarray]
-    dims: dict[str, int]
     buffers: dict[str, tuple[int, str]]
 
 
@@ -44,15 +43,14 @@ def supported(phase: Phase) -> bool:
 
 def generate(phase: Phase, variant: Variant) -> Kernel:
     """The source of one kernel."""
-    return KernelWriter(phase, variant).write()
+    return KernelWriter(phase, variant).build()
 
 
 class KernelWriter(AggregateWriter):
-    """Puts the body into its loops."""
+    """Puts the sections into their loops."""
 
-    def write(self) -> Kernel:
+    def build(self) -> Kernel:
         v = self.v
-        self.depth = 3
         if v.mode == "forward":
             self.keep_values([*self.phase.message, *self.phase.outputs.values()])
             self.accumulate()
@@ -61,56 +59,54 @@ class KernelWriter(AggregateWriter):
             self.keep_values([*roots, *(self.phase.outputs[n] for n in v.spreads[1])])
             self.seed()
             self.walk_back()
-        body = self.lines
-        self.lines, self.depth = [], 1
-        sender = v.mode == "sender"
-        if sender or any(name.startswith("src") for name in self.arguments):
-            self.put("last = ptr[hi] - 1")
-        self.put("for r in range(lo, hi):")
-        self.depth = 2
-        self.put("sr = row[r]" if sender else "dr = row[r]")
-        self.put("for k in range(ptr[r], ptr[r + 1]):")
-        self.depth = 3
-        self.ahead()
-        self.put("en = at[k]" if sender else "en = k")
-        self.put("dr = other[k]" if sender else "sr = other[k]")
-        self.put("se = start + positions[en]" if v.listed else "se = start + en")
-        self.put("ce = offset + en")
-        if any(a.name in ("max", "min") for a in self.phase.aggregators.values()):
-            self.put(f"tie = {self.arg('edge_gid')}[se] + tie_shift")
-        fixed = ["lo", "hi", "ptr", "row", "other", "at", "positions", "start", "offset", "tie_shift"]
-        arguments = fixed + list(self.arguments)
-        head = f"def kernel({', '.join(arguments)}):"
-        return Kernel("\n".join([head, *self.lines, *body]) + "\n", arguments, self.maps, self.dims, self.buffers)
+        sender, head = v.mode == "sender", self.head()
+        lines = [*self.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
+        lines += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *self.sections["row"]]
+        lines += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *self.sections["edge"]]
+        lines += [*self.sections["end"], *self.sections["bottom"]]
+        arguments = [*FIXED, *self.arguments]
+        functions = [f"{name} = {made}" for name, made in sorted(self.functions.items())]
+        source = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(arguments)}):", *lines]) + "\n"
+        return Kernel(source, arguments, self.maps, self.buffers)
 
-    def ahead(self) -> None:
+    def head(self) -> list[str]:
+        """Where an edge stands, and the rows that a later one needs."""
+        v, lines = self.v, self.ahead()
+        sender = v.mode == "sender"
+        lines += ["en = at[k]" if sender else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
+        lines += ["se = start + positions[en]" if v.listed else "se = start + en", "ce = offset + en"]
+        if any(a.name in ("max", "min") for a in self.phase.aggregators.values()):
+            lines.append(f"tie = {self.arg('edge_gid')}[se] + tie_shift")
+        return ["            " + line for line in lines]
+
+    def ahead(self) -> list[str]:
         """Ask for the rows that a later edge reads at places nobody can foresee."""
         far = self.far()
         if not far:
-            return
-        self.put(f"later = min(k + {AHEAD}, last)")
-        if any(place != "other[later]" for _, place, _ in far):
-            self.put("el = at[later]")
-            self.put("sl = start + positions[el]" if self.v.listed else "sl = start + el")
+            return []
+        lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
+        if any(place != "far" for _, place, _ in far):
+            lines += ["el = at[later]", "sl = start + positions[el]" if self.v.listed else "sl = start + el"]
         for name, place, size in far:
-            for line in range(min(MOST_LINES, -(-size // LINE))):
-                self.put(f"prefetch({name}, {place}, {line})")
+            lines += [f"prefetch({name}, {place}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
+        return lines
 
     def far(self) -> list[tuple[str, str, int]]:
         """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
-        item, sender, found = np.dtype(self.v.dtype).itemsize, self.v.mode == "sender", []
+        item, found = np.dtype(self.v.dtype).itemsize, []
         for n, e in enumerate(self.phase.order):
-            if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge"):
+            if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or f"{e.leaf[0]}{n}" not in self.arguments:
                 continue
             kind, name = e.leaf
             size = item * int(np.prod(e.shape))
-            if f"{kind}{n}" not in self.arguments or kind == ("src" if sender else "dst"):
-                continue
-            if kind == "edge" and sender:
+            if kind == "edge" and self.v.mode == "sender":
                 found.append((f"{kind}{n}", "offset + el" if name in self.v.carried else "sl", size))
-            elif kind != "edge" and size >= LINE:
-                found.append((f"{kind}{n}", "other[later]", size))
-        for name in self.arguments:
-            if sender and name.startswith("spread_") and name.endswith("_g"):
-                found.append((name, "other[later]", item * int(np.prod(self.phase.message[-1].shape))))
+            elif kind not in ("edge", self.fixed_end):
+                found.append((f"{kind}{n}", "far", size))
+        if self.v.mode == "sender":
+            score, value = self.phase.message[:1], self.phase.message[-1:]
+            for name in self.arguments:
+                if name.startswith("spread_"):
+                    (e,) = value if name.endswith("_g") else score
+                    found.append((name, "far", item * int(np.prod(e.shape))))
         return found

@@ -1,4 +1,4 @@
-"""Values of expressions as text at an index."""
+"""Values of expressions as text at a place."""
 from __future__ import annotations
 
 import numpy as np
@@ -6,10 +6,12 @@ import numpy as np
 from ..expr import Expr
 from ..program import Phase
 from ..scalar import Scalar, scalar
-from .text import Index, TextWriter, Variant
+from .held import Held
+from .place import Place, broadcast
+from .text import TextWriter, Variant
 
 # not elementwise, but the same numbers in another order
-STRUCTURAL = ("reshape", "expand_last", "getitem", "broadcast_to", "to_dense")
+STRUCTURAL = ("reshape", "expand_last", "getitem", "broadcast_to", "to_dense", "repeat_rows")
 
 
 class ValueWriter(TextWriter):
@@ -17,7 +19,10 @@ class ValueWriter(TextWriter):
 
     def __init__(self, phase: Phase, variant: Variant):
         super().__init__(phase, variant)
-        self.kept: set[int] = set()
+        self.kept: dict[int, Held] = {}
+        # what a kept value needs again in its gradient
+        self.aside: dict[int, Held] = {}
+        self.fixed_end = "src" if variant.mode == "sender" else "dst"
 
     def uses(self) -> dict[int, list[Expr]]:
         """Where each expression is used; through one that changes nothing, its own uses."""
@@ -34,88 +39,54 @@ class ValueWriter(TextWriter):
         """Dropout that does not drop."""
         return e.prim is not None and e.prim.name == "dropout" and not self.v.training
 
-    def value(self, e: Expr, index: Index) -> str:
-        """The value of an expression at an index, as text."""
+    def value(self, e: Expr, place: Place) -> str:
+        """The value of an expression at a place, as the text of a vector."""
         n = self.number[id(e)]
         if not e.rows:
-            return self.arg(f"c{n}") if not e.shape else f"{self.arg(f'c{n}')}[{self.flat(e.shape, index)}]"
+            return self.read(self.arg(f"c{n}"), "0", place) if e.shape else f"single({self.arg(f'c{n}')})"
         if e.leaf is not None:
-            return self.leaf(e, self.flat(e.shape, index))
+            return self.leaf(e, place)
         if n in self.kept:
-            return f"t{n}[{self.flat(e.shape, index)}]"
+            return self.kept[n].get(place)
         if self.is_alias(e):
-            return self.value(e.args[0], index)
+            return self.value(e.args[0], place)
         assert e.prim is not None
-        name = e.prim.name
-        if name == "expand_last":
-            return self.value(e.args[0], index[: len(e.args[0].shape)])
-        if name in STRUCTURAL:
-            return self.at_flat(e.args[0], self.mapped(e, self.flat(e.shape, index)))
-        if name == "repeat_rows":
-            return self.value(e.args[0], index)
-        if name == "embedding":
-            return self.embedding(e, index)
+        if e.prim.name in STRUCTURAL:
+            return self.value(e.args[0], place.through(self.where(e)))
         code = self.code(e)
-        assert code is not None
-        return code.value.format(*(self.value(a, self.narrow(a, e, index)) for a in e.args))
+        assert code is not None, e
+        return code.value.format(*(self.value(a, self.narrow(a, e, place)) for a in e.args))
 
-    def narrow(self, a: Expr, e: Expr, index: Index) -> Index:
-        """The index of an argument that is broadcast to e."""
-        tail = index[len(index) - len(a.shape):]
-        return ["0" if d == 1 else i for d, i in zip(a.shape, tail, strict=True)]
+    def narrow(self, a: Expr, e: Expr, place: Place) -> Place:
+        """The place in an argument that is broadcast to e."""
+        return place if a.shape == e.shape else place.through(broadcast(a.shape, e.shape))
 
-    def leaf(self, e: Expr, at: str) -> str:
-        assert e.leaf is not None
-        kind, name = e.leaf
-        n = self.number[id(e)]
-        if kind == "src":
-            return f"{self.arg(f'src{n}')}[sr, {at}]"
-        if kind == "dst":
-            return f"{self.arg(f'dst{n}')}[dr, {at}]"
-        if name == "gid":
-            return f"{self.arg('edge_gid')}[se]"
-        return f"{self.arg(f'edge{n}')}[{'ce' if name in self.v.carried else 'se'}, {at}]"
-
-    def at_flat(self, e: Expr, at: str) -> str:
-        """The value of a leaf, kept or rowless expression at a flat position."""
-        n = self.number[id(e)]
-        if not e.rows:
-            return f"{self.arg(f'c{n}')}[{at}]" if e.shape else self.arg(f"c{n}")
-        if e.leaf is not None:
-            return self.leaf(e, at)
-        if self.is_alias(e):
-            return self.at_flat(e.args[0], at)
-        assert n in self.kept, e
-        return f"t{n}[{at}]"
-
-    def mapped(self, e: Expr, at: str) -> str:
-        """Flat position in the argument of a structural expression."""
+    def where(self, e: Expr) -> np.ndarray:
+        """Flat position in the argument of each number of a structural expression."""
         assert e.prim is not None
         a = e.args[0]
         size = int(np.prod(a.shape))
-        where = np.asarray(e.prim.forward(np.arange(size).reshape((1, *a.shape)), **e.static)).ravel()
-        if np.array_equal(where, np.arange(size)):
-            return at
-        name = f"m{self.number[id(e)]}"
-        self.maps[name] = where.astype(np.int64)
-        return f"{self.arg(name)}[{at}]"
+        if e.prim.name == "repeat_rows":
+            return np.arange(size)
+        return np.asarray(e.prim.forward(np.arange(size).reshape((1, *a.shape)), **e.static)).ravel()
+
+    def leaf(self, e: Expr, place: Place) -> str:
+        """A column, read once wherever it is needed: before the edges if it belongs to the row they share."""
+        assert e.leaf is not None
+        kind, name = e.leaf
+        if name == "gid":
+            return f"single({self.arg('edge_gid')}[se])"
+        text = self.read(self.arg(f"{kind}{self.number[id(e)]}"), self.row(e), place)
+        return self.once(text, "row" if kind == self.fixed_end and place.start == "0" else "")
+
+    def row(self, e: Expr) -> str:
+        """The row of a leaf that an edge reads."""
+        assert e.leaf is not None
+        kind, name = e.leaf
+        return {"src": "sr", "dst": "dr"}.get(kind) or ("ce" if name in self.v.carried else "se")
 
     def turned(self, e: Expr) -> bool:
-        """Whether a product reads its matrix turned round, so that the longer of its axes is the innermost loop."""
+        """Whether a product is a few inner products: its matrix is then read turned round, along its longer axis."""
         x, w = e.args
-        return x.shape[-1] > int(np.prod(w.shape[1:]))
-
-    def entry(self, e: Expr, k: Index, j: Index, of: str = "c") -> str:
-        """An entry of the matrix of a product, or of its gradient if ``of`` is "gc"."""
-        w, turned = e.args[1], self.turned(e)
-        at = self.flat((*w.shape[1:], w.shape[0]), j + k) if turned else self.flat(w.shape, k + j)
-        return f"{self.arg(of + ('t' if turned else '') + str(self.number[id(w)]))}[{at}]"
-
-    def embedding(self, e: Expr, index: Index) -> str:
-        table, which = e.args
-        depth = len(which.shape)
-        row = self.value(which, index[:depth])
-        inner = table.shape[1:]
-        width = int(np.prod(inner))
-        at = f"{row} * {self.dim(width) if width > 1 else 1} + {self.flat(inner, index[depth:])}"
-        return f"{self.arg(f'c{self.number[id(table)]}')}[{at}]"
+        lead, inner = int(np.prod(x.shape[:-1])), int(np.prod(w.shape[1:]))
+        return inner == 1 or (x.shape[-1] >= 2 * inner and lead * inner <= self.lanes)

@@ -19,7 +19,7 @@ from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.superstep import _run_phases
 from graphtheta.engine.view import global_view
 from graphtheta.errors import ShapeError
-from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, fused
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, edges, fused
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.program import trace
 
@@ -269,17 +269,17 @@ def test_nan_shows():
         assert np.isnan(found["total "]).any()
 
 
-@pytest.mark.parametrize("edges", [1, 7])
-def test_blocks_change_nothing(edges, monkeypatch):
+@pytest.mark.parametrize("size", [1, 7])
+def test_blocks_change_nothing(size, monkeypatch):
     gather = ROWWISE["matmul"]
     whole = both(gather, "mean")[0]
-    monkeypatch.setattr(fused, "EDGES_PER_BLOCK", edges)
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", size)
     for name, x in both(gather, "mean")[0].items():
         np.testing.assert_allclose(x, whole[name], rtol=1e-12, atol=1e-12)
 
 
 def test_threads_change_no_bit(monkeypatch):
-    monkeypatch.setattr(fused, "EDGES_PER_BLOCK", 16)
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
     graph, before = graphs.random_graph(200, 3000), numba.get_num_threads()
     for gather, sum in ((SCORES["softmax with dropout"], "sum"), (ROWWISE["matmul"], "mean")):
         found = []
@@ -290,6 +290,18 @@ def test_threads_change_no_bit(monkeypatch):
             finally:
                 numba.set_num_threads(before)
         assert all(np.array_equal(x, found[1][n]) for n, x in found[0].items())
+
+
+@pytest.mark.parametrize("gather, sum", [("softmax", "sum"), ("mul", "max"), ("matmul", "mean")])
+def test_hubs_are_cut(gather, sum, monkeypatch):
+    """One node sends to all others and receives from all: its edges are summed in pieces."""
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 8)
+    assert edges.cut(np.array([0, 50, 52, 60]), np.arange(3)).hubs.tolist() == [0] * 5
+    ring, hub = np.arange(1, 60), np.zeros(59, np.int64)
+    graph = graphs.fill(np.concatenate((ring, hub, ring)), np.concatenate((hub, ring, np.roll(ring, 1))), 60)
+    program = {**SCORES, **ROWWISE}[gather]
+    both(program, sum, direction="both", graph=graph)
+    both(program, sum, graph=graph, size=3, scale=True)
 
 
 @pytest.mark.parametrize("name", graphs.odd_graphs())

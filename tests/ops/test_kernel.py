@@ -15,7 +15,7 @@ import graphtheta.ops as gt
 from graphtheta.errors import ConfigError
 from graphtheta.ops import fused
 from graphtheta.ops.aggregator import Aggregator
-from graphtheta.ops.fused import EdgeLists
+from graphtheta.ops.edges import EdgeLists
 from graphtheta.ops.kernels import cache, compile
 from graphtheta.ops.kernels.compile import compiled
 from graphtheta.ops.program import Phase, trace
@@ -80,9 +80,10 @@ def test_a_second_call_compiles_nothing() -> None:
     assert counts[0] == counts[1]
 
 
-SOURCE = """def kernel(x, n):
+SOURCE = """@kernel_form
+def kernel(x, n):
     for i in range(n):
-        x[i] = softplus(x[i]) + sigmoid(x[i])
+        x[i] = number(softplus(single(x[i])) + sigmoid(single(x[i])))
 """
 PROCESS = """
 import numpy as np

@@ -1,0 +1,129 @@
+"""What the processes of all contenders do alike: read the inputs, time, report. Numpy only: peers have environments of their own.
+
+A contender is a script that is run in a process of its own and prints one JSON line:
+
+    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "peak": bytes, "version": text}
+
+``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders.
+"""
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+EDGE_ATTRIBUTES = 16
+# epochs without dropout, whose losses are compared; they also warm up
+CHECKED = 2
+BEGIN = "contender: "
+
+
+@dataclass
+class Input:
+    """A graph as all contenders read it: in-edges of each node, sorted by destination.
+
+    Attributes:
+        indptr: Bounds of the in-edges, [n + 1] int64.
+        indices: Source of each edge, [n_edges] int32.
+        x: Features, [n, d] float32.
+        y: Classes, [n] int64.
+        train: Training nodes, [n] bool.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    train: np.ndarray
+
+    @classmethod
+    def read(cls, path: str | Path, features: bool = True) -> Input:
+        """From an npz file with these names; without features x is [n, 0]."""
+        with np.load(path) as z:
+            n = len(z["indptr"]) - 1
+            x = z["x"] if features else np.zeros((n, 0), np.float32)
+            return cls(z["indptr"], z["indices"], x, z["y"].astype(np.int64), z["train"])
+
+    @property
+    def n(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.indices)
+
+    @property
+    def classes(self) -> int:
+        return int(self.y.max()) + 1
+
+    def destinations(self) -> np.ndarray:
+        """Destination of each edge, [n_edges] int64."""
+        return np.repeat(np.arange(self.n), np.diff(self.indptr))
+
+
+def drawn(rows: int, *width: int) -> np.ndarray:
+    """The same numbers in -1/2 .. 1/2 for every contender, [rows, *width] float32."""
+    return np.random.default_rng([rows, *width]).random((rows, *width), dtype=np.float32) - np.float32(0.5)
+
+
+def size_of(x: Any) -> float:
+    """A number to compare arrays by: their length as vectors."""
+    return float(np.linalg.norm(np.asarray(x, np.float64)))
+
+
+def train(step: Callable[[float], float], epochs: int, dropout: float) -> tuple[list[float], list[float]]:
+    """Epoch times with dropout, and losses of the first epochs without; ``step`` is given the dropout and returns the loss."""
+    losses = [step(0.0) for _ in range(CHECKED)]
+    seconds = []
+    for _ in range(epochs):
+        began = perf_counter()
+        step(dropout)
+        seconds.append(perf_counter() - began)
+    return seconds, losses
+
+
+def peak_bytes() -> int:
+    """The most memory this process has held. Not ru_maxrss where that can be helped, which a process inherits from the one it was
+    forked from."""
+    try:
+        line = next(s for s in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if s.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str) -> None:
+    """Hand the results to the harness."""
+    print(BEGIN + json.dumps({"seconds": seconds, "checks": checks, "peak": peak_bytes(), "version": version}), flush=True)
+
+
+# ---- kernels
+
+HEADS = 4
+TRIAD = 1 << 26
+
+
+def width_of(case: str) -> tuple[str, int]:
+    """Kind and width of a case such as "sum 128"."""
+    kind, width = case.split()
+    return kind, int(width)
+
+
+def row_shape(kind: str, width: int) -> tuple[int, ...]:
+    """Trailing shape of the rows a kernel sums: with heads where weights have them."""
+    return (width,) if kind in ("sum", "weight") else (HEADS, width // HEADS)
+
+
+def repeat(seconds: dict[str, list[float]], case: str, run: Callable[[], tuple[float, float]], times: int) -> None:
+    """Book the forward and backward times of all runs but the first, which warms up."""
+    run()
+    for _ in range(times):
+        for direction, s in zip(("forward", "backward"), run(), strict=True):
+            seconds.setdefault(f"{case} {direction}", []).append(s)

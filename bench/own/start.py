@@ -1,0 +1,46 @@
+"""How long GraphTheta takes from nothing to its first step.
+
+    PYTHONPATH=bench python bench/own/start.py {cold|warm} MODEL GRAPH.npz CACHE
+
+Cold begins with an empty folder of kernels, warm with CACHE.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from itertools import pairwise
+from time import perf_counter
+
+from contender import EDGE_ATTRIBUTES, Input, drawn, report
+
+EPOCHS = 5
+
+
+def main(state: str, model: str, graph: str, cache: str) -> None:
+    with tempfile.TemporaryDirectory() as empty:
+        folder = empty if state == "cold" else cache
+        # kernels that are no edge programs are kept by Numba itself
+        os.environ |= {"GRAPHTHETA_CACHE": folder, "NUMBA_CACHE_DIR": folder}
+        z = Input.read(graph)
+        attr = drawn(z.n_edges, EDGE_ATTRIBUTES) if model == "gat_e" else None
+        began = perf_counter()
+        # imports belong to the start
+        from own.fullbatch import as_graph, build
+
+        import graphtheta as gt
+
+        def make(d_in: int, d_out: int, d_edge: int) -> gt.Model:
+            return build(model, d_in, d_out, d_edge)
+
+        trainer = gt.Trainer(make, as_graph(z, attr), strategy="global", weight_decay=0.0)
+        times = [perf_counter()]
+        for epoch in range(EPOCHS):
+            trainer.train_epoch(epoch)
+            times.append(perf_counter())
+        steps = [b - a for a, b in pairwise(times)]
+        report({"build": [times[0] - began], "first": steps[:1], "steady": steps[1:]}, {}, f"graphtheta {gt.__version__}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,103 @@
+"""Edge lists as compiled kernels walk them: rows in blocks of about equally many edges, rows of too many edges in pieces.
+
+A row is worked on by one thread, which needs no atomic operations and makes results independent of the number of
+threads. A hub with more edges than a block would keep one thread busy while others wait, so it is cut into pieces. The
+first piece sums into the row itself, later ones into spill rows that are merged in order afterwards. Where rows are cut
+depends on the edges alone.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+EDGES_PER_BLOCK, MOST_BLOCKS = 1 << 14, 256
+
+
+@dataclass
+class EdgeLists:
+    """Edges grouped by the row at one of their ends.
+
+    Attributes:
+        ptr: Bounds of the groups, [n_groups + 1] int64.
+        row: Row of each group, [n_groups] int32, no row twice.
+        other: Row at the other end of each edge, [n_edges] int32.
+        at: Number of each edge in the order of receivers, [n_edges] int32; empty if that is this order.
+        positions: Position of each edge (in the order of receivers) within its block; None if they are in order.
+        start: Storage position of the block.
+        offset: Position of the first edge in the order of the level.
+        tie_shift: Added to global ids where equal messages are told apart.
+        scale: How many edges each stands for, in the order of receivers, or None.
+        walk: How kernels go over them.
+    """
+
+    ptr: np.ndarray
+    row: np.ndarray
+    other: np.ndarray
+    at: np.ndarray
+    positions: np.ndarray | None
+    start: int
+    offset: int
+    tie_shift: int
+    scale: np.ndarray | None
+    walk: Walk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.walk = cut(self.ptr, self.row)
+
+
+@dataclass
+class Walk:
+    """Groups of edges in blocks.
+
+    Attributes:
+        ptr, row: Bounds and row of each group; the pieces of a hub are groups of their own.
+        blocks: Bounds of blocks of groups, [n_blocks + 1].
+        spill: Spill row of each group, [n_groups] int32; None if no row is cut.
+        spilling: Whether the groups of a block sum into spill rows, [n_blocks].
+        hubs: Row that each spill row is merged into, in order.
+    """
+
+    ptr: np.ndarray
+    row: np.ndarray
+    blocks: np.ndarray
+    spill: np.ndarray | None = None
+    spilling: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    hubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.blocks) - 1
+
+    def spills(self, block: int) -> bool:
+        return self.spill is not None and bool(self.spilling[block])
+
+
+def cut(ptr: np.ndarray, row: np.ndarray) -> Walk:
+    """Blocks of groups of edges, and hubs in pieces.
+
+    Args:
+        ptr: Bounds of the groups, [n_groups + 1].
+        row: Row of each, [n_groups].
+    """
+    n_edges = int(ptr[-1])
+    if n_edges < 2 * EDGES_PER_BLOCK:
+        return Walk(ptr, row, np.array([0, len(row)]))
+    n_blocks = int(np.clip(n_edges // EDGES_PER_BLOCK, 1, MOST_BLOCKS))
+    most = -(-n_edges // n_blocks)
+    counts = np.diff(ptr)
+    pieces = np.where(counts > 2 * most, -(-counts // most), 1)
+    if (pieces == 1).all():
+        cuts = np.searchsorted(ptr, np.arange(1, n_blocks) * (n_edges / n_blocks))
+        return Walk(ptr, row, np.unique(np.concatenate(([0], cuts, [len(row)]))))
+    first = np.concatenate(([0], np.cumsum(pieces)))
+    groups = np.repeat(np.arange(len(row)), pieces)
+    piece = np.arange(first[-1]) - first[groups]
+    finer = np.append(np.minimum(ptr[groups] + piece * most, ptr[groups + 1]), n_edges)
+    is_hub, later = pieces[groups] > 1, piece > 0
+    spill = np.cumsum(later, dtype=np.int32) - 1
+    # every piece is a block of its own
+    alone = np.flatnonzero(is_hub)
+    cuts = np.searchsorted(finer, np.arange(1, n_blocks) * (n_edges / n_blocks))
+    blocks = np.unique(np.concatenate(([0], cuts, alone, alone + 1, [len(groups)])))
+    return Walk(finer, row[groups], blocks, spill, later[blocks[:-1]], row[groups][later])

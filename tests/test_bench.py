@@ -1,0 +1,95 @@
+"""The harness of bench/, and that its contenders agree on a small graph."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+GRAPH = "rmat:scale=8,edge_factor=4,features=8,classes=4"
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(BENCH)
+    import harness
+
+    return harness
+
+
+def contender(harness: Any, tmp_path: Path, code: str, name: str = "one") -> Any:
+    """One that runs a few lines of its own."""
+    path = tmp_path / f"{name}.py"
+    path.write_text(f"from contender import report\n{code}", encoding="utf-8")
+    return harness.Contender(name, [sys.executable, str(path)])
+
+
+def test_rounds_are_pooled_and_medians_taken(harness: Any, tmp_path: Path) -> None:
+    one = contender(harness, tmp_path, 'report({"epoch": [1.0, 5.0, 2.0]}, {"epoch": [0.5]}, "v")')
+    harness.race([one], rounds=2, threads=1)
+    assert one.seconds == {"epoch": [1.0, 5.0, 2.0] * 2}
+    assert one.median("epoch") == 2.0 and one.median("other") is None
+    assert one.peak > 1 << 20 and one.version == "v" and not one.error
+
+
+def test_threads_reach_the_contender(harness: Any, tmp_path: Path) -> None:
+    one = contender(harness, tmp_path, 'import os\nreport({}, {"threads": [float(os.environ["OMP_NUM_THREADS"])]}, "")')
+    harness.race([one], rounds=1, threads=3)
+    assert one.checks == {"threads": [3.0]}
+
+
+def test_a_contender_that_fails_says_why_and_leaves(harness: Any, tmp_path: Path) -> None:
+    one = contender(harness, tmp_path, 'raise ValueError("too many edges")')
+    harness.race([one], rounds=2, threads=1)
+    assert one.error == "ValueError: too many edges"
+
+
+@pytest.mark.parametrize(("other", "agree"), [(1.0005, True), (1.01, False), (float("nan"), False)])
+def test_contenders_that_disagree_are_named(harness: Any, other: float, agree: bool) -> None:
+    made = [harness.Contender(name, [], checks={"epoch": [2.0, x]}) for name, x in (("one", 1.0), ("two", other))]
+    assert (harness.disagreement(made) == []) is agree
+
+
+def test_a_table_aligns_numbers_and_leaves_gaps(harness: Any) -> None:
+    rows = [{"name": "a", "seconds": 1.5}, {"name": "long", "seconds": None}, {"name": "b", "seconds": 1234.5}]
+    assert harness.table(rows, ["name", "seconds"]).splitlines() == ["name  seconds", "a         1.5", "long", "b        1234"]
+
+
+def rows_of(bench: str, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
+    """What a bench without peers writes; it has compared its contenders."""
+    out = tmp_path / "rows.jsonl"
+    command = [sys.executable, str(BENCH / f"{bench}.py"), "--rounds", "1", "--folder", str(tmp_path), "--out", str(out), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.slow
+def test_epochs_are_timed(tmp_path: Path) -> None:
+    words = ("--graph", GRAPH, "--models", "gcn", "gat_e", "--peers", "--epochs", "2", "--plot", str(tmp_path / "p.png"))
+    rows = rows_of("epoch", tmp_path, *words)
+    assert [(row["model"], row["note"], row["runs"], len(row["losses"])) for row in rows] == [("gcn", "", 2, 2), ("gat_e", "", 2, 2)]
+    assert (tmp_path / "p.png").stat().st_size
+
+
+@pytest.mark.slow
+def test_the_hand_written_kernel_computes_the_same(tmp_path: Path) -> None:
+    rows = rows_of("gather", tmp_path, "--graph", GRAPH, "--kinds", "weight", "gated", "--widths", "16", "--peers", "numba", "--times", "1")
+    assert [(row["case"], row["contender"]) for row in rows if "case" in row] == [
+        ("weight 16", "graphtheta"), ("gated 128", "graphtheta"), ("gated 128", "numba")]
+
+
+@pytest.mark.slow
+def test_dense_stages_are_timed(tmp_path: Path) -> None:
+    rows = rows_of("dense", tmp_path, "--rows", "64", "--times", "1")
+    assert len(rows) == 18 and all(row["seconds"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_starts_are_timed(tmp_path: Path) -> None:
+    rows = rows_of("start", tmp_path, "--graph", GRAPH, "--models", "sage")
+    assert [(row.get("contender"), row.get("note")) for row in rows] == [("cold", ""), ("warm", ""), (None, None)]
