@@ -64,11 +64,13 @@ class Split:
         return run
 
     def watch(self) -> None:
-        """Wrap compiled loops and primitives, wherever the package looks them up; once all that a step needs is compiled."""
+        """Wrap compiled loops, primitives, aggregators and sums of gradients; once all that a step needs is compiled."""
         from numba.core.dispatcher import Dispatcher
 
+        from graphtheta.ops import aggregator
         from graphtheta.ops.kernels.pool import run_blocks
         from graphtheta.ops.primitive import PRIMITIVES
+        from graphtheta.ops.tape import Gradients
 
         for module in [m for name, m in sys.modules.items() if name.startswith("graphtheta.")]:
             for name, value in list(vars(module).items()):
@@ -78,6 +80,10 @@ class Split:
             kind = "products" if p.name == "matmul" else "arrays"
             p.forward = self.timed(kind, p.forward)
             p.rules = {name: rule and self.timed(kind, rule) for name, rule in p.rules.items()}
+        owners = [(c, ("start", "finish", "spread", "merge")) for c in vars(aggregator).values() if isinstance(c, type)]
+        for owner, names in [*owners, (Gradients, ("add",))]:
+            for name in set(names) & set(vars(owner)):
+                setattr(owner, name, self.timed("arrays", vars(owner)[name]))
 
 
 def trained(keys: dict, steps: int) -> tuple[gt.Trainer, Callable[[], Any]]:

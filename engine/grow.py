@@ -3,7 +3,7 @@
 The search goes from the last superstep to the first. At each, the masters of receiving rows tell their mirrors, every
 worker numbers the senders of its in-edges that it has not met, and mirrors that were met tell their masters. The
 lists exchanged on the way are the restricted move plans of the view. What travels is one number per active (master,
-mirror) pair, and what a step touches is all it costs: nothing is as long as the graph but one array that is kept.
+mirror) pair. A view costs what it touches, and masks of a byte per node; masters are numbered in an array that is kept.
 """
 from __future__ import annotations
 
