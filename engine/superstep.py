@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import scipy.sparse as sp
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
+from ..ops.expr import Expr, ordered
+from ..ops.plan import evaluate, plan
 from ..ops.program import EdgeProgram, naming, trace
 from ..ops.rows import prefix
-from ..ops.space import RowSpace
 from ..ops.tape import Parameter, Var, current, needs_grad
 from .gather import Inputs, gather_sum
 
@@ -96,6 +96,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
     outputs: dict[str, Var] = {}
+    columns = _hoisted(program, columns, graph, level)
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
@@ -103,18 +104,32 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
         # ids of the edges take a pass over them, so they are looked up only if some value has them
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:
-            columns = {**columns, phase.result: _padded(totals[""], graph.space(level.n_in))}
+            columns = {**columns, phase.result: totals[""]}
+    if program.after is not None:
+        with graph.ledger.stage("apply"):
+            totals = {name: _at_nodes(program, program.after, {"": x}, {}, level.n_out) for name, x in totals.items()}
     return totals, outputs
 
 
-def _padded(x: Var, space: RowSpace) -> Var:
-    """A total as a column of all rows before the level; only receiving rows are ever read."""
-    if x.space is not None and x.space.n == space.n:
-        return x
-    n = x.shape[0]
-    y = Var(np.concatenate((x.value, np.zeros((space.n - n, *x.shape[1:]), x.dtype))), space)
-    current().add("pad", [x], [y], lambda gs: [gs[0][:n]])
-    return y
+def _hoisted(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
+    """All columns with those the planner took off the edges; of the ones read at destinations only, the receiving rows."""
+    sent = {n for phase in program.phases for n in phase.reads["src"]}
+    found, known = dict(columns), dict[Expr, Any]()
+    given = {e.leaf[1]: None for made in program.columns.values() for e in ordered([made]) if e.leaf is not None and e.leaf[0] == "node"}
+    read = {n: columns[n] if n in columns else graph.node(n, level.n_in) for n in given}
+    with graph.ledger.stage("transform"):
+        # those with more rows first: what both ends read is computed once
+        for name in sorted(program.columns, key=lambda n: n not in sent):
+            found[name] = _at_nodes(program, program.columns[name], read, known, level.n_in if name in sent else level.n_out)
+    return found
+
+
+def _at_nodes(program: EdgeProgram, e: Expr, columns: dict[str, Any], known: dict[Expr, Any], n: int) -> Any:
+    def leaf(x: Expr) -> Any:
+        assert x.leaf is not None
+        return program.operands[x.leaf[1]] if x.leaf[0] == "operand" else columns[x.leaf[1]]
+
+    return evaluate(e, leaf, known, n)
 
 
 def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
@@ -127,7 +142,7 @@ def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGra
     structure = (tuple(nodes.items()), tuple(edges.items()), sparse, tuple(settings), repr(layer.sum))
     traced = vars(layer).setdefault("_traced", {})
     if structure not in traced:
-        program = trace(layer.gather, nodes, edges, layer.sum, owner, sparse)
+        program = plan(trace(layer.gather, nodes, edges, layer.sum, owner, sparse))
         # a variable made in transform belongs to one pass only
         if any(isinstance(x, Var) for x in program.operands):
             return program

@@ -6,6 +6,7 @@ sub-expressions are one object, so a tree is in fact a graph without repetition.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ class Expr(Operators):
         prim: The primitive, or None for a leaf.
         args: Argument expressions, operands as leaves.
         static: Static keyword arguments of the primitive.
-        leaf: ("src" | "dst" | "edge" | "operand" | "key", name) for a leaf.
+        leaf: ("src" | "dst" | "edge" | "operand" | "key", name) for a leaf; the planner adds "node" and "total".
         rows: Whether it has one value per edge; if not it is one array for all edges.
         shape: Trailing shape for one edge if ``rows``, else the whole shape.
         live: Whether gradients flow into it.
@@ -153,3 +154,37 @@ def build(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Exp
     """The expression prim(*args); arguments that are not expressions become operands."""
     scope = tracer()
     return scope.node(prim, tuple(a if isinstance(a, Expr) else scope.operand(a) for a in args), static)
+
+
+def ordered(roots: Iterable[Expr]) -> list[Expr]:
+    """Every expression below the roots once, arguments first."""
+    seen: set[int] = set()
+    order: list[Expr] = []
+
+    def visit(e: Expr) -> None:
+        if id(e) in seen:
+            return
+        seen.add(id(e))
+        for a in e.args:
+            visit(a)
+        order.append(e)
+
+    for root in roots:
+        visit(root)
+    return order
+
+
+def replaced(scope: Tracer, root: Expr, by: Mapping[Expr, Expr]) -> Expr:
+    """The root with expressions below it replaced by others."""
+    done: dict[Expr, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if e in by:
+            return by[e]
+        if e.prim is None:
+            return e
+        if e not in done:
+            done[e] = scope.node(e.prim, tuple(map(visit, e.args)), e.static)
+        return done[e]
+
+    return visit(root)

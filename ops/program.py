@@ -1,6 +1,6 @@
 """Edge programs: a traced gather, split into phases that each need one pass over the edges.
 
-``trace`` calls the user's gather once with symbols. The planner then looks at how edge softmax is used. Where the
+``trace`` calls the user's gather once with symbols. It then looks at how edge softmax is used. Where the
 softmax weight enters a summed message linearly, score and value go into one softmax-weighted sum: one pass, one
 message per mirror. Everywhere else a first phase computes the log-normaliser of the scores per destination, and the
 softmax becomes exp(score - normaliser) in the phase after it.
@@ -21,7 +21,7 @@ from graphtheta.errors import ColumnError, CommError, GraphThetaError, UserFunct
 
 from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, Aggregator, Shape, aggregator
 from .elementwise import exp, sub
-from .expr import Expr, Tracer
+from .expr import Expr, Tracer, ordered, replaced
 from .primitive import defvjp, primitive
 
 Schema = Mapping[str, tuple[Shape, Any, bool]]
@@ -83,7 +83,7 @@ class Phase:
     reads: dict[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.order = _ordered([*self.message, *self.outputs.values()])
+        self.order = ordered([*self.message, *self.outputs.values()])
         leaves = [e.leaf for e in self.order if e.leaf is not None]
         self.reads = {kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")}
 
@@ -104,13 +104,22 @@ class EdgeProgram:
 
     Attributes:
         phases: In order; all but the last produce a destination column for later ones.
-        operands: Parameters and constants used, one array for all edges each.
-        value: Trailing shape and dtype of what gather returned.
+        tracer: The scope its expressions were made in.
+        columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
+        after: What is done to each total of the last phase, over the leaf ("total", ""); None for nothing.
+        notes: What the planner did and why, a line each.
     """
 
     phases: list[Phase]
-    operands: list[Any]
-    value: tuple[Shape, Any]
+    tracer: Tracer
+    columns: dict[str, Expr] = field(default_factory=dict)
+    after: Expr | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def operands(self) -> list[Any]:
+        """Parameters and constants, one array for all edges each, by number."""
+        return self.tracer.operands
 
 
 class _Columns:
@@ -184,9 +193,8 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
             if e.dtype.kind != "f":
                 raise UserFunctionError(f"gather of {owner} returned {e!r} of type {e.dtype}; sums are made of floats, "
                                         "so cast it with gt.cast")
-        value = (message.shape, message.dtype)
         if sum is None:
-            if _uses(_edge_softmax, [message, *outputs.values()]):
+            if _softmaxes([message, *outputs.values()]):
                 raise UserFunctionError(f"gather of {owner} takes a softmax, but the layer has sum = None: its pairs have no destination "
                                         "to be normalised over; give it a sum, or take the softmax in a layer before it")
             phases = [Phase([], {}, {"": message, **outputs})]
@@ -194,7 +202,7 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
             names = (sum,) if isinstance(sum, str) else tuple(sum)
             aggregators = {"" if isinstance(sum, str) else n: aggregator(n) for n in names}
             phases = _plan(tracer, message, aggregators, outputs)
-        return EdgeProgram(phases, tracer.operands, value)
+        return EdgeProgram(phases, tracer)
 
 
 @contextmanager
@@ -233,9 +241,9 @@ def _line(error: Exception) -> str:
 
 
 def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
-    softmaxes = [e for e in _ordered([message]) if e.prim is _edge_softmax]
+    softmaxes = _softmaxes([message])
     plain = list(aggregators) == [""] and aggregators[""].name == "sum"
-    if plain and len(softmaxes) == 1 and not _uses(_edge_softmax, outputs.values()):
+    if plain and len(softmaxes) == 1 and not _softmaxes([*outputs.values()]):
         weight = softmaxes[0]
         rest = _coefficient(tracer, message, weight)
         if rest is not None and message.shape[: len(weight.shape)] == weight.shape and rest.shape == message.shape:
@@ -248,13 +256,14 @@ def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, 
     phases: list[Phase] = []
     roots = [*message, *outputs.values()]
     while True:
-        found = next((e for e in _ordered(roots) if e.prim is _edge_softmax), None)
-        if found is None:
+        left = _softmaxes(roots)
+        if not left:
             break
+        found = left[0]
         score, column = found.args[0], f"normaliser {len(phases)}"
         phases.append(Phase([score], {"": LOG_SUM_EXP}, {}, result=column))
         weight = exp(sub(score, tracer.leaf("dst", column, score.shape, score.dtype, live=score.live)))
-        roots = [_replace(tracer, e, found, weight, {}) for e in roots]
+        roots = [replaced(tracer, e, {found: weight}) for e in roots]
     phases.append(Phase(roots[: len(message)], aggregators, dict(zip(outputs, roots[len(message):], strict=True))))
     return phases
 
@@ -265,7 +274,7 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
         return tracer.node(ones_like, (weight.args[0],), {})
     if e.prim is None:
         return None
-    inside = [_contains(a, weight) for a in e.args]
+    inside = [any(x is weight for x in ordered([a])) for a in e.args]
     name = e.prim.name
     linear_first = name in ("neg", "expand_last", "dropout", "div")
     if (linear_first or name == "mul") and sum(inside) == 1 and (inside[0] or name == "mul"):
@@ -278,37 +287,6 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
     return None
 
 
-def _replace(tracer: Tracer, e: Expr, old: Expr, new: Expr, done: dict[int, Expr]) -> Expr:
-    if e is old:
-        return new
-    if e.prim is None:
-        return e
-    if id(e) not in done:
-        done[id(e)] = tracer.node(e.prim, tuple(_replace(tracer, a, old, new, done) for a in e.args), e.static)
-    return done[id(e)]
-
-
-def _contains(e: Expr, wanted: Expr) -> bool:
-    return any(x is wanted for x in _ordered([e]))
-
-
-def _uses(prim: Any, roots: Any) -> bool:
-    return any(e.prim is prim for e in _ordered(list(roots)))
-
-
-def _ordered(roots: list[Expr]) -> list[Expr]:
-    """Every expression below the roots once, arguments first."""
-    seen: set[int] = set()
-    order: list[Expr] = []
-
-    def visit(e: Expr) -> None:
-        if id(e) in seen:
-            return
-        seen.add(id(e))
-        for a in e.args:
-            visit(a)
-        order.append(e)
-
-    for root in roots:
-        visit(root)
-    return order
+def _softmaxes(roots: list[Expr]) -> list[Expr]:
+    """Every edge softmax below the roots, innermost first."""
+    return [e for e in ordered(roots) if e.prim is _edge_softmax]

@@ -1,0 +1,147 @@
+"""The planner: a traced program rewritten so that less is computed, read and moved for each edge.
+
+Phase by phase: expressions are simplified; a product with a matrix at the end of a summed message is done to the totals
+instead, where that is narrower; products on edges are split and contracted; what reads one end goes to the nodes. Both
+back ends see only the result.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from .dense import matmul
+from .expr import Expr, Tracer, ordered
+from .hoist import hoist
+from .program import EdgeProgram, Phase
+from .rewrite import LINEAR, SIMPLIFY, is_a, rewrite, size
+from .rows import expand_last, prefix
+
+LINEAR_SUMS = ("sum", "mean", "softmax-sum")
+
+
+def plan(program: EdgeProgram) -> EdgeProgram:
+    """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
+    columns: dict[str, Expr] = {}
+    phases, notes, after = [], list[str](), None
+    with program.tracer as scope:
+        for phase in program.phases:
+            phase = _rewritten(scope, phase, SIMPLIFY, notes)
+            if phase.result is None:
+                phase, after = _defer(scope, phase)
+                if after is not None:
+                    notes.append(f"product deferred: totals of width {size(phase.message[-1])} are multiplied by the matrix of "
+                                 f"{written(after)}, instead of every message")
+            phase = _rewritten(scope, phase, SIMPLIFY | LINEAR, notes)
+            roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
+            notes += [f"hoisted to the nodes: {name.replace(' ', '_')} = {written(columns[name])} ({reason})" for name, reason in hoisted]
+            phases.append(_with_roots(phase, roots))
+    return EdgeProgram(phases, program.tracer, columns, after, notes)
+
+
+def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[str]) -> Phase:
+    roots, done = rewrite(scope, [*phase.message, *phase.outputs.values()], rules)
+    notes += [f"{name}: {written(old)} -> {written(new)}" for name, old, new in done]
+    return _with_roots(phase, roots)
+
+
+def _with_roots(phase: Phase, roots: list[Expr]) -> Phase:
+    parts = len(phase.message)
+    return replace(phase, message=roots[:parts], outputs=dict(zip(phase.outputs, roots[parts:], strict=True)))
+
+
+def _defer(scope: Tracer, phase: Phase) -> tuple[Phase, Expr | None]:
+    """Sum m instead of m @ W and multiply the total, if m is no wider; linear sums only.
+
+    A factor that is the same for all columns of the product stays with the message: w * (m @ W) sums w * m. In a
+    softmax-weighted sum m must have an axis beside those of the scores.
+    """
+    if not phase.message or any(a.name not in LINEAR_SUMS for a in phase.aggregators.values()):
+        return phase, None
+    *scores, value = phase.message
+    found = _factored(scope, value)
+    if found is None:
+        return phase, None
+    narrow, product = found
+    w = product.args[1]
+    heads = scores[0].shape if scores else ()
+    fits = narrow.shape[: len(heads)] == heads and len(narrow.shape) > len(heads)
+    if not fits or size(narrow) > size(value) or any(x is product for x in ordered([*scores, *phase.outputs.values()])):
+        return phase, None
+    total = scope.leaf("total", "", narrow.shape, narrow.dtype, live=narrow.live)
+    after: Expr = matmul(total, w)
+    return replace(phase, message=[*scores, narrow]), after
+
+
+def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
+    """(m, m @ W) for e = m @ W, and (c * m, m @ W) for e = c * (m @ W) with c the same for all columns of the product."""
+    if is_a(e, "matmul"):
+        return e.args[0], e
+    if not is_a(e, "mul", "div") or e.prim is None:
+        return None
+    at = next((i for i, a in enumerate(e.args) if a.rows and is_a(a, "matmul")), None)
+    if at is None or (at == 1 and is_a(e, "div")):
+        return None
+    product, factor = e.args[at], e.args[1 - at]
+    m, inside = product.args[0], len(product.args[1].shape) - 1
+    if not factor.rows or product.shape != e.shape or any(d != 1 for d in factor.shape[len(factor.shape) - inside:]):
+        return None
+    # the axes of the product give way to the one that is contracted
+    if inside != 1:
+        if not is_a(factor, "expand_last") or factor.static["n"] < inside:
+            return None
+        factor = expand_last(factor.args[0], factor.static["n"] - inside + 1)
+    pair = (m, factor) if at == 0 else (factor, m)
+    return scope.node(e.prim, pair, e.static), product
+
+
+# ---- running what was taken off the edges
+
+
+def evaluate(e: Expr, leaf: Callable[[Expr], Any], known: dict[Expr, Any], n: int) -> Any:
+    """The value of an expression over node values.
+
+    Args:
+        e: Expression over "node" or "total" leaves and operands.
+        leaf: Value of a leaf; rows beyond the first n are cut off.
+        known: Values computed already, for at least n rows each; new ones are added.
+        n: Rows wanted.
+
+    Returns:
+        [n, ...]; on the tape, as everything that primitives make of variables.
+    """
+    if e not in known:
+        known[e] = leaf(e) if e.prim is None else e.prim(*(evaluate(a, leaf, known, n) for a in e.args), **e.static)
+    return prefix(known[e], n) if e.rows and known[e].shape[0] > n else known[e]
+
+
+# ---- for people
+
+_SIGNS = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / ", "matmul": " @ "}
+
+
+def written(e: Expr, operands: list[Any] | None = None) -> str:
+    """An expression as a user would have written it; operands by their names if they are given."""
+    if e.leaf is not None:
+        kind, name = e.leaf
+        if kind == "operand":
+            return _operand(operands[name] if operands else None, name, e)
+        return f"{kind}.{name}".replace(" ", "_") if kind != "total" else "total"
+    assert e.prim is not None
+    args = [written(a, operands) for a in e.args if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))]
+    name = e.prim.name
+    if name in _SIGNS:
+        return f"({_SIGNS[name].join(args)})"
+    if name in ("expand_last", "repeat_rows", "cast"):
+        return args[0]
+    if name == "neg":
+        return f"-{args[0]}"
+    return f"{name}({', '.join(args)})"
+
+
+def _operand(x: Any, number: int, e: Expr) -> str:
+    if getattr(x, "name", ""):
+        return str(x.name)
+    if isinstance(x, (int, float)):
+        return f"{x:g}"
+    return f"p{number}{list(e.shape)}"
