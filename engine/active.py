@@ -5,6 +5,7 @@ that are active, and carries new edge values from the layer that made them to th
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,17 @@ from .pair import PairLevel
 from .view import HIDDEN, GraphView, Level
 
 if TYPE_CHECKING:
+    from ..ops.program import EdgeProgram
     from .layer import Layer
+
+
+@dataclass
+class Superstep:
+    """A layer that was run: its name, its direction, and its planned gather."""
+
+    layer: str
+    direction: str
+    program: EdgeProgram | None = None
 
 
 class ActiveGraph:
@@ -28,11 +39,13 @@ class ActiveGraph:
     Attributes:
         x: Input features of the nodes the first layer needs.
         directions: Directions of the layers run so far.
+        supersteps: What these layers and decoders are.
     """
 
     def __init__(self, view: GraphView, **inputs: Any):
         self.view = view
         self.directions: list[str] = []
+        self.supersteps: list[Superstep] = []
         self._inputs = inputs
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level | PairLevel]] = {}

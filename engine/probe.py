@@ -5,20 +5,59 @@ must offer before the first view is built.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..ops.space import RowSpace
-from ..ops.tape import Tape, Var
-from .active import ActiveGraph
+from ..ops.tape import Tape, Var, Vjp, space_of, value_of
+from .active import ActiveGraph, Superstep
 from .exchange import MovePlan
 from .layer import Layer, Model
 from .pair import PairPlan, Pairs
 from .partition import EdgeBlock, Partition
 from .serial import SerialComm
 from .view import GraphView, Level, directions, full_pass
+
+
+@dataclass
+class Operation:
+    """One operation of the forward pass on values that have rows.
+
+    Attributes:
+        name: Of the primitive.
+        superstep: Number of the layer it belongs to or follows; -1 before the first.
+        stage: "transform", "gather", "apply", or "other" between layers.
+        inputs, outputs: Trailing shapes of what has rows, whole shapes of what has none.
+    """
+
+    name: str
+    superstep: int
+    stage: str
+    inputs: list[tuple[int, ...]]
+    outputs: list[tuple[int, ...]]
+
+
+class _Watching(Tape):
+    """A tape that notes every operation, whether it needs a gradient or not."""
+
+    def __init__(self, graph: ActiveGraph):
+        super().__init__()
+        self.seen: list[Operation] = []
+        self._graph = graph
+
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
+        if outputs[0].space is not None:
+            self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
+                                       [_shape(x) for x in inputs], [_shape(y) for y in outputs]))
+        super().add(name, inputs, outputs, vjp)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    shape = tuple(getattr(value_of(x), "shape", ()))
+    return shape[1:] if space_of(x) is not None else shape
 
 
 @dataclass
@@ -33,6 +72,8 @@ class Probe:
         halo_width: Numbers kept per mirror, for the columns gather reads.
         widest: Numbers per node of the widest value.
         parameters: Numbers in all parameters.
+        supersteps: Every layer and decoder, with its planned gather.
+        operations: What was computed at nodes and by the layers' gathers, in order.
     """
 
     layers: list[str]
@@ -43,6 +84,8 @@ class Probe:
     halo_width: int
     widest: int
     parameters: int
+    supersteps: list[Superstep]
+    operations: list[Operation]
 
 
 class _EndlessGraph(ActiveGraph):
@@ -62,7 +105,8 @@ def probe(model: Model, partition: Partition) -> Probe:
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
     view = GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0))
     graph = _EndlessGraph(view)
-    with Tape() as tape:
+    tape = _Watching(graph)
+    with tape:
         out = model.run(graph)
     width, halo, widest = {"node": 0, "edge": 0}, 0, 1
     for node in tape.nodes:
@@ -73,7 +117,8 @@ def probe(model: Model, partition: Partition) -> Probe:
         if node.name == "gather":
             halo += sum(_size(x) for x in node.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
     return Probe(graph.directions, out.shape[1:], isinstance(out, Var) and out.space is not None and out.space.kind == "edge",
-                 width["node"], width["edge"], halo, widest, sum(p.value.size for p in model.parameters()))
+                 width["node"], width["edge"], halo, widest,
+                 sum(p.value.size for p in model.parameters()), graph.supersteps, tape.seen)
 
 
 def _size(x: Var) -> int:

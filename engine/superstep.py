@@ -16,6 +16,7 @@ from ..ops.plan import evaluate, plan
 from ..ops.program import EdgeProgram, naming, trace
 from ..ops.rows import prefix
 from ..ops.tape import Parameter, Var, current, needs_grad
+from .active import Superstep
 from .gather import Inputs, gather_sum
 
 if TYPE_CHECKING:
@@ -74,11 +75,12 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     """
     owner, ledger = type(layer).__name__, graph.ledger
     level = graph.next_level(layer)
+    graph.supersteps.append(Superstep(owner, layer.direction))
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
     columns = _check_transform(owner, made, given, graph, level.n_in)
-    program = _program(layer, owner, columns, graph, level)
+    program = graph.supersteps[-1].program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
     totals, outputs = _run_phases(program, columns, graph, level, key)
     value = outputs.pop("", None)
@@ -113,9 +115,11 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
 
 def _hoisted(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
     """All columns with those the planner took off the edges; of the ones read at destinations only, the receiving rows."""
+    if not program.columns:
+        return columns
     sent = {n for phase in program.phases for n in phase.reads["src"]}
     found, known = dict(columns), dict[Expr, Any]()
-    given = {e.leaf[1]: None for made in program.columns.values() for e in ordered([made]) if e.leaf is not None and e.leaf[0] == "node"}
+    given = dict.fromkeys(e.leaf[1] for e in ordered(program.columns.values()) if e.leaf is not None and e.leaf[0] == "node")
     read = {n: columns[n] if n in columns else graph.node(n, level.n_in) for n in given}
     with graph.ledger.stage("transform"):
         # those with more rows first: what both ends read is computed once

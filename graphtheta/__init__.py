@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 # where each public name lives
 _FRONT = {
     "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "trainer", "preset": "published",
-    "check": "conformance",
+    "check": "conformance", "explain": "explanation",
 }
 _ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "start": "start"}
 _EDGE = {"softmax": "program"}

@@ -17,6 +17,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("graphtheta.command", "metrics of a finished run on every split"),
     "predict": ("graphtheta.command", "predictions of a finished run for all nodes, by original id"),
     "info": ("graphtheta.command", "what is in a dataset, and how it would be spread over workers"),
+    "explain": ("graphtheta.command", "what a job will do: layers as planned, moves, bytes, operations, memory"),
+    "warmup": ("graphtheta.command", "compile what a job needs, so that it starts at once"),
     "doctor": ("graphtheta.doctor", "check this machine: versions, MPI, threads, memory"),
 }
 BAD_USAGE = 2

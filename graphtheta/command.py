@@ -21,9 +21,11 @@ from graphtheta.flag import Parser
 from graphtheta.graph import Graph
 from graphtheta.job import Job
 from graphtheta.logger import start_logging
+from graphtheta.ops.kernels.cache import cache_folder
 from graphtheta.prepare import load_graph
 from graphtheta.runlog import JOB_FILE, RunLog
 from graphtheta.trainer import Result
+from graphtheta.warmup import jobs_of, warm_up
 
 WEIGHTS = "weights.npz"
 RESULT = "result.json"
@@ -171,6 +173,52 @@ def info(argv: list[str]) -> int:
                 say("\n" + table(("worker", "peak", *(f.name for f in fields(MemoryBound)), "process"), rows))
 
     return on_all_ranks(job, work)
+
+
+def explain(argv: list[str]) -> int:
+    """What a job will do.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("explain", "What a job will do: its layers and how they are planned, columns that move, bytes, operations, memory.",
+                    "graphtheta explain --model my_layers.py:Net --dataset cora")
+    parser.add_job_keys()
+    _, keys = parser.read(argv)
+    job = Job(**keys)
+
+    def work(comm: Comm) -> None:
+        text = graphtheta.explain(graphtheta.Trainer(job=job, comm=comm))
+        if comm.rank == 0:
+            say(text)
+
+    return on_all_ranks(job, work)
+
+
+def warmup(argv: list[str]) -> int:
+    """Compile what jobs need.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("warmup", "Compile what a job needs, without training; without flags, what the published models need at their usual "
+                    "widths.", "graphtheta warmup --dataset cora --model gat --strategy mini")
+    parser.add_job_keys()
+    _, keys = parser.read(argv)
+    jobs = jobs_of(keys)
+
+    def work(comm: Comm) -> None:
+        made, seconds = warm_up(jobs, comm)
+        if comm.rank == 0:
+            say(f"{made} kernels compiled in {seconds:.1f} s, kept in {cache_folder()}")
+
+    return on_all_ranks(jobs[0], work)
 
 
 def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:

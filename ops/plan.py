@@ -6,14 +6,15 @@ back ends see only the result.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .aggregator import SOFTMAX_SUM
 from .dense import matmul
 from .expr import Expr, Tracer, ordered
 from .hoist import hoist
-from .program import EdgeProgram, Phase
+from .program import EdgeProgram, Note, Phase
 from .rewrite import LINEAR, SIMPLIFY, is_a, rewrite, size
 from .rows import expand_last, prefix
 
@@ -23,25 +24,32 @@ LINEAR_SUMS = ("sum", "mean", "softmax-sum")
 def plan(program: EdgeProgram) -> EdgeProgram:
     """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
     columns: dict[str, Expr] = {}
-    phases, notes, after = [], list[str](), None
+    phases, notes, after = [], list[Note](), None
     with program.tracer as scope:
         for phase in program.phases:
+            notes += _on_softmax(phase)
             phase = _rewritten(scope, phase, SIMPLIFY, notes)
             if phase.result is None:
                 phase, after = _defer(scope, phase)
                 if after is not None:
-                    notes.append(f"product deferred: totals of width {size(phase.message[-1])} are multiplied by the matrix of "
-                                 f"{written(after)}, instead of every message")
+                    width = size(phase.message[-1])
+                    notes.append((f"product deferred: the total, {width} wide, is multiplied once per node, {{}}", (after,)))
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR, notes)
             roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
-            notes += [f"hoisted to the nodes: {name.replace(' ', '_')} = {written(columns[name])} ({reason})" for name, reason in hoisted]
+            notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
             phases.append(_with_roots(phase, roots))
     return EdgeProgram(phases, program.tracer, columns, after, notes)
 
 
-def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[str]) -> Phase:
+def _on_softmax(phase: Phase) -> list[Note]:
+    if phase.result is not None:
+        return [("softmax used in other ways than as a weight of one sum: a pass of its own for the normaliser of {}", (phase.message[0],))]
+    return [("softmax weighs the sum: one pass, one message", ())] if SOFTMAX_SUM in phase.aggregators.values() else []
+
+
+def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[Note]) -> Phase:
     roots, done = rewrite(scope, [*phase.message, *phase.outputs.values()], rules)
-    notes += [f"{name}: {written(old)} -> {written(new)}" for name, old, new in done]
+    notes += [(f"{name}: {{}} -> {{}}", (old, new)) for name, old, new in done if name in LINEAR]
     return _with_roots(phase, roots)
 
 
@@ -120,23 +128,49 @@ def evaluate(e: Expr, leaf: Callable[[Expr], Any], known: dict[Expr, Any], n: in
 _SIGNS = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / ", "matmul": " @ "}
 
 
-def written(e: Expr, operands: list[Any] | None = None) -> str:
-    """An expression as a user would have written it; operands by their names if they are given."""
+def written(e: Expr, operands: Sequence[Any] = ()) -> str:
+    """An expression as a user would have written it; operands by name and value if they are given."""
+    text = _text(e, operands)
+    return text[1:-1] if is_a(e, *_SIGNS) else text
+
+
+def _text(e: Expr, operands: Sequence[Any]) -> str:
     if e.leaf is not None:
         kind, name = e.leaf
         if kind == "operand":
             return _operand(operands[name] if operands else None, name, e)
-        return f"{kind}.{name}".replace(" ", "_") if kind != "total" else "total"
+        return "total" if kind == "total" else f"{kind}.{_plain(name)}"
     assert e.prim is not None
-    args = [written(a, operands) for a in e.args if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))]
+    shown = [(a, _text(a, operands)) for a in e.args if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))]
+    args = [text for _, text in shown]
     name = e.prim.name
     if name in _SIGNS:
         return f"({_SIGNS[name].join(args)})"
     if name in ("expand_last", "repeat_rows", "cast"):
         return args[0]
+    if name == "getitem":
+        return f"{args[0]}[{', '.join(map(_index, e.static['key']))}]"
     if name == "neg":
         return f"-{args[0]}"
-    return f"{name}({', '.join(args)})"
+    return f"{name}({', '.join(a[1:-1] if is_a(x, *_SIGNS) else a for x, a in shown)})"
+
+
+def told(program: EdgeProgram) -> list[str]:
+    """What the planner did and why, a line each."""
+    return [text.format(*(written(e, program.operands) for e in about)) for text, about in program.notes]
+
+
+def _index(key: tuple[Any, ...]) -> str:
+    """One entry of an index."""
+    kind, *rest = key
+    if kind == "slice":
+        return ":".join("" if v is None else str(v) for v in rest[:2 if rest[2] is None else 3])
+    return {"new": "None", "...": "..."}.get(kind, str(rest[0] if kind == "int" else rest))
+
+
+def _plain(name: str) -> str:
+    """The name of a column as one word; those made here have a space, which no user's has."""
+    return name.replace(" ", "_")
 
 
 def _operand(x: Any, number: int, e: Expr) -> str:

@@ -25,6 +25,7 @@ from .expr import Expr, Tracer, ordered, replaced
 from .primitive import defvjp, primitive
 
 Schema = Mapping[str, tuple[Shape, Any, bool]]
+Note = tuple[str, tuple[Expr, ...]]
 # Python's own complaint about one of our values
 _SYMBOL = re.compile(r"\b(Expr|Var)\b")
 _OURS = {Path(__file__).parent.parent / folder for folder in ("ops", "engine", "models")}
@@ -107,14 +108,14 @@ class EdgeProgram:
         tracer: The scope its expressions were made in.
         columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
         after: What is done to each total of the last phase, over the leaf ("total", ""); None for nothing.
-        notes: What the planner did and why, a line each.
+        notes: What the planner did and why: text with a place for each of some expressions.
     """
 
     phases: list[Phase]
     tracer: Tracer
     columns: dict[str, Expr] = field(default_factory=dict)
     after: Expr | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def operands(self) -> list[Any]:

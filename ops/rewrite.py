@@ -207,6 +207,6 @@ def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     return made
 
 
-SIMPLIFY: dict[str, Rule] = {"constants folded": fold_constants, "nothing to compute": drop_neutral, "undone": cancel}
+SIMPLIFY: dict[str, Rule] = {"constant": fold_constants, "neutral": drop_neutral, "undone": cancel}
 LINEAR: dict[str, Rule] = {"shape moved to the matrix": reshape_matrix, "contracted first": contract_sum,
                            "products joined": join_products, "product of parts": split_concat}

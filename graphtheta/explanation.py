@@ -1,0 +1,149 @@
+"""What a job will do, before it does it: layers, the planner's doing, columns that move, work, memory."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.console import amount, table
+from graphtheta.engine.active import Superstep
+from graphtheta.engine.layer import Model
+from graphtheta.engine.partition import Partition
+from graphtheta.errors import ConfigError
+from graphtheta.graph import Graph
+from graphtheta.ops.cost import Cost, edge_cost, node_cost, widths
+from graphtheta.ops.fused import backend_scope, usable
+from graphtheta.ops.plan import told, written
+from graphtheta.ops.program import EdgeProgram, Phase
+from graphtheta.trainer import Trainer
+
+Row = tuple[str, str, str, str, str]
+HEADER = ("stage", "rows", "each", "read and written", "flops")
+
+
+@dataclass
+class Sizes:
+    """Rows of the whole graph, and how many of them travel to mirrors that send or receive."""
+
+    nodes: int
+    edges: int
+    src_moved: int
+    dst_moved: int
+
+    @classmethod
+    def of(cls, partition: Partition) -> Sizes:
+        """Of all workers together. Collective."""
+        moved = partition.comm.all_sum(np.array([len(partition.src_plan.rows), len(partition.dst_plan.rows)]))
+        return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
+
+
+def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, **keys: Any) -> str:
+    """What a job does in a pass forward over all its nodes: a text to read.
+
+    Args:
+        model: A trainer; or a model, with the other arguments, as ``Trainer`` takes it.
+        graph: A graph, or by default the job's dataset.
+        **keys: Keys of the job.
+
+    Returns:
+        For each layer the phases of its gather with the planner's changes, the columns that move, the back end, and bytes
+        and operations of every stage; then the memory a worker takes at most.
+
+    Raises:
+        ConfigError: A trainer was given together with a graph or keys.
+        GraphThetaError: The job does not fit.
+
+    Collective: all ranks.
+    """
+    if isinstance(model, Trainer) and (graph is not None or keys):
+        raise ConfigError("gt.explain(TRAINER) takes nothing beside a trainer, which has its graph and its job already")
+    trainer = model if isinstance(model, Trainer) else Trainer(model, graph, **keys)
+    sizes, found = Sizes.of(trainer.partition), trainer.probe
+    peak = trainer.comm.all_gather(trainer.predicted_peak())
+    job = trainer.job
+    parts = [f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
+             f"{job.dtype}"]
+    with backend_scope(job.backend):
+        parts += [_layer(i, step, trainer, sizes) for i, step in enumerate(found.supersteps)]
+    between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
+    if between.flops:
+        parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
+    parts.append("bytes and operations of one pass forward over everything; a training step walks back as well, about twice as much again\n"
+                 f"memory: at most {amount(max(peak))} a worker")
+    return "\n\n".join(parts)
+
+
+def _layer(i: int, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
+    program, itemsize = step.program, np.dtype(trainer.job.dtype).itemsize
+    assert program is not None
+    decodes = "" in program.phases[-1].outputs
+    lines = [f"decoder: {step.layer}" if decodes else f"layer {i + 1}: {step.layer}, direction {step.direction}"]
+    lines += [f"  planned  {note}" for note in told(program)]
+    rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
+    passes = 2 if step.direction == "both" else 1
+    for number, phase in enumerate(program.phases):
+        which = f" {number + 1}" if len(program.phases) > 1 else ""
+        lines += [f"  phase{which}", *(f"    {line}" for line in _phase(phase, program))]
+        rows += _moves(phase, which, step.direction, sizes, itemsize)
+        if decodes:
+            rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase, itemsize)))
+        else:
+            rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase, itemsize)))
+    if not decodes:
+        rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))
+    return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, rows).splitlines())])
+
+
+def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
+    """What a phase computes, reads and moves."""
+    lines = []
+    if phase.message:
+        into = f" -> dst.{phase.result.replace(' ', '_')}" if phase.result is not None else ""
+        names = " and ".join(a.name for a in phase.aggregators.values())
+        lines.append(f"sum      {names} of {', '.join(written(e, program.operands) for e in phase.message)}{into}")
+    lines += [f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}" for n, e in phase.outputs.items()]
+    reads = [f"{end}.{name.replace(' ', '_')} [{width}]" for end in ("src", "dst", "edge") for name, width in widths(phase, end).items()]
+    lines.append(f"reads    {', '.join(reads)}")
+    # pairs that a decoder scores always run on the reference
+    fused = usable(phase) and "" not in phase.outputs
+    return [*lines, f"back end {'fused' if fused else 'reference'}"]
+
+
+def _moves(phase: Phase, which: str, direction: str, sizes: Sizes, itemsize: int) -> list[Row]:
+    """Bytes of the columns read at mirrors; nothing moves on one worker."""
+    ends = {"in": ("src", "dst"), "out": ("dst", "src"), "both": ("src", "dst")}[direction]
+    moved = {"src": sizes.src_moved, "dst": sizes.dst_moved}
+    if direction == "both":
+        moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
+    rows = []
+    for end, place in zip(("src", "dst"), ends, strict=True):
+        names = widths(phase, end)
+        if names and moved[place]:
+            rows.append(_row(f"move {end}{which}", moved[place], "mirrors", Cost(sum(names.values()) * itemsize)))
+    state = sum(int(np.prod(e.shape)) for e in phase.message) * len(phase.aggregators)
+    if state and moved[ends[1]]:
+        rows.append(_row(f"move totals{which}", moved[ends[1]], "mirrors", Cost(state * itemsize)))
+    return rows
+
+
+def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:
+    """Of the operations on nodes in a stage, for one node."""
+    itemsize = np.dtype(trainer.job.dtype).itemsize
+    found = [o for o in trainer.probe.operations if o.superstep == superstep and o.stage == stage and o.name != "gather"]
+    return sum((node_cost(o.name, o.inputs, o.outputs, itemsize) for o in found), Cost())
+
+
+def _row(stage: str, n: int, of: str, each: Cost) -> Row:
+    total = each.times(n)
+    return stage, f"{n:,} {of}", f"{each.bytes} B, {each.flops} flops", amount(total.bytes), _count(total.flops)
+
+
+def _count(flops: int) -> str:
+    """A number of operations in a unit that fits."""
+    value, units = float(flops), iter(("", "k", "M", "G", "T"))
+    unit = next(units)
+    while value >= 1000 and unit != "T":
+        value, unit = value / 1000, next(units)
+    return f"{value:.3g} {unit}".strip()

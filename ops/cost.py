@@ -1,0 +1,66 @@
+"""What work costs: bytes read and written and floating-point operations, of one pass forward.
+
+The formulae are those of a machine that reads everything from memory each time it is asked for, and keeps nothing: an
+upper bound for bytes where rows are read again soon, close to the truth where a graph is much larger than the caches.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from .program import Phase
+
+# the row at the other end, and the position of the edge
+INDEX_BYTES = 8
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes and floating-point operations."""
+
+    bytes: int = 0
+    flops: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.bytes + other.bytes, self.flops + other.flops)
+
+    def times(self, n: int) -> Cost:
+        """The same n times."""
+        return Cost(self.bytes * n, self.flops * n)
+
+
+def operation_flops(name: str, inputs: Sequence[Shape], output: Shape) -> int:
+    """Of one primitive for one row: two for each multiplication of a product, one for each number of anything else.
+
+    Args:
+        name: Of the primitive.
+        inputs: Trailing shapes of its arguments.
+        output: Trailing shape of its result.
+    """
+    if name == "matmul":
+        return 2 * prod(output) * inputs[0][-1]
+    if name in ("prefix", "reshape", "expand_last", "getitem", "broadcast_to", "repeat_rows", "pad", "concat", "to_dense"):
+        return 0
+    return max(prod(inputs[0]), prod(output)) if name in ("sum", "max") else prod(output)
+
+
+def node_cost(name: str, inputs: Sequence[Shape], outputs: Sequence[Shape], itemsize: int) -> Cost:
+    """Of an operation on node values, for one node."""
+    flops = operation_flops(name, inputs, outputs[0])
+    return Cost(itemsize * (prod(inputs[0]) + sum(map(prod, outputs))) if flops else 0, flops)
+
+
+def edge_cost(phase: Phase, itemsize: int) -> Cost:
+    """Of a pass over the edges, for one edge: its columns and indices are read, its message is made and added."""
+    flops = sum(operation_flops(e.prim.name, [a.shape for a in e.args], e.shape) for e in phase.order if e.rows and e.prim is not None)
+    added = len(phase.aggregators) * sum(prod(e.shape) for e in phase.message)
+    made = sum(prod(e.shape) for e in phase.outputs.values())
+    read = sum(width for end in ("src", "dst", "edge") for width in widths(phase, end).values())
+    return Cost(itemsize * (read + made) + INDEX_BYTES, flops + added)
+
+
+def widths(phase: Phase, end: str) -> dict[str, int]:
+    """Numbers per row of the columns that a phase reads at an end ("src" or "dst"), or per edge ("edge")."""
+    return {e.leaf[1]: prod(e.shape) for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] != "gid"}

@@ -1,0 +1,108 @@
+"""``graphtheta explain`` and ``gt.explain``: what is said about published models and a user's own."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.__main__ import main
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.errors import ConfigError
+from graphtheta.ops.cost import Cost, edge_cost, node_cost, operation_flops
+from graphtheta.ops.program import trace
+
+TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--hidden", "8")
+MINE = '''
+import graphtheta as gt
+
+
+class Mine(gt.Layer):
+    def __init__(self, d_in, d_out, d_edge):
+        self.w, self.a = gt.Parameter.glorot(2 * d_in + d_edge, d_out), gt.Parameter.glorot(d_in, 1)
+
+    def gather(self, edge):
+        score = gt.tanh(edge.src.h @ self.a + edge.dst.h @ self.a)
+        return gt.softmax(score[..., 0]) * gt.relu(gt.concat([edge.src.h, edge.dst.h, edge.attr]) @ self.w)
+
+
+class Net(gt.Model):
+    def __init__(self, d_in, d_out, d_edge):
+        self.layer = Mine(d_in, d_out, d_edge)
+
+    def forward(self, graph):
+        return self.layer(graph, graph.x)
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("model", "told"), [
+    ("gcn", ["layer 1: GCN, direction in", "sum of src.z * edge.weight", "src.z [8], edge.weight [1]"]),
+    ("gat", ["softmax weighs the sum: one pass, one message", "softmax-sum of leaky_relu(src.s + dst.t), src.z", "src.s [8], src.z [64]"]),
+    ("gat_e", ["edge.attr @ sum(layers.0.weight_edge * layers.0.att_edge)", "edge.attr [4]"]),
+    ("gipa", ["layer 2: GIPA", "relu((edge.attr @ layers.0.embed) + layers.0.embed_bias)"]),
+])
+def test_published_models(model: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--model", model, *TINY]) == 0
+    text = capsys.readouterr().out
+    for part in [*told, "Network over 200 nodes", "back end fused", "transform", "gather and sum", "apply", "memory: at most"]:
+        assert part in text
+    assert "None" not in text
+
+
+def test_a_model_of_the_users(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "mine.py").write_text(MINE)
+    assert main(["explain", "--model", "mine.py:Net", *TINY[:2], "--backend", "reference"]) == 0
+    text = capsys.readouterr().out
+    assert "product of parts: concat(src.h, dst.h, edge.attr) @ layer.w -> " in text
+    # scores and values need three columns: one of them at both ends
+    assert text.count("hoisted to the nodes: column_") == 4 and "column_0 = node.h @ layer.a" in text
+    assert "back end reference" in text
+
+
+def test_a_decoder_runs_on_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--task", "link", *TINY]) == 0
+    text = capsys.readouterr().out
+    assert "decoder: DotDecoder" in text and "value = sum(src.h * dst.h)" in text and "pairs" in text
+
+
+def test_moves_are_told_on_several_workers() -> None:
+    def program(comm):
+        return gt.explain("gat", gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8"), comm=comm, partitioner="vertex-cut")
+
+    alone, = run_simulated(1, program)
+    texts = run_simulated(4, program)
+    assert len(set(texts)) == 1
+    for stage in ("move src", "move dst", "move totals"):
+        assert stage in texts[0] and stage not in alone
+
+
+def test_a_trainer_is_explained_as_it_is() -> None:
+    trainer = gt.Trainer("sage", gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8"))
+    assert "mean of src.z" in gt.explain(trainer)
+    with pytest.raises(ConfigError, match="nothing beside a trainer"):
+        gt.explain(trainer, epochs=3)
+
+
+# ---- the formulae
+
+
+def test_costs_of_operations() -> None:
+    assert operation_flops("matmul", [(8,), (8, 2, 3)], (2, 3)) == 2 * 8 * 6
+    assert operation_flops("sum", [(2, 3)], (2,)) == operation_flops("mul", [(2, 3), (3,)], (2, 3)) == 6
+    assert node_cost("reshape", [(6,)], [(2, 3)], 4) == Cost(0, 0)
+    assert node_cost("mul", [(2, 3), (2, 1)], [(2, 3)], 4) == Cost(48, 6)
+    assert (Cost(2, 3) + Cost(1, 1)).times(10) == Cost(30, 40)
+
+
+def test_cost_of_an_edge() -> None:
+    nodes, edges = {"z": ((4,), np.float32, True), "s": ((), np.float32, True)}, {"weight": ((), np.float32, False)}
+    (phase,) = trace(lambda e: e.src.z * e.dst.s * e.weight, nodes, edges, "sum", "Mine").phases
+    assert edge_cost(phase, 4) == Cost(4 * (4 + 1 + 1) + 8, 4 + 4 + 4)

@@ -1,0 +1,83 @@
+"""``graphtheta warmup``: afterwards a job compiles nothing, and workers share what they compile."""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta import doctor
+from graphtheta.job import Job
+from graphtheta.warmup import jobs_of, shortened, small
+
+MPIEXEC = doctor.find_mpiexec()
+TINY = ("--dataset", "sbm:n_nodes=300,n_edges=2400,classes=3,features=8", "--hidden", "8", "--epochs", "2", "--model")
+
+
+def run(folder: Path, *words: str, ranks: int = 1) -> str:
+    """Run a command with its kernels in a folder; what it says, with every file that numba saves."""
+    launch = [str(MPIEXEC), "-n", str(ranks)] if ranks > 1 else []
+    done = subprocess.run([*launch, sys.executable, "-m", "graphtheta", *words], cwd=folder, capture_output=True, text=True, check=False,
+                          timeout=300, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "GRAPHTHETA_CACHE": str(folder / "cache"), "NUMBA_DEBUG_CACHE": "1"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def saved(text: str) -> Counter[str]:
+    """How often each compiled kernel was written."""
+    return Counter(name for name in re.findall(r"data saved to '(.*?)'", text) if "graphtheta" in name or "cache" in name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["gat_e --attention-dropout 0.3", "sage --strategy mini --batch-size 40 --fanout 3"])
+def test_afterwards_training_compiles_nothing(words: str, tmp_path: Path) -> None:
+    assert len(saved(run(tmp_path, "warmup", *TINY, *words.split()))) > 2
+    assert not saved(run(tmp_path, "train", *TINY, *words.split()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
+def test_workers_compile_each_kernel_once(tmp_path: Path) -> None:
+    """And what one worker alone compiled is what two use."""
+    once = saved(run(tmp_path, "warmup", *TINY, "gat", ranks=2))
+    assert len(once) > 2 and set(once.values()) == {1}
+    assert not saved(run(tmp_path, "train", *TINY, "gat", "--partitioner", "vertex-cut", ranks=2))
+    assert saved(run(tmp_path, "warmup", *TINY, "gcn"))
+    assert not saved(run(tmp_path, "train", *TINY, "gcn", "--partitioner", "vertex-cut", ranks=2))
+
+
+def test_the_small_graph_has_the_same_columns() -> None:
+    graph = gt.load("sbm:n_nodes=3000,n_edges=9000,classes=40,features=8")
+    made = small(graph)
+    assert made.n_nodes <= 48 and made.n_edges <= 192
+    assert (made.n_features, made.n_edge_features, made.n_classes) == (graph.n_features, graph.n_edge_features, graph.n_classes)
+    assert all(getattr(made, m).any() for m in ("train", "val", "test"))
+
+
+def test_the_small_graph_keeps_labels_of_every_kind() -> None:
+    rng = np.random.default_rng(0)
+    edges, several = rng.integers(0, 100, (2, 400)), rng.integers(0, 2, (100, 5)).astype(np.float32)
+    third = np.arange(100) % 3
+    masks = dict(train=third == 0, val=third == 1, test=third == 2)
+    for y in (several, rng.standard_normal((100, 5)), rng.integers(0, 7, 100)):
+        graph = gt.Graph(edges, 100, x=rng.standard_normal((100, 4)), y=y, edge_y=rng.standard_normal(400), **masks)
+        assert small(graph).label_kind == graph.label_kind
+
+
+def test_without_flags_every_published_model_is_meant() -> None:
+    jobs = jobs_of({})
+    assert {job.model for job in jobs} >= {"gcn", "gat", "gat_e", "gipa", "sage", "gin"}
+    assert jobs_of({"model": "gat"}) == [Job(model="gat")]
+
+
+def test_the_job_is_shortened_as_its_strategy_allows() -> None:
+    assert shortened(Job(strategy="mini", batch_size=1000, epochs=50, seeds=3)) == Job(strategy="mini", batch_size=8, epochs=1)
+    assert shortened(Job(strategy="cluster", clusters=100, clusters_per_batch=20)).clusters == 4
+    assert shortened(Job(steps=7)).steps == 0
