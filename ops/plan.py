@@ -25,6 +25,7 @@ def plan(program: EdgeProgram) -> EdgeProgram:
     """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
     columns: dict[str, Expr] = {}
     phases, notes, after = [], list[Note](), None
+    assert program.tracer is not None
     with program.tracer as scope:
         for phase in program.phases:
             notes += _on_softmax(phase)
@@ -38,7 +39,7 @@ def plan(program: EdgeProgram) -> EdgeProgram:
             roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
             notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
             phases.append(_with_roots(phase, roots))
-    return EdgeProgram(phases, program.tracer, columns, after, notes)
+    return EdgeProgram(phases, program.operands, columns, after, notes)
 
 
 def _on_softmax(phase: Phase) -> list[Note]:

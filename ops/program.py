@@ -105,22 +105,19 @@ class EdgeProgram:
 
     Attributes:
         phases: In order; all but the last produce a destination column for later ones.
-        tracer: The scope its expressions were made in.
+        operands: Parameters and constants, one array for all edges each, by number.
         columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
         after: What is done to each total of the last phase, over the leaf ("total", ""); None for nothing.
         notes: What the planner did and why: text with a place for each of some expressions.
+        tracer: The scope its expressions were made in; the planner is the last to need it.
     """
 
     phases: list[Phase]
-    tracer: Tracer
+    operands: list[Any]
     columns: dict[str, Expr] = field(default_factory=dict)
     after: Expr | None = None
     notes: list[Note] = field(default_factory=list)
-
-    @property
-    def operands(self) -> list[Any]:
-        """Parameters and constants, one array for all edges each, by number."""
-        return self.tracer.operands
+    tracer: Tracer | None = None
 
 
 class _Columns:
@@ -203,7 +200,7 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
             names = (sum,) if isinstance(sum, str) else tuple(sum)
             aggregators = {"" if isinstance(sum, str) else n: aggregator(n) for n in names}
             phases = _plan(tracer, message, aggregators, outputs)
-        return EdgeProgram(phases, tracer)
+        return EdgeProgram(phases, tracer.operands, tracer=tracer)
 
 
 @contextmanager
