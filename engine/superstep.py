@@ -98,42 +98,57 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
     outputs: dict[str, Var] = {}
-    columns = _hoisted(program, columns, graph, level)
+    off_edges = _OffEdges(program)
+    columns = {**columns, **off_edges.columns(columns, graph, level)}
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
-        inputs = Inputs(nodes, edges, carried, {i: program.operands[i] for i in phase.operands}, key)
+        inputs = Inputs(nodes, edges, carried, {i: off_edges.operand(i) for i in phase.operands}, key)
         # ids of the edges take a pass over them, so they are looked up only if some value has them
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:
-            columns = {**columns, phase.result: totals[""]}
+            columns[phase.result] = totals[""]
     if program.after is not None:
         with graph.ledger.stage("apply"):
-            totals = {name: _at_nodes(program, program.after, {"": x}, {}, level.n_out) for name, x in totals.items()}
+            totals = {name: off_edges.after(x) for name, x in totals.items()}
     return totals, outputs
 
 
-def _hoisted(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
-    """All columns with those the planner took off the edges; of the ones read at destinations only, the receiving rows."""
-    if not program.columns:
-        return columns
-    sent = {n for phase in program.phases for n in phase.reads["src"]}
-    found, known = dict(columns), dict[Expr, Any]()
-    given = dict.fromkeys(e.leaf[1] for e in ordered(program.columns.values()) if e.leaf is not None and e.leaf[0] == "node")
-    read = {n: columns[n] if n in columns else graph.node(n, level.n_in) for n in given}
-    with graph.ledger.stage("transform"):
-        # those with more rows first: what both ends read is computed once
-        for name in sorted(program.columns, key=lambda n: n not in sent):
-            found[name] = _at_nodes(program, program.columns[name], read, known, level.n_in if name in sent else level.n_out)
-    return found
+class _OffEdges:
+    """What the planner took off the edges, computed by the primitives themselves and on the tape, each value once."""
 
+    def __init__(self, program: EdgeProgram):
+        self._program = program
+        self._known: dict[Expr, Any] = {}
 
-def _at_nodes(program: EdgeProgram, e: Expr, columns: dict[str, Any], known: dict[Expr, Any], n: int) -> Any:
-    def leaf(x: Expr) -> Any:
-        assert x.leaf is not None
-        return program.operands[x.leaf[1]] if x.leaf[0] == "operand" else columns[x.leaf[1]]
+    def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
+        """The columns of the program; of those read at destinations only, the receiving rows."""
+        wanted = self._program.columns
+        if not wanted:
+            return {}
+        for e in ordered(wanted.values()):
+            if e.leaf is not None and e.leaf[0] == "node":
+                self._known[e] = given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], level.n_in)
+        sent = {n for phase in self._program.phases for n in phase.reads["src"]}
+        with graph.ledger.stage("transform"):
+            # those with more rows first: what both ends read is computed once
+            return {name: self._value(wanted[name], self._known, level.n_in if name in sent else level.n_out)
+                    for name in sorted(wanted, key=lambda n: n not in sent)}
 
-    return evaluate(e, leaf, known, n)
+    def operand(self, number: int) -> Any:
+        """A parameter, a constant, or the value of an expression of them."""
+        x = self._program.operands[number]
+        return self._value(x, self._known, 0) if isinstance(x, Expr) else x
+
+    def after(self, total: Var) -> Any:
+        """What becomes of a total."""
+        e = self._program.after
+        assert e is not None
+        (leaf,) = (x for x in ordered([e]) if x.leaf is not None and x.leaf[0] == "total")
+        return self._value(e, {**self._known, leaf: total}, total.shape[0])
+
+    def _value(self, e: Expr, known: dict[Expr, Any], n: int) -> Any:
+        return evaluate(e, self._program.operands, known, n)
 
 
 def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:

@@ -1,4 +1,4 @@
-"""Hoisting: what reads the columns of one end only is computed once per node, not once per edge."""
+"""Hoisting: what reads the columns of one end is computed once per node, and what reads none of them once per pass."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -74,3 +74,27 @@ def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr]) -> tup
         by[e] = scope.leaf(end_of(e), name, e.shape, e.dtype, live=e.live)
         why.append((name, reason))
     return [replaced(scope, root, by) for root in roots], why
+
+
+def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> list[Expr]:
+    """Give the largest expressions without rows a number among the operands.
+
+    Args:
+        scope: The open tracer the roots were made in.
+        roots: Expressions that are needed.
+        prepared: Expressions of parameters and constants by the number of their operand; new ones are added.
+
+    Returns:
+        The roots with operands in place of the expressions.
+    """
+    by: dict[Expr, Expr] = {}
+    for a in (a for e in ordered(roots) if e.rows for a in e.args):
+        if a.rows or a.prim is None or a in by or any(x.leaf is not None and x.leaf[0] == "key" for x in ordered([a])):
+            continue
+        number = next((i for i, known in prepared.items() if known is a), len(scope.operands))
+        if number not in prepared:
+            prepared[number] = a
+            # stands for the value while shapes are inferred
+            scope.operands.append(a.dummy())
+        by[a] = scope.leaf("operand", number, a.shape, a.dtype, rows=False, live=a.live)
+    return [replaced(scope, root, by) for root in roots]

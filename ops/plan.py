@@ -6,14 +6,14 @@ back ends see only the result.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from .aggregator import SOFTMAX_SUM
 from .dense import matmul
 from .expr import Expr, Tracer, ordered
-from .hoist import hoist
+from .hoist import hoist, prepare
 from .program import EdgeProgram, Note, Phase
 from .rewrite import LINEAR, SIMPLIFY, is_a, rewrite, size
 from .rows import expand_last, prefix
@@ -23,7 +23,7 @@ LINEAR_SUMS = ("sum", "mean", "softmax-sum")
 
 def plan(program: EdgeProgram) -> EdgeProgram:
     """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
-    columns: dict[str, Expr] = {}
+    columns, prepared = dict[str, Expr](), dict[int, Expr]()
     phases, notes, after = [], list[Note](), None
     assert program.tracer is not None
     with program.tracer as scope:
@@ -38,8 +38,9 @@ def plan(program: EdgeProgram) -> EdgeProgram:
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR, notes)
             roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
             notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
-            phases.append(_with_roots(phase, roots))
-    return EdgeProgram(phases, program.operands, columns, after, notes)
+            phases.append(_with_roots(phase, prepare(scope, roots, prepared)))
+    operands = [prepared.get(i, x) for i, x in enumerate(program.operands)]
+    return EdgeProgram(phases, operands, columns, after, notes)
 
 
 def _on_softmax(phase: Phase) -> list[Note]:
@@ -107,20 +108,24 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
 # ---- running what was taken off the edges
 
 
-def evaluate(e: Expr, leaf: Callable[[Expr], Any], known: dict[Expr, Any], n: int) -> Any:
-    """The value of an expression over node values.
+def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int) -> Any:
+    """The value of an expression that was taken off the edges.
 
     Args:
-        e: Expression over "node" or "total" leaves and operands.
-        leaf: Value of a leaf; rows beyond the first n are cut off.
-        known: Values computed already, for at least n rows each; new ones are added.
-        n: Rows wanted.
+        e: Expression with or without rows.
+        operands: Parameters and constants by number.
+        known: Values of leaves that have rows, and of what was computed already, for at least n rows each; new ones are
+            added.
+        n: Rows wanted of a value that has rows.
 
     Returns:
-        [n, ...]; on the tape, as everything that primitives make of variables.
+        [n, ...], or an array without rows; on the tape, as everything that primitives make of variables.
     """
-    if e not in known:
-        known[e] = leaf(e) if e.prim is None else e.prim(*(evaluate(a, leaf, known, n) for a in e.args), **e.static)
+    if e not in known and e.prim is None:
+        assert e.leaf is not None
+        known[e] = operands[e.leaf[1]]
+    elif e not in known and e.prim is not None:
+        known[e] = e.prim(*(evaluate(a, operands, known, n) for a in e.args), **e.static)
     return prefix(known[e], n) if e.rows and known[e].shape[0] > n else known[e]
 
 
@@ -139,7 +144,7 @@ def _text(e: Expr, operands: Sequence[Any]) -> str:
     if e.leaf is not None:
         kind, name = e.leaf
         if kind == "operand":
-            return _operand(operands[name] if operands else None, name, e)
+            return _operand(operands[name] if operands else None, name, e, operands)
         return "total" if kind == "total" else f"{kind}.{_plain(name)}"
     assert e.prim is not None
     shown = [(a, _text(a, operands)) for a in e.args if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))]
@@ -174,7 +179,9 @@ def _plain(name: str) -> str:
     return name.replace(" ", "_")
 
 
-def _operand(x: Any, number: int, e: Expr) -> str:
+def _operand(x: Any, number: int, e: Expr, operands: Sequence[Any]) -> str:
+    if isinstance(x, Expr):
+        return _text(x, operands)
     if getattr(x, "name", ""):
         return str(x.name)
     if isinstance(x, (int, float)):

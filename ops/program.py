@@ -105,7 +105,8 @@ class EdgeProgram:
 
     Attributes:
         phases: In order; all but the last produce a destination column for later ones.
-        operands: Parameters and constants, one array for all edges each, by number.
+        operands: Parameters, constants, and what the planner made of them, by number: one array for all edges each, or the
+            expression of one.
         columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
         after: What is done to each total of the last phase, over the leaf ("total", ""); None for nothing.
         notes: What the planner did and why: text with a place for each of some expressions.
