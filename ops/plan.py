@@ -12,10 +12,10 @@ from typing import Any
 
 from .aggregator import SOFTMAX_SUM
 from .dense import matmul
-from .expr import Expr, Tracer, ordered
+from .expr import Expr, Tracer, ordered, replaced
 from .hoist import hoist, prepare
-from .program import EdgeProgram, Note, Phase
-from .rewrite import LINEAR, SIMPLIFY, is_a, rewrite, size
+from .program import EdgeProgram, Note, Phase, total_of
+from .rewrite import LINEAR, SIMPLIFY, SPLIT, is_a, rewrite, size
 from .rows import expand_last, prefix
 
 LINEAR_SUMS = ("sum", "mean", "softmax-sum")
@@ -24,18 +24,17 @@ LINEAR_SUMS = ("sum", "mean", "softmax-sum")
 def plan(program: EdgeProgram) -> EdgeProgram:
     """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
     columns, prepared = dict[str, Expr](), dict[int, Expr]()
-    phases, notes, after = [], list[Note](), None
+    phases, notes, after = [], list[Note](), program.after
     assert program.tracer is not None
     with program.tracer as scope:
         for phase in program.phases:
             notes += _on_softmax(phase)
-            phase = _rewritten(scope, phase, SIMPLIFY, notes)
-            if phase.result is None:
-                phase, after = _defer(scope, phase)
-                if after is not None:
-                    width = size(phase.message[-1])
-                    notes.append((f"product deferred: the total, {width} wide, is multiplied once per node, {{}}", (after,)))
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR, notes)
+            if phase.result is None:
+                phase, after = _deferred(scope, phase, after)
+                if after is not None:
+                    notes.append((f"done to the totals, {size(phase.message[-1])} wide, instead of to messages: {{}}", (after,)))
+            phase = _rewritten(scope, phase, SIMPLIFY | LINEAR | SPLIT, notes)
             roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
             notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
             phases.append(_with_roots(phase, prepare(scope, roots, prepared)))
@@ -51,7 +50,7 @@ def _on_softmax(phase: Phase) -> list[Note]:
 
 def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[Note]) -> Phase:
     roots, done = rewrite(scope, [*phase.message, *phase.outputs.values()], rules)
-    notes += [(f"{name}: {{}} -> {{}}", (old, new)) for name, old, new in done if name in LINEAR]
+    notes += [(f"{name}: {{}} -> {{}}", (old, new)) for name, old, new in done if name not in SIMPLIFY]
     return _with_roots(phase, roots)
 
 
@@ -60,27 +59,26 @@ def _with_roots(phase: Phase, roots: list[Expr]) -> Phase:
     return replace(phase, message=roots[:parts], outputs=dict(zip(phase.outputs, roots[parts:], strict=True)))
 
 
-def _defer(scope: Tracer, phase: Phase) -> tuple[Phase, Expr | None]:
-    """Sum m instead of m @ W and multiply the total, if m is no wider; linear sums only.
+def _deferred(scope: Tracer, phase: Phase, after: Expr | None) -> tuple[Phase, Expr | None]:
+    """Sum m instead of m @ W and multiply the total before what is done to it, if m is no wider; linear sums only.
 
     A factor that is the same for all columns of the product stays with the message: w * (m @ W) sums w * m. In a
     softmax-weighted sum m must have an axis beside those of the scores.
     """
     if not phase.message or any(a.name not in LINEAR_SUMS for a in phase.aggregators.values()):
-        return phase, None
+        return phase, after
     *scores, value = phase.message
     found = _factored(scope, value)
     if found is None:
-        return phase, None
+        return phase, after
     narrow, product = found
     w = product.args[1]
     heads = scores[0].shape if scores else ()
     fits = narrow.shape[: len(heads)] == heads and len(narrow.shape) > len(heads)
     if not fits or size(narrow) > size(value) or any(x is product for x in ordered([*scores, *phase.outputs.values()])):
-        return phase, None
-    total = scope.leaf("total", "", narrow.shape, narrow.dtype, live=narrow.live)
-    after: Expr = matmul(total, w)
-    return replace(phase, message=[*scores, narrow]), after
+        return phase, after
+    total: Expr = matmul(total_of(scope, narrow), w)
+    return replace(phase, message=[*scores, narrow]), total if after is None else replaced(scope, after, {total_of(scope, value): total})
 
 
 def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:

@@ -28,6 +28,8 @@ Schema = Mapping[str, tuple[Shape, Any, bool]]
 Note = tuple[str, tuple[Expr, ...]]
 # Python's own complaint about one of our values
 _SYMBOL = re.compile(r"\b(Expr|Var)\b")
+# linear in their first argument, alike for all edges
+_LINEAR = ("reshape", "getitem", "expand_last", "neg", "div", "sum", "matmul")
 _OURS = {Path(__file__).parent.parent / folder for folder in ("ops", "engine", "models")}
 
 
@@ -108,7 +110,7 @@ class EdgeProgram:
         operands: Parameters, constants, and what the planner made of them, by number: one array for all edges each, or the
             expression of one.
         columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
-        after: What is done to each total of the last phase, over the leaf ("total", ""); None for nothing.
+        after: What is done to each total of the last phase, over a "total" leaf; None for nothing.
         notes: What the planner did and why: text with a place for each of some expressions.
         tracer: The scope its expressions were made in; the planner is the last to need it.
     """
@@ -196,12 +198,12 @@ def trace(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sum: Any, 
             if _softmaxes([message, *outputs.values()]):
                 raise UserFunctionError(f"gather of {owner} takes a softmax, but the layer has sum = None: its pairs have no destination "
                                         "to be normalised over; give it a sum, or take the softmax in a layer before it")
-            phases = [Phase([], {}, {"": message, **outputs})]
+            phases, after = [Phase([], {}, {"": message, **outputs})], None
         else:
             names = (sum,) if isinstance(sum, str) else tuple(sum)
             aggregators = {"" if isinstance(sum, str) else n: aggregator(n) for n in names}
-            phases = _plan(tracer, message, aggregators, outputs)
-        return EdgeProgram(phases, tracer.operands, tracer=tracer)
+            phases, after = _plan(tracer, message, aggregators, outputs)
+        return EdgeProgram(phases, tracer.operands, after=after, tracer=tracer)
 
 
 @contextmanager
@@ -239,15 +241,41 @@ def _line(error: Exception) -> str:
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
-def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
+def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> tuple[list[Phase], Expr | None]:
     softmaxes = _softmaxes([message])
     plain = list(aggregators) == [""] and aggregators[""].name == "sum"
     if plain and len(softmaxes) == 1 and not _softmaxes([*outputs.values()]):
-        weight = softmaxes[0]
-        rest = _coefficient(tracer, message, weight)
-        if rest is not None and message.shape[: len(weight.shape)] == weight.shape and rest.shape == message.shape:
-            return [Phase([weight.args[0], rest], {"": SOFTMAX_SUM}, outputs)]
-    return _softmax_phases(tracer, [message], aggregators, outputs)
+        found = _weighted(tracer, message, softmaxes[0])
+        if found is not None:
+            value, after = found
+            return [Phase([softmaxes[0].args[0], value], {"": SOFTMAX_SUM}, outputs)], after
+    return _softmax_phases(tracer, [message], aggregators, outputs), None
+
+
+def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr | None] | None:
+    """The value c and what is done to its total, for a message that is f(weight * c) with f linear and the same for all edges.
+
+    Sums of heads are such an f: they may wait until the edges are summed.
+    """
+    done: list[Expr] = []
+    while True:
+        value = _coefficient(tracer, message, weight)
+        if value is not None and message.shape[: len(weight.shape)] == weight.shape and value.shape == message.shape:
+            break
+        if message.prim is None or message.prim.name not in _LINEAR or any(a.rows for a in message.args[1:]):
+            return None
+        done.append(message)
+        message = message.args[0]
+    after = total_of(tracer, message)
+    for e in reversed(done):
+        assert e.prim is not None
+        after = tracer.node(e.prim, (after, *e.args[1:]), e.static)
+    return value, after if done else None
+
+
+def total_of(tracer: Tracer, message: Expr) -> Expr:
+    """The leaf that stands for the total of such messages."""
+    return tracer.leaf("total", message.shape, message.shape, message.dtype, live=message.live)
 
 
 def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
@@ -275,7 +303,7 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
         return None
     inside = [any(x is weight for x in ordered([a])) for a in e.args]
     name = e.prim.name
-    linear_first = name in ("neg", "expand_last", "dropout", "div")
+    linear_first = name in ("neg", "expand_last", "dropout", "div") or (name in _LINEAR and _keeps(e, len(weight.shape)))
     if (linear_first or name == "mul") and sum(inside) == 1 and (inside[0] or name == "mul"):
         at = inside.index(True)
         inner = _coefficient(tracer, e.args[at], weight)
@@ -284,6 +312,17 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
         left, right = (_coefficient(tracer, a, weight) for a in e.args)
         return None if left is None or right is None else tracer.node(e.prim, (left, right), e.static)
     return None
+
+
+def _keeps(e: Expr, n: int) -> bool:
+    """Whether a sum, product or change of shape leaves the first n axes alone."""
+    assert e.prim is not None
+    x = e.args[0]
+    if e.prim.name == "sum":
+        return bool(min(e.static["axis"]) >= n - len(x.shape))
+    if e.prim.name == "matmul":
+        return len(x.shape) > n
+    return e.prim.name == "reshape" and e.shape[:n] == x.shape[:n]
 
 
 def _softmaxes(roots: list[Expr]) -> list[Expr]:

@@ -208,5 +208,6 @@ def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 
 SIMPLIFY: dict[str, Rule] = {"constant": fold_constants, "neutral": drop_neutral, "undone": cancel}
-LINEAR: dict[str, Rule] = {"shape moved to the matrix": reshape_matrix, "contracted first": contract_sum,
-                           "products joined": join_products, "product of parts": split_concat}
+LINEAR: dict[str, Rule] = {"shape moved to the matrix": reshape_matrix, "contracted first": contract_sum, "products joined": join_products}
+# after a product of joined values had its chance to wait for the total
+SPLIT: dict[str, Rule] = {"product of parts": split_concat}

@@ -18,6 +18,7 @@ from graphtheta.ops.space import RowSpace
 NODES = {"s": ((2,), np.float64, True), "t": ((2,), np.float64, True), "z": ((2, 3), np.float64, True), "x": ((2,), np.float64, False)}
 EDGES = {"attr": ((3,), np.float64, False)}
 P = Parameter(np.array([1.5, -0.5]))
+WEIGHT, WIDE = Parameter(np.linspace(-1, 1, 12).reshape(3, 4)), Parameter(np.linspace(-1, 1, 48).reshape(6, 8))
 
 
 def score(edge):
@@ -34,6 +35,13 @@ LINEAR = {
     "sum": lambda e: gt.softmax(score(e)) * e.src.z + gt.softmax(score(e)) * e.dst.z,
     "difference": lambda e: gt.softmax(score(e)) * e.src.z - 0.5 * gt.softmax(score(e)) * gt.tanh(e.dst.z),
     "alone": lambda e: gt.softmax(score(e)),
+    "sum of columns": lambda e: (gt.softmax(score(e)) * e.src.z).sum(-1),
+    "product of columns": lambda e: (gt.softmax(score(e)) * e.src.z) @ WEIGHT,
+    "new shape": lambda e: (gt.softmax(score(e)) * e.src.z).reshape(2, 3, 1),
+    "heads side by side": lambda e: gt.flatten(gt.softmax(score(e)) * e.src.z),
+    "mean of heads": lambda e: (gt.softmax(score(e)) * e.src.z).mean(-2),
+    "one head": lambda e: -(gt.softmax(score(e)) * e.src.z)[..., 1, :],
+    "product of heads": lambda e: gt.flatten(gt.softmax(score(e)) * e.src.z) @ WIDE / 2,
     "scores of one column": lambda e: gt.softmax(score(e).sum(-1)) * e.src.z,
 }
 BENT = {
@@ -44,7 +52,7 @@ BENT = {
     "plus another term": (lambda e: gt.softmax(score(e)) * e.src.z + e.dst.z, 2),
     "two softmaxes": (lambda e: gt.softmax(score(e)) * gt.softmax(e.src.t) * e.src.z, 3),
     "nested": (lambda e: gt.softmax(gt.softmax(score(e)) * e.src.t) * e.src.z, 3),
-    "sum over heads": (lambda e: (gt.softmax(score(e)) * e.src.z).sum(-1), 2),
+    "sum of columns and another term": (lambda e: (gt.softmax(score(e)) * e.src.z + e.dst.z).sum(-2), 2),
     "new edge value": (lambda e: (gt.softmax(score(e)) * e.src.z, {"alpha": gt.softmax(score(e))}), 2),
 }
 
@@ -97,6 +105,7 @@ def test_softmax_entering_linearly_takes_one_pass(name):
     assert len(found.phases) == 1
     assert found.phases[0].aggregators[""].name == "softmax-sum" and len(found.phases[0].message) == 2
     assert found.operands == ([P] if name == "by parameter" else found.operands)
+    assert (found.after is not None) == ("head" in name)
 
 
 @pytest.mark.parametrize("name", BENT)
