@@ -213,6 +213,12 @@ def test_importing_graphtheta_is_lazy() -> None:
     assert fresh("import sys, graphtheta; print(sorted({'numpy', 'scipy', 'numba', 'mpi4py', 'pydantic'} & set(sys.modules)))") == "[]"
 
 
+def test_commands_load_no_library_of_an_extra() -> None:
+    """Drawing, clustering and MPI take longer to import than all the rest; they are loaded by those who use them."""
+    heavy = {"matplotlib", "igraph", "pymetis", "networkx", "mpi4py", "sklearn", "pandas", "scipy.stats", "scipy.optimize"}
+    assert fresh(f"import sys, graphtheta.command; print(sorted({heavy!r} & set(sys.modules)))") == "[]"
+
+
 def test_every_public_name_resolves() -> None:
     import graphtheta
 
