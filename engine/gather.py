@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import fused, reference
+from ..ops import bulk, fused, reference
 from ..ops.aggregator import State
 from ..ops.program import Phase
 from ..ops.reference import Columns
@@ -95,7 +95,7 @@ class _Run:
         phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
         shapes = [e.shape for e in phase.message]
         self.states = {name: agg.start(self.level.n_out, shapes, self.dtype) for name, agg in phase.aggregators.items()}
-        outputs = {name: np.empty((self.level.n_edges, *e.shape), e.dtype) for name, e in phase.outputs.items()}
+        outputs = {name: bulk.empty((self.level.n_edges, *e.shape), e.dtype) for name, e in phase.outputs.items()}
         for p in self.level.passes:
             with ledger.stage("move"):
                 moves = (p.senders.to_mirrors_begin(self._read("src")), p.receivers.to_mirrors_begin(self._read("dst")))
@@ -183,13 +183,13 @@ class _Run:
 
     def _zero_grads(self) -> Columns:
         """Arrays to add gradients to, only for what needs one."""
-        edges = {n: np.zeros_like(x) for n, x in self.edges.items() if needs_grad(self.inputs.edges[n])}
+        edges = {n: bulk.full(x.shape, 0, x.dtype) for n, x in self.edges.items() if needs_grad(self.inputs.edges[n])}
         operands = {i: np.zeros_like(value_of(x)) for i, x in self.inputs.operands.items() if needs_grad(x)}
         return Columns(self._zeros(self._read("src")), self._zeros(self._read("dst")), edges, self.inputs.carried, operands)
 
     def _zeros(self, columns: Arrays) -> Arrays:
         # of shape and type only: halo columns are views into packed rows
-        return {n: np.zeros(x.shape, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
+        return {n: bulk.full(x.shape, 0, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
 
     def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], spreads: dict[str, State],
                     output_grads: Arrays, grads: Columns, halo_grads: tuple[Arrays, Arrays]) -> None:

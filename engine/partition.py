@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from graphtheta.errors import PartitionError
 
+from ..ops.bulk import taken
 from .comm import Comm
 from .exchange import MovePlan, plan_requests
 from .placement import EDGE_RULES, MASTER_RULES, rule
@@ -96,7 +97,7 @@ class Partition:
 
     @property
     def masters(self) -> np.ndarray:
-        """Global ids of the masters, ascending, [n_masters]."""
+        """Global ids of the masters, by falling degree, [n_masters]."""
         return self.gid[: self.n_masters]
 
     @property
@@ -153,9 +154,11 @@ def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters
     if comm.size > graph.n_nodes:
         raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
     owner = master_rule(graph.n_nodes, comm.size, seed)
-    mine = np.flatnonzero(owner == comm.rank)
+    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
     row_of = np.empty(graph.n_nodes, np.int32)
-    order = np.argsort(owner, kind="stable")
+    # what many edges read lies together at the front and stays in the caches
+    order = np.lexsort((-degree, owner))
+    mine = order[np.searchsorted(owner[order], comm.rank): np.searchsorted(owner[order], comm.rank, side="right")]
     counts = np.bincount(owner, minlength=comm.size)
     row_of[order] = np.arange(graph.n_nodes) - np.repeat(np.cumsum(counts) - counts, counts)
 
@@ -163,7 +166,7 @@ def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters
     src, dst = graph.src[kept], graph.dst[kept]
     ends = np.unique(np.concatenate((src, dst)))
     mirrors = ends[owner[ends] != comm.rank]
-    mirrors = mirrors[np.argsort(owner[mirrors], kind="stable")]
+    mirrors = mirrors[np.lexsort((row_of[mirrors], owner[mirrors]))]
     local = np.empty(graph.n_nodes, np.int32)
     local[mine] = np.arange(len(mine))
     local[mirrors] = np.arange(len(mirrors))
@@ -216,19 +219,20 @@ def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> dict[str, Any]:
     for name in ("x", "y", "train", "val", "test"):
         value = getattr(graph, name)
         if value is not None:
-            columns[name] = _as(value[mine], dtype)
+            columns[name] = _as(value, mine, dtype)
     return columns
 
 
 def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
-    columns = {"weight": np.ones(len(kept), dtype) if graph.edge_weight is None else _as(graph.edge_weight[kept], dtype)}
+    columns = {"weight": np.ones(len(kept), dtype) if graph.edge_weight is None else _as(graph.edge_weight, kept, dtype)}
     for name in ("attr", "y", "train", "val", "test"):
         value = getattr(graph, f"edge_{name}")
         if value is not None:
-            columns[name] = _as(value[kept], dtype)
+            columns[name] = _as(value, kept, dtype)
     return columns
 
 
-def _as(value: Any, dtype: Any) -> Any:
-    """Floating values in the job's type; masks and labels as they are."""
-    return value.astype(dtype, copy=False) if value.dtype.kind == "f" else value
+def _as(value: Any, rows: np.ndarray, dtype: Any) -> Any:
+    """Rows of a column, floating values in the job's type; masks and labels as they are."""
+    mine = value[rows] if sp.issparse(value) or value.dtype.kind != "f" else taken(value, rows)
+    return mine.astype(dtype, copy=False) if mine.dtype.kind == "f" else mine

@@ -18,6 +18,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
+from . import bulk
 from .bulk import rowwise
 
 State = dict[str, np.ndarray]
@@ -91,7 +92,7 @@ class Sum(Aggregator):
     name = "sum"
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
-        return {"sum": np.zeros((n, *shapes[0]), dtype)}
+        return {"sum": bulk.full((n, *shapes[0]), 0, dtype)}
 
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         x = parts[0] if scale is None else parts[0] * expand(scale.astype(parts[0].dtype), parts[0].ndim)
@@ -117,7 +118,7 @@ class Mean(Sum):
     name = "mean"
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
-        return {"sum": np.zeros((n, *shapes[0]), dtype), "weight": np.zeros(n, dtype)}
+        return {"sum": bulk.full((n, *shapes[0]), 0, dtype), "weight": np.zeros(n, dtype)}
 
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         super().accumulate(state, seg, parts, gid, scale)
@@ -186,7 +187,7 @@ class LogSumExp(Aggregator):
     name = "logsumexp"
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
-        return {"max": np.full((n, *shapes[0]), -np.inf, dtype), "sum": np.zeros((n, *shapes[0]), dtype)}
+        return {"max": bulk.full((n, *shapes[0]), -np.inf, dtype), "sum": bulk.full((n, *shapes[0]), 0, dtype)}
 
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         z = _scaled(parts[0], scale)
@@ -221,7 +222,8 @@ class SoftmaxSum(Aggregator):
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         score, value = shapes
-        return {"max": np.full((n, *score), -np.inf, dtype), "sum": np.zeros((n, *score), dtype), "total": np.zeros((n, *value), dtype)}
+        top, zeros = bulk.full((n, *score), -np.inf, dtype), bulk.full((n, *score), 0, dtype)
+        return {"max": top, "sum": zeros, "total": bulk.full((n, *value), 0, dtype)}
 
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         z, x = _scaled(parts[0], scale), parts[1]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-# bytes from which an array is worth it
-LARGE = 1 << 20
+# bytes from which an array is worth it, and of a cache line
+LARGE, LINE = 1 << 20, 64
 # elements a thread takes at a time; a fixed number, so that results do not depend on the number of threads
 BLOCK = 1 << 17
 # what is kept, over the most that was in use at once: sizes in use change during a step
@@ -59,7 +59,7 @@ class Store:
             self._most = max(self._most, self._used)
             while self._free and self._used + self._kept > SLACK * self._most:
                 self._kept -= self._free.pop(0).nbytes
-        return np.asarray(_Lease(self, np.empty(room, np.uint8) if block is None else block))[:size]
+        return np.asarray(_Lease(self, _aligned(room) if block is None else block))[:size]
 
     def _collect(self) -> None:
         while self.returned:
@@ -69,6 +69,13 @@ class Store:
             self._free.append(block)
 
 
+def _aligned(size: int) -> np.ndarray:
+    """Fresh bytes that begin with a cache line: a row of 512 bytes then lies in 8 lines, not in 9."""
+    block = np.empty(size + LINE, np.uint8)
+    start = -block.ctypes.data % LINE
+    return block[start: start + size]
+
+
 _STORE = Store()
 
 
@@ -76,6 +83,23 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array of any content, as ``numpy.empty``; a large one takes memory that was used before."""
     size = prod(shape) * np.dtype(dtype).itemsize
     return np.empty(shape, dtype) if size < LARGE else _STORE.take(size).view(dtype).reshape(shape)
+
+
+def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
+    """An array of one value, as ``numpy.full``, in memory that was used before."""
+    out = empty(shape, dtype)
+    if out.nbytes < LARGE:
+        out[...] = value
+    else:
+        flat = out.reshape(-1)
+        by_blocks(lambda b, begin, end: flat[begin:end].fill(value), out.size, 1)
+    return out
+
+
+def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of an array, x[rows], from the beginning of a cache line on."""
+    out = empty((len(rows), *x.shape[1:]), x.dtype)
+    return np.take(x, rows, axis=0, out=out, mode="clip")
 
 
 def by_blocks(work: Callable[[int, int, int], object], n: int, width: int) -> int:

@@ -28,7 +28,9 @@ def check(graph, parts):
     np.testing.assert_array_equal(np.sort(np.concatenate([p.masters for p in parts])), np.arange(graph.n_nodes))
     np.testing.assert_array_equal(np.sort(np.concatenate([p.edge_gid for p in parts])), np.arange(graph.n_edges))
     for rank, p in enumerate(parts):
-        assert np.all(p.owner[p.masters] == rank) and np.all(np.diff(p.masters) > 0)
+        assert np.all(p.owner[p.masters] == rank)
+        degree = np.bincount(np.concatenate((graph.src, graph.dst)), minlength=graph.n_nodes)[p.masters]
+        np.testing.assert_array_equal(np.lexsort((p.masters, -degree)), np.arange(p.n_masters), "many edges first")
         np.testing.assert_array_equal(p.row_of[p.masters], np.arange(p.n_masters))
         check_mirrors(p, rank)
         check_edges(graph, p)
@@ -40,7 +42,7 @@ def check(graph, parts):
 
 def check_mirrors(p, rank):
     mirrors = p.gid[p.n_masters:]
-    order = np.lexsort((mirrors, p.owner[mirrors]))
+    order = np.lexsort((p.row_of[mirrors], p.owner[mirrors]))
     np.testing.assert_array_equal(order, np.arange(p.n_mirrors))
     assert not np.any(p.owner[mirrors] == rank)
     assert p.n_mirrors == len(np.union1d(p.src_mirrors, p.dst_mirrors)), "a mirror that nobody needs"
