@@ -6,6 +6,7 @@ that are active, and carries new edge values from the layer that made them to th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Superstep:
-    """A layer that was run: its name, its direction, and its planned gather."""
+    """A layer that was run: its name, its direction, its planned gather unless its total was precomputed, and itself."""
 
     layer: str
     direction: str
     program: EdgeProgram | None = None
+    made_by: Layer | None = None
 
 
 class ActiveGraph:
@@ -55,7 +57,7 @@ class ActiveGraph:
     def ledger(self) -> Any:
         return self.view.partition.comm.ledger
 
-    @property
+    @cached_property
     def x(self) -> Any:
         return self.node("x")
 

@@ -116,11 +116,14 @@ class Layer(Module):
         direction: "in" (messages run along the edges), "out" (against them) or "both".
         self_loops: Whether the layer is published for graphs in which every node has a self loop; a job adds the
             missing ones unless told otherwise.
+        precomputed: Whether the total of its messages was computed beforehand (``engine.precompute``). A layer that may
+            multiply by its weights before or after the sum then does so after.
     """
 
     sum: str | tuple[str, ...] | None = "sum"
     direction = "in"
     self_loops = False
+    precomputed = False
 
     def transform(self, node: Any) -> dict[str, Any]:
         """NN-Transform: node columns that gather may read, by name."""

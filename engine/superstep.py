@@ -16,6 +16,7 @@ from ..ops.rows import prefix
 from ..ops.tape import Parameter, Var, current
 from .active import Superstep
 from .gather import Inputs, gather_sum
+from .view import PRECOMPUTED
 
 if TYPE_CHECKING:
     from .active import ActiveGraph
@@ -72,8 +73,10 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     Collective: all ranks of the view's partition.
     """
     owner, ledger = type(layer).__name__, graph.ledger
+    if layer.precomputed:
+        return _apply_precomputed(layer, owner, graph, h)
     level = graph.next_level(layer)
-    graph.supersteps.append(Superstep(owner, layer.direction))
+    graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
@@ -89,6 +92,35 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     with ledger.stage("apply"), naming(f"apply of {owner}"):
         out = layer.apply(NodeColumns(owner, "apply", columns, graph, level.n_out), total)
     return _check_apply(owner, out, level.n_out)
+
+
+def _apply_precomputed(layer: Layer, owner: str, graph: ActiveGraph, h: Any) -> Any:
+    """Apply to totals that were computed once; the layer takes no level of the view."""
+    n = graph.view.space.n
+    graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
+    given = {"h": h}
+    if h is not graph.x:
+        raise UserFunctionError(f"{owner} has a precomputed total, but is called with something else than graph.x, such as its dropout; "
+                                "set precompute to no, or call the layer with graph.x")
+    with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
+        columns = _check_transform(owner, layer.transform(NodeColumns(owner, "transform", given, graph, n)), given, graph, n)
+    with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
+        total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
+        return _check_apply(owner, layer.apply(NodeColumns(owner, "apply", columns, graph, n), total), n)
+
+
+def total_of(layer: Layer, graph: ActiveGraph) -> tuple[Var, EdgeProgram]:
+    """The total of a layer's messages over raw features, and its planned gather.
+
+    Collective: all ranks of the view's partition.
+    """
+    owner, level = type(layer).__name__, graph.next_level(layer)
+    given = {"h": graph.x}
+    with naming(f"transform of {owner}"):
+        made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
+    columns = _check_transform(owner, made, given, graph, level.n_in)
+    program = _program(layer, owner, columns, graph, level)
+    return _run_phases(program, columns, graph, level, None)[0][""], program
 
 
 def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any,

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 RowMap = np.ndarray | None
 # by kind of row: its number in the frame or the halo (None where that is the same), and how many there are
 Ends = dict[int, tuple[RowMap, int]]
-HIDDEN = ("y", "train", "val", "test")
+PRECOMPUTED = "precomputed"
+HIDDEN = ("y", "train", "val", "test", PRECOMPUTED)
 NONE = np.zeros(0, np.int32)
 
 

@@ -77,7 +77,10 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
 
 def _layer(i: int, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
     program, itemsize = step.program, np.dtype(trainer.job.dtype).itemsize
-    assert program is not None
+    if program is None:
+        dense = [_row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage)) for stage in ("transform", "apply")]
+        lines = [f"layer {i + 1}: {step.layer}, direction {step.direction}", f"  {trainer.saving}"]
+        return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, dense).splitlines())])
     decodes = "" in program.phases[-1].outputs
     lines = [f"decoder: {step.layer}" if decodes else f"layer {i + 1}: {step.layer}, direction {step.direction}"]
     lines += [f"  planned  {note}" for note in told(program)]
@@ -106,9 +109,7 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
     lines += [f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}" for n, e in phase.outputs.items()]
     reads = [f"{end}.{name.replace(' ', '_')} [{width}]" for end in ("src", "dst", "edge") for name, width in widths(phase, end).items()]
     lines.append(f"reads    {', '.join(reads)}")
-    # pairs that a decoder scores always run on the reference
-    fused = usable(phase) and "" not in phase.outputs
-    return [*lines, f"back end {'fused' if fused else 'reference'}"]
+    return [*lines, f"back end {'fused' if usable(phase) else 'reference'}"]
 
 
 def _moves(phase: Phase, which: str, direction: str, sizes: Sizes, itemsize: int) -> list[Row]:

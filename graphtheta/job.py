@@ -29,6 +29,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "boundary_hops": ("strategy", ("cluster",)),
     "diagonal": ("strategy", ("cluster",)),
     "degrees": ("strategy", ("cluster",)),
+    "precompute": ("strategy", ("global", "mini")),
     "momentum": ("optimiser", ("sgd",)),
     "negatives": ("task", ("link", "auto")),
     "eval_negatives": ("task", ("link", "auto")),
@@ -162,6 +163,9 @@ class ComputeKeys(Keys):
 
     backend: Literal["fused", "reference"] = "fused"
     """How messages are computed: compiled loops, or plain NumPy, which is slow and easy to follow."""
+    precompute: bool = False
+    """Sum the features of neighbours once and not in every step; for node tasks whose first layer sums features over whole
+    neighbourhoods, such as gcn, sage and gin without dropout of the features."""
 
 
 class TrainKeys(Keys):
@@ -271,6 +275,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         for key in ("replace", "share_sample"):
             if getattr(self, key) and not self.fanout:
                 raise ConfigError(f"{key} is about sampling and nothing is sampled; give --fanout, or drop {flag(key)}")
+        if self.precompute and self.fanout:
+            raise ConfigError("precompute sums whole neighbourhoods and fanout samples them; drop one of --precompute and --fanout")
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:

@@ -136,6 +136,8 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
     kind, width = _labels(task, graph)
     if task != "link":
         _refuse_unread(job, {"negatives", "eval_negatives", "decoder"}, f"task={task}", "give --task link")
+    if task != "node":
+        _refuse_unread(job, {"precompute"}, f"task={task}, which takes edges out of the neighbourhoods", "give --task node")
     split = known = None
     if task == "link":
         src, dst = np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))

@@ -19,6 +19,7 @@ from graphtheta.engine.evaluate import SPLITS, Evaluator
 from graphtheta.engine.layer import Model
 from graphtheta.engine.memory import check_memory, memory_bound, resident_bytes
 from graphtheta.engine.partition import build_partition
+from graphtheta.engine.precompute import forget, precompute
 from graphtheta.engine.probe import probe
 from graphtheta.engine.reduce import reduce_gradients
 from graphtheta.engine.start import start
@@ -104,6 +105,8 @@ class Trainer:
     def _build(self, setup: Setup) -> None:
         job, dtype = self.job, np.dtype(self.job.dtype)
         self.partition = build_partition(setup.graph, self.comm, job.partitioner, job.masters, job.seed, dtype)
+        forget(self.model)
+        self.saving = precompute(self.model, self.partition) if job.precompute else None
         self.probe = probe(self.model, self.partition)
         setup.check_output(self.probe)
         self.kind = setup.kind

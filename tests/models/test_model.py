@@ -213,7 +213,7 @@ def test_decoder_values_and_gradients(decoder):
         model.decoder = trunk
     del tape
     pairs = seeds.pairs._pairs
-    src, dst = (h[end[view.pairs.order]] for end in (pairs.src, pairs.dst))
+    src, dst = (h[part.row_of[end[view.pairs.order]]] for end in (pairs.src, pairs.dst))
     if decoder == "dot":
         wanted = (src * dst).sum(1)
     elif decoder == "hadamard":

@@ -1,0 +1,91 @@
+"""Features aggregated once: the total of a first layer that sums features over whole neighbourhoods never changes.
+
+``A x`` is computed through the same superstep that would compute it in every step, kept as a node column, and the layer
+starts from there: its gather is gone from every step, forward and backward, and a mini-batch looks one hop less far. The
+numbers are the same up to rounding, because the sum and the product with the weights only change places.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphtheta.errors import ConfigError
+
+from ..ops.tape import Tape
+from .active import ActiveGraph
+from .layer import Layer, Model
+from .partition import Partition
+from .probe import probe
+from .superstep import total_of
+from .view import PRECOMPUTED, global_view
+
+
+@dataclass
+class Saving:
+    """What a precomputed total saves.
+
+    Attributes:
+        layer: Name of the layer.
+        edges, width: Messages that are not summed again in any step, over all workers, and numbers of each.
+        nbytes: Memory that the totals take, over all workers.
+    """
+
+    layer: str
+    edges: int
+    width: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return (f"precomputed: {self.layer} sums {self.edges:,} messages of {self.width} numbers once and not in every step, "
+                f"for {self.nbytes / 2**20:,.1f} MiB of totals")
+
+
+def precompute(model: Model, partition: Partition) -> Saving:
+    """Compute the total of the model's first layer and let the layer use it.
+
+    Raises:
+        ConfigError: The first layer's messages depend on weights or on chance, or its features are sparse.
+
+    Collective: all ranks of the partition.
+    """
+    layer = _first(model, partition)
+    name = type(layer).__name__
+    if sp.issparse(partition.node["x"]):
+        raise ConfigError("precompute keeps dense totals, and the features are sparse; set precompute to no: sparse features are "
+                          "multiplied by the weights first, which is cheaper")
+    layer.precomputed = True
+    try:
+        graph = ActiveGraph(global_view(partition, [layer.direction]))
+        with Tape(training=True, all_sum=partition.comm.all_sum):
+            total, program = total_of(layer, graph)
+        used = [e for phase in program.phases for e in phase.order]
+        if total.needs_grad or any(e.prim is not None and e.prim.name == "dropout" for e in used) or not isinstance(layer.sum, str):
+            raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; set precompute "
+                              "to no, or begin with a layer that sums features, such as gcn, sage or gin")
+    except BaseException:
+        layer.precomputed = False
+        raise
+    partition.node[PRECOMPUTED] = total.value
+    width = int(np.prod(total.shape[1:]))
+    passes = 2 if layer.direction == "both" else 1
+    return Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
+
+
+def forget(model: Model) -> None:
+    """Let all layers sum their messages, whatever an earlier trainer did to the model."""
+    for module in model.modules():
+        if isinstance(module, Layer) and module.precomputed:
+            module.precomputed = False
+
+
+def _first(model: Model, partition: Partition) -> Layer:
+    """The first layer that runs."""
+    layers = [step.made_by for step in probe(model, partition).supersteps]
+    first = layers[0] if layers else None
+    if first is None or first.sum is None:
+        raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; set precompute to no")
+    if sum(layer is first for layer in layers) > 1:
+        raise ConfigError(f"precompute: {type(first).__name__} is run several times with the same weights; set precompute to no")
+    return first

@@ -1,0 +1,66 @@
+"""Features summed once: the same numbers as summing them in every step, and clear refusals where they would change."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.errors import ConfigError, UserFunctionError
+
+GRAPH = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
+KEYS = dict(dropout=0.0, epochs=3, dtype="float64", hidden=5, optimiser="sgd", backend="reference")
+
+
+def losses(comm, graph, **keys):
+    """Losses of a few epochs, and the test metrics."""
+    trainer = gt.Trainer(graph=graph, comm=comm, **{**KEYS, **keys})
+    found = [trainer.train_epoch(i) for i in range(3)]
+    return found, trainer.evaluator.metrics(trainer.model), trainer.saving, trainer.probe.layers
+
+
+@pytest.mark.parametrize("strategy", [{"strategy": "global"}, {"strategy": "mini", "batch_size": 7}], ids=lambda s: s["strategy"])
+@pytest.mark.parametrize("model", [{"model": "gcn"}, {"model": "sage"}, {"model": "gin"}, {"model": "sage", "aggregator": "sum"}], ids=str)
+def test_numbers_are_the_same(model, strategy):
+    keys = {**model, **strategy}
+    expected, metrics, _, layers = run_simulated(1, losses, GRAPH, **keys)[0]
+    for size in (1, 3):
+        found, mine, saving, fewer = run_simulated(size, losses, GRAPH, precompute=True, **keys)[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose([mine[k] for k in sorted(mine)], [metrics[k] for k in sorted(metrics)], rtol=1e-9)
+        assert len(fewer) == len(layers) - 1
+        assert saving.edges >= GRAPH.n_edges and saving.width == 4 and "once and not in every step" in str(saving)
+
+
+def test_a_model_is_free_again_afterwards():
+    """The next trainer of the same model decides anew."""
+    plain = run_simulated(1, losses, GRAPH, model="gcn")[0]
+    model = gt.Trainer(graph=GRAPH, model="gcn", precompute=True, **KEYS).model
+    trainer = gt.Trainer(model, GRAPH, **{k: v for k, v in KEYS.items() if k not in ("hidden", "dropout")})
+    assert trainer.saving is None and len(trainer.probe.layers) == len(plain[3])
+
+
+@pytest.mark.parametrize("keys, message", [
+    ({"model": "gat"}, "messages of GAT depend on weights"),
+    ({"model": "sage", "aggregator": "max", "dropout": 0.5}, "called with something else than graph.x"),
+    ({"strategy": "cluster"}, "precompute=true has no meaning with strategy=cluster"),
+    ({"strategy": "mini", "fanout": "3"}, "precompute sums whole neighbourhoods and fanout samples them"),
+    ({"task": "link"}, "precompute=true has no meaning with task=link"),
+], ids=str)
+def test_what_cannot_be_precomputed_is_refused(keys, message):
+    with pytest.raises((ConfigError, UserFunctionError), match=message):
+        gt.Trainer(graph=GRAPH, precompute=True, **{**KEYS, **keys})
+
+
+def test_explain_says_what_is_saved():
+    told = gt.explain("sage", GRAPH, precompute=True, **KEYS)
+    assert "precomputed: SAGE sums 200 messages of 4 numbers once" in told and "layer 2: SAGE" in told
+
+
+def test_sparse_features_are_refused():
+    import scipy.sparse as sp
+
+    graph = graphs.random_graph(40, 200, x=sp.csr_array(np.eye(40)))
+    with pytest.raises(ConfigError, match="the features are sparse"):
+        gt.Trainer(graph=graph, precompute=True, task="node", **KEYS)
