@@ -17,6 +17,7 @@ import graphtheta as gt
 from graphtheta.engine.active import ActiveGraph
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.view import GraphView, global_view
+from graphtheta.ops.bulk import taken
 from graphtheta.ops.tape import Tape, Var
 
 
@@ -66,11 +67,11 @@ def view_of(z: Input, attributes: int) -> GraphView:
 def measure(view: GraphView, case: str, times: int, seconds: dict[str, list[float]]) -> list[float]:
     """Time one case; the sizes of its results."""
     kind, width = width_of(case)
-    layer, n = KINDS[kind](), view.space.n
-    arrays = {"h": drawn(n, *row_shape(kind, width))}
+    layer, n, ids = KINDS[kind](), view.space.n, view.partition.masters
+    arrays = {"h": taken(drawn(n, *row_shape(kind, width)), ids)}
     if kind in ("gat", "gat_e", "gated"):
-        arrays |= {"s": drawn(n, HEADS), "t": drawn(n, HEADS)[::-1].copy()}
-    g, checks = drawn(n, 1, *row_shape(kind, width))[:, 0], []
+        arrays |= {"s": taken(drawn(n, HEADS), ids), "t": taken(drawn(n, HEADS)[::-1], ids)}
+    g, checks = taken(drawn(n, 1, *row_shape(kind, width))[:, 0], ids), []
 
     def run() -> tuple[float, float]:
         with Tape(training=False) as tape:
