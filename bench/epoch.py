@@ -21,6 +21,8 @@ from own.fullbatch import build
 from graphtheta.ops.init import init_scope
 
 MODELS = {"gcn": ("dgl", "pyg"), "sage": ("dgl", "pyg"), "gat": ("dgl", "pyg"), "gat_e": ("pyg",)}
+# whose first layer may start from the features' total, computed once
+PRECOMPUTED = ("gcn", "sage")
 COLUMNS = ["model", "contender", "seconds", "least", "times faster", "GiB", "times less", "runs", "note"]
 
 
@@ -37,6 +39,8 @@ def compete(model: str, graph: Path, options) -> list[Contender]:
     """All contenders of a model, raced."""
     words = (model, graph, first_weights(model, graph, options.folder), options.epochs, options.dropout)
     contenders = [Contender("graphtheta", script("own", "fullbatch", *words))]
+    if model in PRECOMPUTED:
+        contenders.append(Contender("precomputed", script("own", "fullbatch", *words, "precompute")))
     for library in options.peers:
         command = peer(options.envs or options.folder, library, "fullbatch", library, *words) if library in MODELS[model] else []
         contenders += [Contender(library, command)] if command else []

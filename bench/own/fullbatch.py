@@ -1,6 +1,6 @@
 """GraphTheta as a contender: full-batch epochs of two layers with relu and dropout between them.
 
-    PYTHONPATH=bench python bench/own/fullbatch.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT
+    PYTHONPATH=bench python bench/own/fullbatch.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT [precompute]
 
 An epoch is what ``Trainer.train_epoch`` does under the global strategy: forward, loss, backward, update.
 """
@@ -47,14 +47,14 @@ def as_graph(z: Input, attr: np.ndarray | None) -> gt.Graph:
     return gt.Graph((z.indices, z.destinations()), z.n, x=x, y=z.y, n_classes=z.classes, edge_attr=attr, train=z.train)
 
 
-def main(model: str, graph: str, weights: str, epochs: str, dropout: str) -> None:
+def main(model: str, graph: str, weights: str, epochs: str, dropout: str, option: str = "") -> None:
     z = Input.read(graph)
     whole = as_graph(z, drawn(z.n_edges, EDGE_ATTRIBUTES) if model == "gat_e" else None)
 
     def make(d_in: int, d_out: int, d_edge: int) -> Net:
         return build(model, d_in, d_out, d_edge)
 
-    trainer = gt.Trainer(make, whole, strategy="global", lr=0.01, weight_decay=0.0)
+    trainer = gt.Trainer(make, whole, strategy="global", lr=0.01, weight_decay=0.0, precompute=option == "precompute")
     del whole, z
     with np.load(weights) as w:
         trainer.model.load_state({name: w[name] for name in w.files})
