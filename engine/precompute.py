@@ -53,7 +53,7 @@ def precompute(model: Model, partition: Partition) -> Saving:
     layer = _first(model, partition)
     name = type(layer).__name__
     if sp.issparse(partition.node["x"]):
-        raise ConfigError("precompute keeps dense totals, and the features are sparse; set precompute to no: sparse features are "
+        raise ConfigError("precompute keeps dense totals, and the features are sparse; do without precompute: sparse features are "
                           "multiplied by the weights first, which is cheaper")
     layer.precomputed = True
     try:
@@ -62,8 +62,8 @@ def precompute(model: Model, partition: Partition) -> Saving:
             total, program = total_of(layer, graph)
         used = [e for phase in program.phases for e in phase.order]
         if total.needs_grad or any(e.prim is not None and e.prim.name == "dropout" for e in used) or not isinstance(layer.sum, str):
-            raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; set precompute "
-                              "to no, or begin with a layer that sums features, such as gcn, sage or gin")
+            raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
+                              "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
     except BaseException:
         layer.precomputed = False
         raise
@@ -85,7 +85,7 @@ def _first(model: Model, partition: Partition) -> Layer:
     layers = [step.made_by for step in probe(model, partition).supersteps]
     first = layers[0] if layers else None
     if first is None or first.sum is None:
-        raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; set precompute to no")
+        raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; do without precompute")
     if sum(layer is first for layer in layers) > 1:
-        raise ConfigError(f"precompute: {type(first).__name__} is run several times with the same weights; set precompute to no")
+        raise ConfigError(f"precompute: {type(first).__name__} is run several times with the same weights; do without precompute")
     return first

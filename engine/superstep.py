@@ -101,7 +101,7 @@ def _apply_precomputed(layer: Layer, owner: str, graph: ActiveGraph, h: Any) -> 
     given = {"h": h}
     if h is not graph.x:
         raise UserFunctionError(f"{owner} has a precomputed total, but is called with something else than graph.x, such as its dropout; "
-                                "set precompute to no, or call the layer with graph.x")
+                                "do without precompute, or call the layer with graph.x")
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(owner, layer.transform(NodeColumns(owner, "transform", given, graph, n)), given, graph, n)
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):

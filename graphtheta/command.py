@@ -70,6 +70,8 @@ def train_once(job: Job, comm: Comm) -> Result:
     Collective: all ranks of comm.
     """
     trainer = graphtheta.Trainer(job=job, comm=comm)
+    if comm.rank == 0 and trainer.saving is not None:
+        say(str(trainer.saving))
     with RunLog(job, comm, trainer.metric) as log:
         result: Result = trainer.fit(log)
         log.finish(result.best_epoch)
