@@ -106,7 +106,8 @@ class Trainer:
         job, dtype = self.job, np.dtype(self.job.dtype)
         self.partition = build_partition(setup.graph, self.comm, job.partitioner, job.masters, job.seed, dtype)
         forget(self.model)
-        self.saving = precompute(self.model, self.partition) if job.precompute else None
+        with backend_scope(job.backend):
+            self.saving = precompute(self.model, self.partition) if job.precompute else None
         self.probe = probe(self.model, self.partition)
         setup.check_output(self.probe)
         self.kind = setup.kind
