@@ -191,7 +191,7 @@ def draw(rows: list[dict[str, Any]], path: Path, title: str) -> None:
         axes.bar_label(bars, fmt="%.3g", padding=2)
     axes.set_yticks(range(len(rows)), [row["label"] for row in rows])
     axes.invert_yaxis()
-    axes.set(xscale="log", xlabel="seconds", title=title)
+    axes.set(xlabel="seconds", title=title)
     axes.margins(x=0.15)
     axes.legend()
     figure.savefig(path, dpi=150)

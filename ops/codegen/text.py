@@ -49,8 +49,7 @@ class TextWriter:
         self.phase, self.v = phase, variant
         self.number = {id(e): i for i, e in enumerate(phase.order)}
         self.lanes = 64 // np.dtype(variant.dtype).itemsize
-        widest = max((int(np.prod(e.shape)) for e in phase.order if e.rows), default=1)
-        self.rolled = max((len(cells(e.shape, self.lanes)) for e in phase.order if e.rows), default=1) > MOST_VECTORS and widest > 0
+        self.rolled = max(len(cells(e.shape, self.lanes)) for e in phase.order if e.rows) > MOST_VECTORS
         self.sections: dict[str, list[str]] = {name: [] for name in SECTIONS}
         self.section = "edge"
         self.indent = 0

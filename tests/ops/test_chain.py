@@ -63,7 +63,8 @@ def test_single_precision_stays(monkeypatch):
 
 
 def test_the_number_of_threads_does_not_show(monkeypatch):
-    numba = pytest.importorskip("numba")
+    import numba
+
     results, threads = [], numba.get_num_threads()
     monkeypatch.setattr("graphtheta.ops.bulk.BLOCK", 256)
     try:

@@ -34,7 +34,8 @@ def test_matmul_of_sparse_rows_equals_dense(rng, dtype):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_products_do_not_depend_on_the_number_of_threads(rng, sparse):
-    numba = pytest.importorskip("numba")
+    import numba
+
     x, w = rng.normal(size=(70_000, 6)).astype(np.float32), Parameter(rng.normal(size=(6, 5)).astype(np.float32))
     x[rng.random(x.shape) < 0.5] = 0
     rows, g, threads, results = RowSpace(np.arange(len(x))), rng.normal(size=(len(x), 5)), numba.get_num_threads(), []
