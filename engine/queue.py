@@ -11,8 +11,7 @@ way, or done, on each of them: somebody can always go on.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from threading import Condition, Semaphore, Thread
 from time import perf_counter
@@ -86,18 +85,6 @@ class TaskQueue:
             self.comm.ledger.resume()
         return run.results
 
-    @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """A section that tasks pass one at a time, in their order: on all ranks alike, so that they may talk in it."""
-        task = TASK.get()
-        if not isinstance(task, _Task):
-            yield
-            return
-        with self.comm.ledger.waiting():
-            task.wait(lambda: task.run.passed == task.number, "waits for the views before it to be built")
-        yield
-        task.run.passed += 1
-
 
 class _Run(Generic[T]):
     """Tasks of one call of ``TaskQueue.run``. A core is given to a task, and taken back when the task waits or ends."""
@@ -105,7 +92,6 @@ class _Run(Generic[T]):
     def __init__(self, queue: TaskQueue, work: Sequence[Callable[[], T]]):
         self.queue, self.comm, self.work = queue, queue.comm, work
         self.window = WINDOW * queue.in_flight
-        self.passed = 0
         self.results: list[Any] = [None] * len(work)
         self._done = [False] * len(work)
         self._started = 0

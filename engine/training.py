@@ -1,8 +1,7 @@
 """Training steps: a task for each view of an epoch, several under way at a time.
 
 A task builds its view, waits for its version of the parameters, runs forward and backward with it, sums the gradients
-over the ranks and hands them in. Views are built in their order, since all ranks search them together; what follows
-may happen in any order and gives the same numbers.
+over the ranks and hands them in. What tasks do at the same time has no influence on the numbers.
 """
 from __future__ import annotations
 
@@ -92,8 +91,7 @@ class Training:
 
     def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
         """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
-        ledger = self.comm.ledger
-        with self.queue.in_turn(), ledger.stage("batch"):
+        with self.comm.ledger.stage("batch"):
             view = make()
         parameters = self.versions.optimiser.parameters
         with np.errstate(**QUIET), self.versions.using(step), backend_scope(self.backend):
