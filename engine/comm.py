@@ -309,8 +309,13 @@ class Comm(ABC):
                 raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}")
         if not 0 <= tag <= MAX_TAG:
             raise CommError(f"move: expected a tag from 0 to {MAX_TAG}, got {tag} at {call_site()}")
-        self._count(sum(array.nbytes for _, array in sends), len(sends))
-        return Pending(self.ledger, self._post(sends, recvs, int(tag)))
+        for partner, array in sends:
+            self.ledger.sent_to(partner, array.nbytes)
+        finish = self._post(sends, recvs, int(tag))
+        if self.ledger.trace is not None:
+            name = Tag(tag).name.lower() if tag in list(Tag) else f"move {tag}"
+            finish = self.ledger.trace.moved(self.ledger.row, name, sends, recvs, finish)
+        return Pending(self.ledger, finish)
 
     def leave(self, text: str, code: int) -> int:
         """End this rank's part after an uncaught error; other processes of the job end too.

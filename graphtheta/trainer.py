@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -23,6 +24,7 @@ from graphtheta.engine.precompute import forget, precompute
 from graphtheta.engine.probe import probe
 from graphtheta.engine.reduce import reduce_gradients
 from graphtheta.engine.start import start
+from graphtheta.engine.timeline import TRACE_FILE, tracing
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
 from graphtheta.graph import Graph
 from graphtheta.job import Job, did_you_mean
@@ -125,8 +127,15 @@ class Trainer:
     def fit(self, log: Log | None = None) -> Result:
         """Train; afterwards the model holds the weights of the best validation metric.
 
+        Raises:
+            FormatError: The timeline that the job asks for cannot be written.
+
         Collective: all ranks.
         """
+        with tracing(self.comm, self.job.folder / TRACE_FILE) if self.job.trace else nullcontext():
+            return self._fit(log)
+
+    def _fit(self, log: Log | None) -> Result:
         job, result, best, waited = self.job, Result(), None, 0
         epochs = job.epochs if not job.steps else -(-job.steps // self.strategy.steps_per_epoch)
         for epoch in range(epochs):
@@ -170,6 +179,7 @@ class Trainer:
         Collective: all ranks.
         """
         losses = []
+        self.comm.ledger.mark(f"epoch {epoch + 1}")
         for i in range(self.strategy.steps_per_epoch):
             with self.comm.ledger.stage("batch"):
                 view = self.strategy.batch(epoch, i)
@@ -185,11 +195,17 @@ class Trainer:
 
     def train_step(self, view: Any) -> float:
         """One update of the parameters; returns this worker's share of the loss."""
-        with backend_scope(self.job.backend), Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum) as tape:
-            loss = self.task.loss(view, self.model(view))
-            gradients = tape.backward(loss)
-        reduced = reduce_gradients(self.comm, self.parameters, gradients)
-        self.optimiser.step(reduced)
+        task = self.comm.ledger.task
+        with task(f"step {self.step + 1}", version=self.step):
+            with backend_scope(self.job.backend), Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum) as tape:
+                with task("forward"):
+                    loss = self.task.loss(view, self.model(view))
+                with task("backward"):
+                    gradients = tape.backward(loss)
+            with task("reduce"):
+                reduced = reduce_gradients(self.comm, self.parameters, gradients)
+            with task("update"):
+                self.optimiser.step(reduced)
         self.step += 1
         return float(loss.value)
 
