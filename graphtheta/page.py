@@ -68,7 +68,7 @@ def _outcome(run: Run) -> list[str]:
     best = int(last["epoch"] if run.result is None else run.result["best_epoch"])
     row = next((r for r in run.rows if r["epoch"] == best), last)
     tiles = [("epochs", last["epoch"]), ("steps", last["step"]), ("best epoch" if run.result else "last epoch", best)]
-    tiles += [(f"seconds of training, {last['epoch']} epochs", run.result["seconds"])] if run.result and "seconds" in run.result else []
+    tiles += [(f"seconds of training, {last['epoch']} epochs", run.result["seconds"])] if run.result else []
     splits = [split for split in SPLITS if f"{split}_loss" in row]
     names = list(dict.fromkeys(key.partition("_")[2] for key in row if key.startswith(tuple(f"{split}_" for split in SPLITS))))
     scores = [(name.replace("_", " "), *(figure(row.get(f"{split}_{name}", "")) for split in splits)) for name in names]

@@ -17,6 +17,8 @@ from graphtheta.profile import PROFILE_FILE, Profile
 from graphtheta.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
 
 REPORT_FILE = "report.html"
+# numbers that every epoch and every result has
+ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
 
 
 @dataclass
@@ -77,11 +79,13 @@ def read_run(folder: Path) -> Run:
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}" if seeds else
                               f"{folder}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
-    rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ("epoch", "step", "loss"))
-            for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
+    rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ROW) for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
+    other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
+    if other is not None:
+        raise FormatError(f"{folder / METRICS_FILE}: line {other} has not the names of line 1; delete it, or train again")
     result = folder / RESULT_FILE
     return Run(folder, Job.from_yaml(folder / JOB_FILE), rows,
-               _record(_text(result), str(result), ("best_epoch",)) if result.is_file() else None,
+               _record(_text(result), str(result), RESULT) if result.is_file() else None,
                Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).is_file() else None,
                [path.name for path in files_of(folder / TRACE_FILE)])
 
@@ -93,13 +97,15 @@ def _text(path: Path) -> str:
         raise FormatError(f"{path}: cannot be read: {error}") from None
 
 
-def _record(text: str, where: str, numbers: tuple[str, ...]) -> dict[str, Any]:
-    """A mapping in JSON with some numbers in it."""
+def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """A mapping in JSON with these names, of numbers and mappings."""
     try:
         record = json.loads(text)
     except ValueError as error:
         raise FormatError(f"{where}: damaged ({error}); delete it, or train again") from None
-    missing = [name for name in numbers if not isinstance(record, dict) or not isinstance(record.get(name), int | float)]
-    if missing:
-        raise FormatError(f"{where}: there is no number '{missing[0]}' in it; delete it, or train again")
-    return dict(record)
+    if not isinstance(record, dict) or not set(names) <= set(record):
+        raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
+    wrong = [name for name, value in record.items() if not isinstance(value, int | float | dict)]
+    if wrong or any(isinstance(record[name], dict) for name in names):
+        raise FormatError(f"{where}: {wrong[0] if wrong else names[0]} is no number; delete it, or train again")
+    return record
