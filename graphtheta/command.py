@@ -74,8 +74,9 @@ def train_once(job: Job, comm: Comm) -> Result:
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.metric) as log:
         result: Result = trainer.fit(log)
-        log.finish(result.best_epoch)
+        # before the curve is drawn: drawing takes memory too
         log.write_profile(predicted)
+        log.finish(result.best_epoch)
     trainer.save(job.folder / WEIGHTS)
     if job.save_predictions:
         save_predictions(job.folder / "predictions.npz", trainer.predict())

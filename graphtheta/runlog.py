@@ -120,9 +120,8 @@ class RunLog:
         error = None
         if self.comm.rank == 0:
             books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
-            steady = len(self.rows) > 1
-            profile = Profile(ranks=self.comm.size, epochs=self.rows[-1]["epoch"] - steady * self.rows[0]["epoch"],
-                              steps=self.rows[-1]["step"], first_left_out=steady, stages=dict(zip(STAGES, books, strict=True)),
+            profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
+                              first_left_out=len(self.rows) > 1, stages=dict(zip(STAGES, books, strict=True)),
                               sent_bytes=sent[..., 0].tolist(), sent_messages=sent[..., 1].tolist(),
                               predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist())
             try:
@@ -144,11 +143,16 @@ class RunLog:
 
     def time_table(self) -> str:
         """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
-        times = self._times / max(len(self.rows) - 1, 1)
+        times = self._times / self._epochs()
         lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
-        which = "of an epoch, the first left out" if len(self.rows) > 1 else "of the first epoch"
+        which = "of an epoch, the first left out" if len(self.rows) > 1 else "of an epoch, the first included"
         return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
                                           [*lines, self._line("total", times.sum(axis=1))])
+
+    def _epochs(self) -> int:
+        """How many epochs the kept times are those of; there may be several to a row."""
+        first = self.rows[0]["epoch"] if len(self.rows) > 1 else 0
+        return int(self.rows[-1]["epoch"] - first)
 
     def _line(self, name: str, times: np.ndarray) -> tuple[str, ...]:
         """One line of the table from [n_ranks, n_fields]."""

@@ -166,6 +166,7 @@ def test_short_runs(here: Path, keys: dict[str, object]) -> None:
     assert main(["report", "run"]) == 0
     page = read_page(Path("run/report.html"))
     assert ("No epoch was run" in page.text) == (keys.get("epochs") == 0)
+    assert ("the mean of 1, those up to the first evaluation left out" in page.text) == (keys.keys() <= {"eval_every", "steps"})
 
 
 def test_everything_is_escaped(here: Path) -> None:
