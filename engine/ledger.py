@@ -68,6 +68,8 @@ class Ledger:
         self.row = "main"
         self._field = "seconds"
         self._since = perf_counter()
+        self._running = True
+        self._branches: list[Ledger] = []
 
     def stage(self, name: str) -> _Bucket:
         """A ``with`` block whose time belongs to stage ``name``; the time of blocks inside it is taken out.
@@ -112,7 +114,14 @@ class Ledger:
 
     def receivers(self, size: int) -> np.ndarray:
         """Bytes and messages sent to each rank since the ledger was made, int64 [size, 2]; collectives are not among them."""
-        return np.array([self._sent_to.get(rank, (0, 0)) for rank in range(size)], np.int64)
+        own = np.array([self._sent_to.get(rank, (0, 0)) for rank in range(size)], np.int64)
+        return sum((branch.receivers(size) for branch in self._branches), own)
+
+    def record(self, trace: Trace | None) -> None:
+        """Keep what this ledger and its branches book as events of a trace, or no longer."""
+        self.trace = trace
+        for branch in self._branches:
+            branch.record(trace)
 
     def task(self, name: str, **args: Any) -> AbstractContextManager[None]:
         """A ``with`` block that shows as one bar of the timeline, around what is booked inside it.
@@ -128,14 +137,34 @@ class Ledger:
         if self.trace is not None:
             self.trace.add(MARK, self.row, "mark", name, now := perf_counter(), now)
 
+    def branch(self) -> Ledger:
+        """A ledger of its own for another thread, which stands still until it is resumed; this one's snapshots contain it."""
+        branch = Ledger()
+        branch._running = False
+        branch.trace, branch.row = self.trace, f"channel {len(self._branches) + 1}"
+        self._branches.append(branch)
+        return branch
+
+    def pause(self) -> None:
+        """Book no time from now on."""
+        self._book()
+        self._running = False
+
+    def resume(self) -> None:
+        """Book time again, from now on."""
+        self._since = perf_counter()
+        self._running = True
+
     def snapshot(self) -> Snapshot:
         """All counters since the ledger was made.
 
         Returns:
             ``{stage: {"seconds", "wait", "bytes", "messages"}}``, a copy that later work does not change.
         """
-        self._book()
-        return {stage: dict(book) for stage, book in self._books.items()}
+        if self._running:
+            self._book()
+        parts = [self._books, *(branch.snapshot() for branch in self._branches)]
+        return {stage: {field: sum(part[stage][field] for part in parts) for field in FIELDS} for stage in STAGES}
 
     def since(self, snapshot: Snapshot) -> Snapshot:
         """All counters since ``snapshot`` was taken.

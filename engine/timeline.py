@@ -44,15 +44,15 @@ def tracing(comm: Comm, path: Path) -> Iterator[Trace]:
     trace = Trace()
     origin = float(comm.broadcast(perf_counter())) + ahead
     about = {"clock": f"rank 0's; those of other ranks agree with it to {1e6 * doubt:.0f} us"}
-    comm.ledger.trace = trace
+    comm.ledger.record(trace)
     try:
         yield trace
     except BaseException:
-        comm.ledger.trace = None
+        comm.ledger.record(None)
         with suppress(OSError):
             write_events(part_of(path, comm.rank), [trace.encode(comm.rank, origin)], about)
         raise
-    comm.ledger.trace = None
+    comm.ledger.record(None)
     _gather(comm, path, trace.encode(comm.rank, origin), about)
 
 

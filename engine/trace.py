@@ -1,7 +1,7 @@
 """A timeline of one rank: what every thread did when, kept as tuples until the end of a run.
 
 Written as events of the Chrome trace format, which Perfetto and chrome://tracing show. A row of the timeline belongs to
-one ledger, and so to one thread; what is booked on it and the tasks around nest like the ``with`` blocks of the code.
+one ledger, on which one thread works at a time; what is booked on it and the tasks around nest like the ``with`` blocks of the code.
 """
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Trace:
 
         Args:
             kind: ``SPAN``, ``MARK`` or ``MOVE``.
-            row: Name of the row, such as that of a thread.
+            row: Name of the row.
             category: What viewers can filter by: "stage", "wait", "task", "move" or "mark".
             name: What is shown.
             began, ended: Readings of ``perf_counter``.

@@ -4,14 +4,16 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 from timelines import booked, read_timeline
 
 from graphtheta.engine import timeline
-from graphtheta.engine.comm import Tag
+from graphtheta.engine.channel import Tag
 from graphtheta.engine.ledger import Ledger
+from graphtheta.engine.queue import TaskQueue
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.timeline import clock_offset, files_of, tracing
 from graphtheta.engine.trace import MARK, SPAN, Trace
@@ -85,6 +87,26 @@ def test_rows_of_several_threads(tmp_path):
     events = read_timeline(tmp_path / "trace.json", 2)
     named = [(e["pid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"]
     assert named == [(rank, row) for rank in range(2) for row in ("main", "view 2", "view 10")]
+
+
+def test_tasks_in_flight_have_rows_of_their_own(tmp_path):
+    def program(comm):
+        comm.open_channels(1)
+        with tracing(comm, tmp_path / "trace.json"):
+            before, sent = comm.ledger.snapshot(), comm.ledger.receivers(2)
+            TaskQueue(comm, 3).run([partial(ring, comm, steps=2) for _ in range(7)])
+            return comm.ledger.since(before), comm.ledger.receivers(2) - sent
+
+    results = run_simulated(2, program)
+    events = read_timeline(tmp_path / "trace.json", 2)
+    for rank, (book, sent) in enumerate(results):
+        own = [e for e in events if e["pid"] == rank]
+        rows = {e["tid"]: e["args"]["name"] for e in own if e["name"] == "thread_name"}
+        assert set(rows.values()) == {"main", *(f"channel {i}" for i in range(1, 8))}
+        total = [booked([e for e in own if e["ph"] == "X" and e["tid"] == row]) for row in rows]
+        for stage, field in (("move", "seconds"), ("move", "wait"), ("gather", "seconds"), ("other", "wait")):
+            assert sum(row[stage, field] for row in total) == pytest.approx(book[stage][field], abs=1e-6)
+        assert sent[1 - rank].tolist() == [14 * (800 + 8 * rank), 14]
 
 
 def test_nothing_is_kept_without_a_trace():
