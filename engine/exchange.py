@@ -22,7 +22,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from .comm import Comm, Pending, Tag
+from .channel import Pending, Tag
+from .comm import Comm
 
 Columns = dict[str, np.ndarray]
 

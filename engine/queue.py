@@ -11,8 +11,7 @@ way, or done, on each of them: somebody can always go on.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from threading import Condition, Semaphore, Thread
 from time import perf_counter
@@ -20,7 +19,6 @@ from typing import Any, Generic, TypeVar
 
 from graphtheta.errors import CommError
 
-from ..ops.kernels import pool
 from .channel import TASK
 from .comm import Comm
 
@@ -87,17 +85,6 @@ class TaskQueue:
             self.comm.ledger.resume()
         return run.results
 
-    @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """A section that tasks pass one at a time, in their order: on all ranks alike, so that they may talk in it."""
-        task = TASK.get()
-        if not isinstance(task, _Task):
-            yield
-            return
-        task.wait(lambda: task.run.passed == task.number, "waits for the tasks before it")
-        yield
-        task.run.passed += 1
-
 
 class _Run(Generic[T]):
     """Tasks of one call of ``TaskQueue.run``. A core is given to a task, and taken back when the task waits or ends."""
@@ -105,12 +92,14 @@ class _Run(Generic[T]):
     def __init__(self, queue: TaskQueue, work: Sequence[Callable[[], T]]):
         self.queue, self.comm, self.work = queue, queue.comm, work
         self.window = WINDOW * queue.in_flight
-        self.passed = 0
         self.results: list[Any] = [None] * len(work)
         self._done = [False] * len(work)
         self._started = 0
         self._cores = self._free = min(queue.comm.cores, queue.in_flight)
-        self._threads = pool.threads()
+        # numba takes longer to import than many programs to run
+        from ..ops.kernels import pool
+
+        self._pool, self._threads = pool, pool.threads()
         self._waiting: list[_Task] = []
         self._live = 0
         self._changed = Condition()
@@ -137,7 +126,8 @@ class _Run(Generic[T]):
             while self._live and not (self._free and self._waiting):
                 self._changed.wait()
             if not self._live:
-                return False
+                # those under way may have ended since others were started
+                return self._started < len(self.work) and not self._failures
             waiting = sorted(self._waiting, key=lambda task: task.number)
             alone = self._free == self._cores
         task = next((task for task in waiting if self._can_go_on(task)), None)
@@ -147,7 +137,7 @@ class _Run(Generic[T]):
         with self._changed:
             self._waiting.remove(task)
             self._free -= 1
-            pool.share_threads(self._cores - self._free)
+            self._pool.share_threads(self._cores - self._free)
         task.turn.release()
         return True
 
@@ -188,7 +178,7 @@ class _Run(Generic[T]):
 
     def _serve(self, task: _Task) -> None:
         TASK.set(task)
-        pool.set_threads(self._threads)
+        self._pool.set_threads(self._threads)
         ledger = self.comm.ledger
         task.turn.acquire()
         try:
@@ -204,7 +194,7 @@ class _Run(Generic[T]):
             self._done[task.number] = True
             self._free += 1
             self._live -= 1
-            pool.share_threads(self._cores - self._free)
+            self._pool.share_threads(self._cores - self._free)
             self._changed.notify()
 
     def give_way(self, task: _Task) -> None:
@@ -212,7 +202,7 @@ class _Run(Generic[T]):
         with self._changed:
             self._waiting.append(task)
             self._free += 1
-            pool.share_threads(self._cores - self._free)
+            self._pool.share_threads(self._cores - self._free)
             self._changed.notify()
         task.turn.acquire()
         self._check()

@@ -6,7 +6,8 @@ from time import sleep
 
 import numpy as np
 
-from .comm import Comm, Send
+from .channel import Send
+from .comm import Comm
 
 # seconds between two looks
 PAUSE = 5e-5

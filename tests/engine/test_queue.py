@@ -68,23 +68,6 @@ def test_ranks_may_take_turns_differently() -> None:
     assert run_simulated(2, program) == [[0.0, 2.0]] * 2
 
 
-def test_sections_in_turn_are_passed_in_order() -> None:
-    def program(comm: Comm) -> list[int]:
-        queue, order = TaskQueue(comm, 4), []
-
-        def task(i: int) -> None:
-            for _ in range(5 - i % 5):
-                comm.all_sum(np.ones(1))
-            with queue.in_turn():
-                comm.all_sum(np.ones(1))
-                order.append(i)
-
-        queue.run([lambda i=i: task(i) for i in range(9)])  # type: ignore[misc]
-        return order
-
-    assert run_simulated(2, program) == [list(range(9))] * 2
-
-
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_error_of_the_first_failing_task_is_raised(size: int) -> None:
     def program(comm: Comm) -> None:

@@ -87,9 +87,10 @@ def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
     events = read_timeline(folder / "trace.json", ranks)
     tasks = [(e["pid"], e["name"]) for e in events if e.get("cat") == "task"]
     for rank in range(ranks):
-        for name in ("step 4", "forward", "backward", "reduce", "update"):
-            assert tasks.count((rank, name)) == (1 if name == "step 4" else 4)
-    assert [e["args"] for e in events if e["name"] == "step 3" and e["ph"] == "X"] == [{"version": 2}] * ranks
+        for name in ("view 4", "forward", "backward", "reduce", "update"):
+            assert tasks.count((rank, name)) == (1 if name == "view 4" else 4)
+    assert [e["args"] for e in events if e["name"] == "view 3" and e["ph"] == "X"] == [{"step": 3, "version": 2}] * ranks
+    assert [e["args"]["version"] for e in events if e["name"] == "update" and e["pid"] == 0] == [1, 2, 3, 4]
     assert [e["name"] for e in events if e["ph"] == "i" and e["pid"] == 0] == [f"epoch {i}" for i in (1, 2, 3, 4)]
     assert sum(e["name"] == "evaluate" for e in events) == 4 * ranks
     assert {e["name"] for e in events if e["ph"] == "b"} == ({"to_mirrors", "to_masters"} if ranks > 1 else set())
