@@ -25,7 +25,8 @@ def seconds(comm, work):
     comm.barrier()
     began = monotonic()
     work()
-    return monotonic() - began
+    # of the rank that began first: the message to the other one may have been sent before that began
+    return float(comm.all_max(np.array(monotonic() - began)))
 
 
 def main(path):
