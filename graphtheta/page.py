@@ -109,12 +109,15 @@ def slowest(profile: Profile) -> str:
     stage = max((name for name in spent if name != "other"), key=spent.__getitem__, default="other")
     text = (f"The slowest stage is {stage}: {1e3 * spent[stage] / profile.epochs:.2f} ms of the "
             f"{1e3 * total / profile.epochs:.2f} ms of an epoch ({100 * spent[stage] / total:.0f} %).")
+    busy = np.sum([book.seconds for book in profile.stages.values()], axis=0)
+    if total > 1.1 * profile.elapsed:
+        text += (f" Views in flight are added up here: by the clock an epoch took {1e3 * profile.elapsed / profile.epochs:.2f} ms, "
+                 f"of which a worker computed {1e3 * float(busy.mean()) / profile.epochs:.2f} ms.")
     if profile.ranks == 1:
         return text
     waits = {name: float(np.mean(book.wait)) for name, book in profile.stages.items()}
     most = max(waits, key=waits.__getitem__)
-    busy = np.sum([book.seconds for book in profile.stages.values()], axis=0)
-    return (f"{text} Workers wait for {100 * sum(waits.values()) / total:.0f} % of the time, mostly in {most}. The busiest, rank "
+    return (f"{text} Waiting is {100 * sum(waits.values()) / total:.0f} % of the time, mostly in {most}. The busiest worker, rank "
             f"{int(busy.argmax())}, works {imbalance(busy.tolist()):.2f} times as long as the mean.")
 
 

@@ -29,6 +29,7 @@ class Profile(BaseModel):
         ranks: Number of workers.
         epochs: Epochs that times, bytes and messages are those of.
         steps: Parameter updates of the whole run.
+        elapsed: Seconds these epochs took by the clock; with several views in flight less than stages and waiting together.
         first_left_out: Whether the first evaluated epoch, which compiles and makes plans, is not among them.
         stages: By stage of the ledger.
         sent_bytes, sent_messages: From each rank (first index) to each other; without collectives.
@@ -40,6 +41,7 @@ class Profile(BaseModel):
     ranks: int
     epochs: int
     steps: int
+    elapsed: float
     first_left_out: bool
     stages: dict[str, Book]
     sent_bytes: list[list[int]]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -62,6 +63,7 @@ class RunLog:
         self._said = -1
         self._before = comm.ledger.snapshot()
         self._sent = self._sent_before = comm.ledger.receivers(comm.size)
+        self._clock = self._clock_before = perf_counter()
 
     def __enter__(self) -> RunLog:
         return self
@@ -92,8 +94,8 @@ class RunLog:
         # the first epoch makes plans and warms caches; it would hide what a steady epoch costs
         self._times = ranks if len(self.rows) < 2 else self._times + ranks
         if len(self.rows) == 1:
-            self._sent_before = self._sent
-        self._sent = self.comm.ledger.receivers(self.comm.size)
+            self._sent_before, self._clock_before = self._sent, self._clock
+        self._sent, self._clock = self.comm.ledger.receivers(self.comm.size), perf_counter()
         self.rows.append(row)
         if self._file is not None:
             mean = ranks.mean(axis=0).tolist()
@@ -121,7 +123,8 @@ class RunLog:
         if self.comm.rank == 0:
             books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
             profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
-                              first_left_out=len(self.rows) > 1, stages=dict(zip(STAGES, books, strict=True)),
+                              elapsed=self._clock - self._clock_before, first_left_out=len(self.rows) > 1,
+                              stages=dict(zip(STAGES, books, strict=True)),
                               sent_bytes=sent[..., 0].tolist(), sent_messages=sent[..., 1].tolist(),
                               predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist())
             try:

@@ -78,7 +78,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(ranks: int, **keys: object) -> Path:
     """Train on simulated ranks; the folder of the run."""
     run_simulated(ranks, lambda comm: train_once(Job(**{**TINY, "out": "run", **keys}), comm))
-    return Path("run")
+    return Path(str(keys.get("out", "run")))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -98,7 +98,7 @@ def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
     assert main(["report", "run"]) == 0
     page = read_page(folder / "report.html")
     assert "The slowest stage is" in page.text and "trace.json: open it in ui.perfetto.dev" in page.text
-    assert ("Workers wait for" in page.text) == (ranks > 1) and ("One worker sends nothing" in page.text) == (ranks == 1)
+    assert ("Waiting is" in page.text) == (ranks > 1) and ("One worker sends nothing" in page.text) == (ranks == 1)
     assert [attrs["aria-label"] for tag, attrs in page.seen if tag == "svg"] == [
         "loss and metrics by epoch", "time of an epoch by rank and stage", "memory by rank"]
 
@@ -116,6 +116,15 @@ def test_profile_adds_up(here: Path) -> None:
     # moves belong to three stages, and only "move" has no collectives besides
     assert sum(profile.stages["move"].bytes) <= sent.sum() <= sum(sum(profile.stages[s].bytes) for s in ("move", "batch", "evaluate"))
     assert all(0 < m < 1 << 40 for m in (*profile.predicted, *profile.measured))
+
+
+def test_profile_of_views_in_flight(here: Path) -> None:
+    one, four = (Profile.read(run(2, strategy="mini", batch_size=40, views_per_step=4, views_in_flight=n, out=str(n)) / "profile.json")
+                 for n in (1, 4))
+    assert four.sent_bytes == one.sent_bytes and four.sent_messages == one.sent_messages
+    for profile, part in ((one, 0.5), (four, 1.1)):
+        total = np.mean([np.add(book.seconds, book.wait) for book in profile.stages.values()], axis=1).sum()
+        assert total > part * profile.elapsed > 0
 
 
 def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:
@@ -218,20 +227,22 @@ def test_without_matplotlib(here: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert main(["report", "run"]) == 2 and "pip install 'graphtheta[plot]'" in capsys.readouterr().err
 
 
-def profile_of(**stages: tuple[list[float], list[float]]) -> Profile:
+def profile_of(elapsed: float, **stages: tuple[list[float], list[float]]) -> Profile:
     """A profile of one epoch from seconds and waiting by stage."""
     n = len(next(iter(stages.values()))[0])
     none, square = [0] * n, [[0] * n for _ in range(n)]
     books = {name: {"seconds": s, "wait": w, "bytes": none, "messages": none} for name, (s, w) in stages.items()}
-    return Profile(ranks=n, epochs=1, steps=1, first_left_out=False, stages=books, sent_bytes=square, sent_messages=square,
+    return Profile(ranks=n, epochs=1, steps=1, elapsed=elapsed, first_left_out=False, stages=books, sent_bytes=square, sent_messages=square,
                    predicted=none, measured=none)
 
 
 def test_what_is_said_of_the_time() -> None:
-    told = slowest(profile_of(gather=([3.0, 1.0], [0.0, 0.0]), move=([0.5, 0.5], [0.0, 2.0]), other=([9.0, 9.0], [0.0, 0.0])))
-    assert told == ("The slowest stage is gather: 2000.00 ms of the 12500.00 ms of an epoch (16 %). Workers wait for 8 % of the time, "
-                    "mostly in move. The busiest, rank 0, works 1.09 times as long as the mean.")
-    assert slowest(profile_of(gather=([0.0], [0.0]))).startswith("The slowest stage is gather: 0.00 ms")
+    told = slowest(profile_of(12.5, gather=([3.0, 1.0], [0.0, 0.0]), move=([0.5, 0.5], [0.0, 2.0]), other=([9.0, 9.0], [0.0, 0.0])))
+    assert told == ("The slowest stage is gather: 2000.00 ms of the 12500.00 ms of an epoch (16 %). Waiting is 8 % of the time, "
+                    "mostly in move. The busiest worker, rank 0, works 1.09 times as long as the mean.")
+    assert slowest(profile_of(1.0, gather=([0.0], [0.0]))).startswith("The slowest stage is gather: 0.00 ms")
+    told = slowest(profile_of(2.0, gather=([1.0], [3.0])))
+    assert told.endswith("Views in flight are added up here: by the clock an epoch took 2000.00 ms, of which a worker computed 1000.00 ms.")
     assert (imbalance([3.0, 1.0]), imbalance([0.0, 0.0])) == (1.5, 1.0)
 
 
