@@ -14,7 +14,7 @@ from graphtheta.engine.slow import read_link
 from graphtheta.errors import ConfigError
 
 # those of the program
-LATENCY, BANDWIDTH = 0.02, 1e6
+LATENCY, BANDWIDTH = 0.1, 1e6
 PROGRAM = Path(__file__).with_name("slow_program.py")
 # mpiexec from a wheel lies beside the interpreter
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
@@ -32,8 +32,8 @@ def test_messages_take_their_time(tmp_path):
     assert found["move"] >= LATENCY + 30_000 / BANDWIDTH
     assert found["moves"] >= 3 * (LATENCY + 10_000 / BANDWIDTH)
     assert found["all_sum"] >= LATENCY
-    # while one task waits for its message the next ones begin
-    assert found["log"][:5] == [f"{i} begins" for i in range(5)]
+    # while one task waits for its message the next ones begin, at least on the rank that was there first
+    assert [f"{i} begins" for i in range(5)] in [log[:5] for log in found["logs"]]
 
 
 def test_links_are_read():
