@@ -219,6 +219,8 @@ class OutputKeys(Keys):
     """Folder for results; by default runs/DATASET-MODEL-STRATEGY, replaced by the next run of that name."""
     save_predictions: bool = False
     """Write predictions of all nodes, under their original ids, at the end."""
+    trace: bool = False
+    """Leave a timeline of all workers in trace.json: stages, waiting, moves and tasks, for ui.perfetto.dev or chrome://tracing."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """How much the log tells."""
 
