@@ -73,7 +73,7 @@ class Mail:
 
     def write(self, columns: Columns, rows: np.ndarray) -> Mail:
         """Fill the messages with columns[name][rows], or with all rows in order if ``rows`` has none."""
-        for name, (shape, dtype, _) in self._layout.columns.items():
+        for name, (shape, _, _) in self._layout.columns.items():
             if prod(shape):
                 x = _words(np.ascontiguousarray(columns[name]))
                 self._by_rows(pack, x.shape[1], x, rows, self._ptr, self._start(name), self._bytes.view(x.dtype))
