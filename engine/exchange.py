@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..ops.index import add_rows
+from ..ops.index import add_distinct
 from .comm import Comm, Tag
 from .mail import Columns, Layout, Mail
 
@@ -112,7 +112,7 @@ class Exchange:
 def add_into(into: Columns, rows: np.ndarray, part: Columns) -> None:
     """into[rows] += part, column by column; no row twice."""
     for name, x in part.items():
-        add_rows(into[name], rows, x)
+        add_distinct(into[name], rows, x)
 
 
 class ToMirrors:

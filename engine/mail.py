@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,23 +24,32 @@ Columns = dict[str, np.ndarray]
 _IN_ORDER = np.zeros(0, np.int64)
 
 
+class Slot(NamedTuple):
+    """A column in a message: its trailing shape, its type, and the first byte and the number of bytes of a row's share."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    begin: int
+    width: int
+
+
 class Layout:
-    """The columns of a move: their shapes and types, and where each begins in a row's share of a message.
+    """The columns of a move.
 
     Attributes:
-        columns: Trailing shape, type and first byte by name, wide types first.
+        slots: By name, wide types first.
         width: Bytes of a row.
         alone: Whether there is no more than one column to send.
     """
 
     def __init__(self, columns: Columns):
-        self.columns: dict[str, tuple[tuple[int, ...], np.dtype, int]] = {}
+        self.slots: dict[str, Slot] = {}
         self.width = 0
         for name in sorted(columns, key=lambda n: (-columns[n].dtype.itemsize, n)):
-            shape, dtype = columns[name].shape[1:], columns[name].dtype
-            self.columns[name] = shape, dtype, self.width
-            self.width += prod(shape) * dtype.itemsize
-        self.alone = sum(prod(shape) > 0 for shape, _, _ in self.columns.values()) <= 1
+            x = columns[name]
+            self.slots[name] = Slot(x.shape[1:], x.dtype, self.width, prod(x.shape[1:]) * x.dtype.itemsize)
+            self.width += self.slots[name].width
+        self.alone = sum(slot.width > 0 for slot in self.slots.values()) <= 1
 
 
 class Mail:
@@ -66,17 +75,17 @@ class Mail:
     @classmethod
     def of(cls, layout: Layout, ptr: np.ndarray, columns: Columns) -> Mail:
         """Messages of rows in order; a column alone is sent from where it is."""
-        lent = next((columns[name] for name, (shape, _, _) in layout.columns.items() if prod(shape)), None)
+        lent = next((columns[name] for name, slot in layout.slots.items() if slot.width), None)
         if layout.alone and lent is not None:
             return cls(layout, ptr, lent)
         return cls(layout, ptr).write(columns, _IN_ORDER)
 
     def write(self, columns: Columns, rows: np.ndarray) -> Mail:
         """Fill the messages with columns[name][rows], or with all rows in order if ``rows`` has none."""
-        for name, (shape, _, _) in self._layout.columns.items():
-            if prod(shape):
+        for name, slot in self._layout.slots.items():
+            if slot.width:
                 x = _words(np.ascontiguousarray(columns[name]))
-                self._by_rows(pack, x.shape[1], x, rows, self._ptr, self._start(name), self._bytes.view(x.dtype))
+                self._by_rows(pack, x.shape[1], x, rows, self._ptr, self._start(slot), self._bytes.view(x.dtype))
         return self
 
     def messages(self) -> list[Send]:
@@ -86,35 +95,36 @@ class Mail:
 
     def read(self) -> Columns:
         """The columns of all rows, contiguous."""
-        n, partners = int(self._ptr[-1]), np.flatnonzero(self._counts)
+        partners = np.flatnonzero(self._counts)
         if len(partners) <= 1:
             return self.part(int(partners[0]) if len(partners) else 0)
-        found = {}
-        for name, (shape, dtype, _) in self._layout.columns.items():
-            if self._layout.alone and prod(shape):
-                found[name] = self._bytes.view(dtype).reshape(n, *shape)
-                continue
-            out = found[name] = bulk.empty((n, *shape), dtype)
-            if out.size:
-                words = _words(out)
-                self._by_rows(unpack, words.shape[1], self._bytes.view(words.dtype), self._ptr, self._start(name), words)
-        return found
+        return {name: self._joined(slot) for name, slot in self._layout.slots.items()}
 
     def part(self, q: int) -> Columns:
         """The columns of one partner's rows, where they are."""
         found, n = {}, int(self._counts[q])
-        for name, (shape, dtype, before) in self._layout.columns.items():
-            begin = int(self._begin[q]) + n * before
-            found[name] = self._bytes[begin: begin + n * prod(shape) * dtype.itemsize].view(dtype).reshape(n, *shape)
+        for name, slot in self._layout.slots.items():
+            begin = int(self._begin[q]) + n * slot.begin
+            found[name] = self._bytes[begin: begin + n * slot.width].view(slot.dtype).reshape(n, *slot.shape)
         return found
+
+    def _joined(self, slot: Slot) -> np.ndarray:
+        """A column over all partners."""
+        n = int(self._ptr[-1])
+        if self._layout.alone and slot.width:
+            return self._bytes.view(slot.dtype).reshape(n, *slot.shape)
+        out = bulk.empty((n, *slot.shape), slot.dtype)
+        if slot.width:
+            words = _words(out)
+            self._by_rows(unpack, words.shape[1], self._bytes.view(words.dtype), self._ptr, self._start(slot), words)
+        return out
 
     def _by_rows(self, kernel: Callable[..., None], width: int, *arguments: Any) -> None:
         bulk.by_blocks(lambda b, begin, end: kernel(*arguments, begin, end), int(self._ptr[-1]), width)
 
-    def _start(self, name: str) -> np.ndarray:
+    def _start(self, slot: Slot) -> np.ndarray:
         """Where a column begins in each message, in elements."""
-        _, dtype, before = self._layout.columns[name]
-        start: np.ndarray = (self._begin + self._counts * before) // dtype.itemsize
+        start: np.ndarray = (self._begin + self._counts * slot.begin) // slot.dtype.itemsize
         return start
 
 

@@ -44,7 +44,7 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
     return out
 
 
-def add_rows(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
+def add_distinct(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
     """into[rows] += part, by all threads; no row twice.
 
     Args:
