@@ -5,10 +5,15 @@ import equality
 import numpy as np
 import pytest
 
+import graphtheta.ops as gt
 from graphtheta.engine.active import ActiveGraph
+from graphtheta.engine.layer import Layer, Model
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.simulate import run_simulated
-from graphtheta.ops import Tape, dtype_scope
+from graphtheta.engine.view import global_view
+from graphtheta.models import GCN, SAGE
+from graphtheta.ops import Parameter, Tape, dtype_scope
+from graphtheta.ops.init import init_scope
 
 STRATEGIES = ("global", "mini", "mini sampled", "cluster", "cluster boundary")
 
@@ -73,3 +78,49 @@ def test_what_is_predicted_is_sent(size, task, placement):
             assert np.all(np.array(sent) <= bound), case
             if case[0] == "global":
                 assert (size == 1) == (sum(map(sum, sent)) == 0), case
+
+
+class Product(Layer):
+    """A product on the edges, for the planner to put where it likes."""
+
+    def __init__(self, d_in, d_out):
+        self.weight = Parameter.glorot(d_in, d_out)
+
+    def gather(self, edge):
+        return gt.matmul(edge.src.h, self.weight) * edge.weight
+
+
+class Twice(Model):
+    """Two layers, so that the second one's input needs a gradient; its width is d_in."""
+
+    def __init__(self, layer, d_in, d_out):
+        self.first, self.second = layer(equality.D, d_in), layer(d_in, d_out)
+
+    def forward(self, graph):
+        return self.second(graph, self.first(graph, graph.x))
+
+
+@pytest.mark.parametrize("layer", [GCN, SAGE, Product])
+@pytest.mark.parametrize(("d_in", "d_out"), [(6, 2), (2, 6)])
+@pytest.mark.parametrize("partitioner", ["1d-src", "1d-dst", "vertex-cut"])
+def test_the_narrower_side_of_a_linear_map_moves(layer, d_in, d_out, partitioner):
+    def program(comm):
+        part = build_partition(equality.example(), comm, partitioner, dtype=np.float64)
+        with dtype_scope("float64"), init_scope(1):
+            model = Twice(layer, d_in, d_out)
+        active = ActiveGraph(global_view(part, ["in", "in"]))
+        with Tape() as tape:
+            out = model.run(active)
+            forward = comm.ledger.snapshot()["move"]["bytes"]
+            tape.backward(out)
+        backward = comm.ledger.snapshot()["move"]["bytes"] - forward
+        first, second = active.traffic
+        assert first.forward + second.forward == forward and first.backward + second.backward == backward
+        return second.widths
+
+    narrow = 8 * min(d_in, d_out)
+    for widths in run_simulated(4, program):
+        # the weights of a mean are one number more, and go one way only
+        sums = narrow + 8 * (layer is SAGE)
+        assert (widths.src, widths.dst, widths.partial) == (narrow, 0, sums)
+        assert (widths.spread, widths.src_grad, widths.dst_grad) == (narrow, narrow, 0)
