@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ops.aggregator import State
 from ..ops.program import Phase
 from ..ops.tape import needs_grad
+from .mail import Layout, halo_mode
 
 if TYPE_CHECKING:
     from .gather import Inputs
@@ -52,8 +51,8 @@ class Widths:
         for aggregator in phase.aggregators.values():
             state = aggregator.start(0, shapes, dtype)
             total = aggregator.finish(state)
-            partial += _width(state)
-            spread += _width(aggregator.spread(state, total, total))
+            partial += Layout(state).width
+            spread += Layout(aggregator.spread(state, total, total)).width
         src, dst = (_read(phase, end, None) for end in ("src", "dst"))
         return cls(src, dst, partial, spread, *(_read(phase, end, learned) for end in ("src", "dst")))
 
@@ -75,10 +74,11 @@ class Traffic:
     def of(cls, phase: Phase, level: Level | PairLevel, inputs: Inputs) -> Traffic:
         """Of a phase over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
-        known: dict[frozenset[str], Widths] = phase.__dict__.setdefault("_widths", {})
-        if learned not in known:
-            known[learned] = Widths.of(phase, learned)
-        w, forward, backward = known[learned], 0, 0
+        known: dict[tuple[str, frozenset[str]], Widths] = phase.__dict__.setdefault("_widths", {})
+        key = halo_mode(), learned
+        if key not in known:
+            known[key] = Widths.of(phase, learned)
+        w, forward, backward = known[key], 0, 0
         for p in level.passes:
             senders, receivers = p.senders.plan, p.receivers.plan
             forward += len(senders.rows) * w.src + len(receivers.rows) * w.dst + receivers.n_halo * w.partial
@@ -87,11 +87,7 @@ class Traffic:
         return cls(w, forward, backward if walked else 0)
 
 
-def _width(state: State) -> int:
-    return sum(prod(x.shape[1:]) * x.dtype.itemsize for x in state.values())
-
-
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:
     """Bytes of the columns read at an end, of all or of some."""
     found = {e.leaf[1]: e for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] != "gid"}
-    return sum(prod(e.shape) * np.dtype(e.dtype).itemsize for name, e in found.items() if only is None or name in only)
+    return Layout({name: np.empty((0, *e.shape), e.dtype) for name, e in found.items() if only is None or name in only}).width

@@ -17,6 +17,7 @@ import numpy as np
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.evaluate import SPLITS, Evaluator
 from graphtheta.engine.layer import Model
+from graphtheta.engine.mail import halo_scope
 from graphtheta.engine.memory import check_memory, memory_bound, resident_bytes
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.precompute import forget, precompute
@@ -185,7 +186,8 @@ class Trainer:
 
     def train_step(self, view: Any) -> float:
         """One update of the parameters; returns this worker's share of the loss."""
-        with backend_scope(self.job.backend), Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum) as tape:
+        tape = Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum)
+        with backend_scope(self.job.backend), halo_scope(self.job.halo), tape:
             loss = self.task.loss(view, self.model(view))
             gradients = tape.backward(loss)
         reduced = reduce_gradients(self.comm, self.parameters, gradients)
