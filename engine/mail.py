@@ -27,8 +27,6 @@ from .comm import Send
 Columns = dict[str, np.ndarray]
 
 _IN_ORDER = np.zeros(0, np.int64)
-
-
 _HALO: ContextVar[str] = ContextVar("graphtheta_halo", default="exact")
 # Columns of fewer numbers are scores, maxima and normalisers, whose rounding exponentials would enlarge; they are few bytes.
 WIDE = 16
