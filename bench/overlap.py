@@ -65,8 +65,9 @@ def main() -> int:
         if slow and fast and base:
             findings.append({"finding": "share of the time of moves that is hidden", "value": (slow - fast) / (slow - base)})
     if "views" in options.cases:
-        one, four = contenders = [on_links(f"{n} in flight", options.ranks, options.link,
-                                           script("own", "flight", json.dumps({**MINI, "views_in_flight": n}), options.epochs)) for n in (1, 4)]
+        jobs = {f"{n} in flight": json.dumps({**MINI, "views_in_flight": n}) for n in (1, 4)}
+        one, four = contenders = [on_links(name, options.ranks, options.link, script("own", "flight", job, options.epochs))
+                                  for name, job in jobs.items()]
         race(contenders, options.rounds, 1)
         faults += disagreement(contenders)
         rows += [row_of("views", c) for c in contenders]

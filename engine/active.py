@@ -19,6 +19,7 @@ from ..ops.rows import prefix
 from ..ops.space import RowSpace
 from ..ops.tape import Var, current, needs_grad, value_of
 from .pair import PairLevel
+from .traffic import Traffic
 from .view import HIDDEN, GraphView, Level
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ class ActiveGraph:
         x: Input features of the nodes the first layer needs.
         directions: Directions of the layers run so far.
         supersteps: What these layers and decoders are.
+        traffic: What each phase they ran makes this worker send.
     """
 
     def __init__(self, view: GraphView, **inputs: Any):
         self.view = view
         self.directions: list[str] = []
         self.supersteps: list[Superstep] = []
+        self.traffic: list[Traffic] = []
         self._inputs = inputs
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level | PairLevel]] = {}

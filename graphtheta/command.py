@@ -23,6 +23,7 @@ from graphtheta.job import Job
 from graphtheta.logger import start_logging
 from graphtheta.ops.kernels.cache import cache_folder
 from graphtheta.prepare import load_graph
+from graphtheta.rounding import halo_error
 from graphtheta.runlog import JOB_FILE, RESULT_FILE, RunLog
 from graphtheta.trainer import Result
 from graphtheta.warmup import jobs_of, warm_up
@@ -71,6 +72,10 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer = graphtheta.Trainer(job=job, comm=comm)
     if comm.rank == 0 and trainer.saving is not None:
         say(str(trainer.saving))
+    if job.halo != "exact":
+        moved = halo_error(trainer)
+        if comm.rank == 0:
+            say(f"halo in {job.halo}: it moves the loss of the first step by {moved:.1e} of its value")
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.metric) as log:
         result: Result = trainer.fit(log)

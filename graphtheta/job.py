@@ -30,6 +30,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "diagonal": ("strategy", ("cluster",)),
     "degrees": ("strategy", ("cluster",)),
     "precompute": ("strategy", ("global", "mini")),
+    "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
     "negatives": ("task", ("link", "auto")),
     "eval_negatives": ("task", ("link", "auto")),
@@ -168,6 +169,9 @@ class ComputeKeys(Keys):
     precompute: bool = False
     """Sum the features of neighbours once and not in every step; for node tasks whose first layer sums features over whole
     neighbourhoods, such as gcn, sage and gin without dropout of the features."""
+    halo: Literal["exact", "bf16"] = "exact"
+    """How values travel between workers in training: as they are, or wide ones in 16 bits (bf16), which halves the bytes and makes results
+    depend on the number of workers by rounding."""
 
 
 class TrainKeys(Keys):

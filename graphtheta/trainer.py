@@ -117,7 +117,7 @@ class Trainer:
         self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
         self.parameters = self.model.parameters()
         self.optimiser = make_optimiser(job, self.parameters)
-        self.training = Training(self.model, self.strategy, self.optimiser, self.comm, seed=job.seed, backend=job.backend,
+        self.training = Training(self.model, self.strategy, self.optimiser, self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                                  views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness)
 
     @property
