@@ -166,6 +166,9 @@ class ComputeKeys(Keys):
     precompute: bool = False
     """Sum the features of neighbours once and not in every step; for node tasks whose first layer sums features over whole
     neighbourhoods, such as gcn, sage and gin without dropout of the features."""
+    recompute: bool = False
+    """Make values of the layers again in backward instead of keeping them: memory grows with the root of the depth, for the time of
+    a second forward pass."""
 
 
 class TrainKeys(Keys):

@@ -70,6 +70,16 @@ def is_open(x: Any) -> bool:
     return isinstance(x, Deferred) and x._value is None
 
 
+def hand_over(x: Var, maker: Tape, heir: Tape) -> list[Var]:
+    """What is put off on one tape goes on to another as it is; returns the values it starts from, or x if it is computed."""
+    if not is_open(x) or x.tape is not maker:
+        # put off before either tape, it must be recorded now
+        _ = x.value
+        return [x]
+    x.tape = heir
+    return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in hand_over(a, maker, heir)]
+
+
 def defer(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
     """prim(*args) as a value to be computed later; None if it should be computed now."""
     operands = args[:1] if prim.name == "dropout" else args
@@ -124,7 +134,8 @@ def _read(operands: tuple[Any, ...]) -> None:
     for a in {id(a): a for a in operands}.values():
         if is_open(a):
             a.readers += 1
-            if a.readers > 1 or a.prim.name == "sum":
+            # what was put off before a piece that may run again is recorded before it
+            if a.readers > 1 or a.prim.name == "sum" or a.tape is not current():
                 _compute(a)
     for a in operands:
         if sum(x.length for x in operands if is_open(x)) >= LONGEST and is_open(a):

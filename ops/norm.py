@@ -64,7 +64,7 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
     training, all_sum = tape.training, tape.all_sum
     if training:
         mean, var, total = _statistics(rows, all_sum)
-        if total > 0:
+        if total > 0 and not tape.again:
             stats.update(mean, var * (total / max(total - 1, 1)), momentum)
     else:
         mean, var, total = stats.mean, stats.var, 0.0
