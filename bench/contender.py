@@ -2,9 +2,9 @@
 
 A contender is a script that is run in a process of its own and prints one JSON line:
 
-    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "peak": bytes, "version": text}
+    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "figures": {name: number}, "peak": bytes, "version": text}
 
-``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders.
+``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders, ``figures`` are any others.
 """
 from __future__ import annotations
 
@@ -99,9 +99,10 @@ def peak_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str) -> None:
+def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str, **figures: float) -> None:
     """Hand the results to the harness."""
-    print(BEGIN + json.dumps({"seconds": seconds, "checks": checks, "peak": peak_bytes(), "version": version}), flush=True)
+    told = {"seconds": seconds, "checks": checks, "figures": figures, "peak": peak_bytes(), "version": version}
+    print(BEGIN + json.dumps(told), flush=True)
 
 
 # ---- kernels

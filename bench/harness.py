@@ -35,6 +35,7 @@ class Contender:
         variables: Of its environment.
         seconds: All times by case.
         checks: Numbers to compare by case.
+        figures: Other numbers by name, of the last run.
         peak: The most memory any of its processes held, in bytes.
         version: What ran.
         error: Last words, if it failed.
@@ -45,6 +46,7 @@ class Contender:
     variables: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     checks: dict[str, list[float]] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
     peak: int = 0
     version: str = ""
     error: str = ""
@@ -61,7 +63,7 @@ class Contender:
         result = json.loads(lines[-1][len(BEGIN):])
         for case, seconds in result["seconds"].items():
             self.seconds.setdefault(case, []).extend(seconds)
-        self.checks, self.version = result["checks"], result["version"]
+        self.checks, self.figures, self.version = result["checks"], result["figures"], result["version"]
         self.peak = max(self.peak, result["peak"])
 
     def median(self, case: str) -> float | None:

@@ -109,9 +109,9 @@ def probe(model: Model, partition: Partition) -> Probe:
     tape = _Watching(graph)
     with tape:
         out = model.run(graph)
-    operations, (kept, widest) = list(tape.seen), _kept(tape)
+    operations, ((node, edge, halo), widest) = list(tape.seen), _kept(tape)
     return Probe(graph.directions, out.shape[1:], isinstance(out, Var) and out.space is not None and out.space.kind == "edge",
-                 *map(int, kept), widest, sum(p.value.size for p in model.parameters()), graph.supersteps, operations)
+                 int(node), int(edge), int(halo), widest, sum(p.value.size for p in model.parameters()), graph.supersteps, operations)
 
 
 def _kept(tape: Tape) -> tuple[np.ndarray, int]:

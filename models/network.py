@@ -84,7 +84,8 @@ class Network(Model):
         h = graph.x
         if self.embed is not None:
             h = ACTIVATIONS[self.activation](self.embed(h))
-        h, reached = self._passed(h), []
+        h = self._passed(h)
+        reached: list[Any] = []
         for some in self._pieces():
             run = partial(self._run, some)
             # what runs last is walked back at once

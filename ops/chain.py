@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -65,19 +65,19 @@ class Deferred(Var):
         return self._dtype
 
 
-def is_open(x: Any) -> bool:
+def is_open(x: Any) -> TypeGuard[Deferred]:
     """Whether x is put off and not yet computed."""
     return isinstance(x, Deferred) and x._value is None
 
 
 def hand_over(x: Var, maker: Tape, heir: Tape) -> list[Var]:
     """What is put off on one tape goes on to another as it is; returns the values it starts from, or x if it is computed."""
-    if not is_open(x) or x.tape is not maker:
-        # put off before either tape, it must be recorded now
-        _ = x.value
-        return [x]
-    x.tape = heir
-    return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in hand_over(a, maker, heir)]
+    if is_open(x) and x.tape is maker:
+        x.tape = heir
+        return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in hand_over(a, maker, heir)]
+    # of what was put off before either tape, this is the last moment to be recorded
+    _ = x.value
+    return [x]
 
 
 def defer(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
