@@ -48,7 +48,7 @@ class Deferred(Var):
         self.needs_grad = self.tape.record and any(map(needs_grad, args))
         self._value: np.ndarray | None = None
         self.readers = 0
-        self.length = 1 + sum(a.length for a in args if is_open(a))
+        self.length: int = 1 + sum(a.length for a in args if is_open(a))
 
     @property
     def value(self) -> Any:
