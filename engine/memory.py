@@ -115,4 +115,4 @@ def check_memory(bound: MemoryBound, comm: Comm, whole: bool) -> None:
     hosts = len(set(comm.all_gather(socket.gethostname())))
     if total > available * hosts:
         raise MemoryLimitError(f"a step of this job holds about {total / 2**30:.1f} GiB, and {hosts} machine(s) have "
-                               f"{available / 2**30:.1f} GiB free each; use fewer or narrower layers or more machines")
+                               f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, or more machines")

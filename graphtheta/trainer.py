@@ -105,6 +105,7 @@ class Trainer:
         job, dtype = self.job, np.dtype(self.job.dtype)
         self.partition = build_partition(setup.graph, self.comm, job.partitioner, job.masters, job.seed, dtype)
         forget(self.model)
+        self.model.recompute_layers(job.recompute)
         with backend_scope(job.backend):
             self.saving = precompute(self.model, self.partition) if job.precompute else None
         self.probe = probe(self.model, self.partition)
