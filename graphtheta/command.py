@@ -88,6 +88,8 @@ def train_once(job: Job, comm: Comm) -> Result:
     if comm.rank == 0:
         write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
                                          "ranks": comm.size})
+        if trainer.training.versions.most_bytes:
+            say(f"older versions of the parameters took {amount(trainer.training.versions.most_bytes)} at most")
         shown = {name: value for name, value in result.metrics.items() if name.endswith(trainer.metric)}
         say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
     return result

@@ -111,7 +111,8 @@ class Trainer:
         self.probe = probe(self.model, self.partition)
         setup.check_output(self.probe)
         self.kind = setup.kind
-        self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, max(job.fanout, default=0))
+        in_flight = 1 if job.strategy == "global" else job.views_in_flight
+        self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, max(job.fanout, default=0), in_flight, job.staleness)
         check_memory(self.bound, self.comm, job.strategy == "global")
         self.task, self.evaluator = setup.build_task(self.partition, self.probe.layers)
         self.metric = choose_metric(job, self.evaluator)
