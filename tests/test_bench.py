@@ -94,3 +94,11 @@ def test_dense_stages_are_timed(tmp_path: Path) -> None:
 def test_starts_are_timed(tmp_path: Path) -> None:
     rows = rows_of("start", tmp_path, "--graph", GRAPH, "--models", "sage")
     assert [(row.get("contender"), row.get("note")) for row in rows] == [("cold", ""), ("warm", ""), (None, None)]
+
+
+@pytest.mark.slow
+def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
+    rows = rows_of("recompute", tmp_path, "--graph", GRAPH, "--depths", "2", "6", "--steps", "20", "--long", GRAPH)
+    assert [(row["layers"], row["contender"], row["note"]) for row in rows[:4]] == [
+        (depth, way, "") for depth in (2, 6) for way in ("keep", "recompute")]
+    assert all(row["predicted"] > row["MiB"] > 0 for row in rows[:4]) and rows[-1]["value"] >= 0
