@@ -51,9 +51,9 @@ def flat(depth: int, dataset: str, steps: int, threads: int) -> list[dict[str, A
 def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--depths", nargs="+", type=int, default=[4, 9, 25, 49, 100])
-    options.add_argument("--graph", default="rmat:scale=15,edge_factor=8,features=32,classes=8", help="any name that gt.load knows")
+    options.add_argument("--graph", default="rmat:scale=14,edge_factor=8,features=32,classes=8", help="any name that gt.load knows")
     options.add_argument("--steps", type=int, default=500, help="of the long run; 0 leaves it out")
-    options.add_argument("--long", default="rmat:scale=13,edge_factor=8,features=32,classes=8", help="graph of the long run")
+    options.add_argument("--long", default="rmat:scale=12,edge_factor=8,features=32,classes=8", help="graph of the long run")
     options = options.parse_args()
     rows, faults = [], []
     for depth in options.depths:
