@@ -114,6 +114,7 @@ def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
     assert len(rows) == 6 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
     rows = rows_of("recompute", tmp_path, "--graph", GRAPH, "--depths", "2", "6", "--steps", "20", "--long", GRAPH)
     assert [(row["layers"], row["contender"], row["note"]) for row in rows[:4]] == [
