@@ -94,7 +94,7 @@ def trained(keys: dict, steps: int) -> tuple[gt.Trainer, Callable[[], Any]]:
     def step() -> Any:
         with trainer.comm.ledger.stage("batch"):
             view = strategy.batch(*divmod(trainer.step, strategy.steps_per_epoch))
-        trainer.train_step(view)
+        trainer.training.update(view)
         return view
 
     for _ in range(max(3, steps // 10)):

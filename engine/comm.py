@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from graphtheta.errors import CommError, ShapeError
 
+from .channel import TASK, Channel, Pending, Send, Tag, check_move, check_rows
 from .codec import decode, encode
 from .failure import kinds, rebuild
 from .ledger import Ledger
@@ -23,61 +23,79 @@ from .site import call_site, collective, describe, digest, mismatch
 
 # An encoded object up to this size travels together with its length.
 FRAME = 248
-MAX_TAG = 32767
-
-Send = tuple[int, np.ndarray]
-
-
-class Tag(IntEnum):
-    """What a move is for; messages of different tags never match each other."""
-
-    TO_MIRRORS = 1
-    TO_MASTERS = 2
-    GATHER_ROWS = 3
-    ALL_TO_ALL = 4
-
-
-class Pending:
-    """Messages under way. Until ``end`` returns, sent arrays must not be changed and received ones not be read."""
-
-    __slots__ = ("_finish", "_ledger")
-
-    def __init__(self, ledger: Ledger, finish: Callable[[], None]) -> None:
-        self._ledger = ledger
-        self._finish: Callable[[], None] | None = finish
-
-    def end(self) -> None:
-        """Wait until every array is sent and received.
-
-        Raises:
-            CommError: If called twice, or if a message has not the size its receiver expects.
-        """
-        if self._finish is None:
-            raise CommError(f"Pending.end was called twice (second time at {call_site()}); each move_begin has one end")
-        finish, self._finish = self._finish, None
-        with self._ledger.waiting():
-            finish()
 
 
 class Comm(ABC):
     """A group of ranks.
 
+    Messages of one channel never match those of another. Within a channel all ranks run the same operations in the
+    same order; between channels there is no order, so that tasks with a channel each may take turns on every rank as
+    they like. Outside of tasks channel 0 is used.
+
     Attributes:
         rank: Number of this rank, 0 to ``size - 1``.
         size: Number of ranks.
-        ledger: Account of this rank's time, bytes and messages. A collective counts as one message with the bytes this
-            rank contributes; with one rank nothing is counted.
-        operation: The collective being run, for error messages.
+        cores: Threads of this rank that may compute at the same time.
     """
 
     def __init__(self, rank: int, size: int, strict: bool = False) -> None:
         self.rank = rank
         self.size = size
-        self.ledger = Ledger()
-        self.operation: tuple[Any, ...] = ()
+        self.cores = 1
         self._strict = strict
-        self._calls = 0
-        self._reduction = Reduction(size, self._gather_into, self._swap_into)
+        self._channels = [self._new_channel(Ledger())]
+
+    @property
+    def ledger(self) -> Ledger:
+        """Account of time, bytes and messages of the current channel; that of channel 0 contains the others.
+
+        A collective counts as one message with the bytes this rank contributes; with one rank nothing is counted.
+        """
+        return self._now.ledger
+
+    @collective
+    def open_channels(self, n: int) -> None:
+        """Have at least so many channels besides channel 0.
+
+        Args:
+            n: Their number, the same on all ranks.
+        """
+        while len(self._channels) <= n:
+            self._channels.append(self._new_channel(self._channels[0].ledger.branch()))
+
+    def until(self, ready: Callable[[], bool], line: str) -> None:
+        """Return when ``ready``; meanwhile other tasks of this rank may compute.
+
+        Args:
+            ready: Cheap and without side effects on what others see; called from any thread, often.
+            line: What is waited for, for messages about ranks that wait for each other.
+        """
+        task = TASK.get()
+        if task is None:
+            self.poll(ready, line)
+        else:
+            task.wait(ready, line)
+
+    @abstractmethod
+    def poll(self, ready: Callable[[], bool], line: str) -> None:
+        """Return when ``ready``, without letting other tasks compute."""
+
+    def _new_channel(self, ledger: Ledger) -> Channel:
+        return Channel(ledger, Reduction(self.size, self._gather_into, self._swap_into))
+
+    @property
+    def _number(self) -> int:
+        task = TASK.get()
+        return 0 if task is None else task.channel
+
+    @property
+    def _now(self) -> Channel:
+        return self._channels[self._number]
+
+    @property
+    def operation(self) -> tuple[Any, ...]:
+        """The collective being run in the current channel, for error messages."""
+        return self._now.operation
 
     @abstractmethod
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
@@ -215,7 +233,7 @@ class Comm(ABC):
         self._enter("gather_rows", root)
         x = np.ascontiguousarray(x)
         heads = [decode(data) for data in self._gather_bytes(encode((x.dtype.str, x.shape)))]
-        self._check_rows("gather_rows", [(dtype, shape[1:]) for dtype, shape in heads])
+        check_rows("gather_rows", [(dtype, shape[1:]) for dtype, shape in heads])
         if self.rank != root:
             self.move_begin([(root, x)], [], Tag.GATHER_ROWS).end()
             return None
@@ -240,7 +258,7 @@ class Comm(ABC):
             raise ShapeError(f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at {call_site()}")
         parts = [np.ascontiguousarray(part) for part in parts]
         kinds = [(part.dtype.str, part.shape[1:]) for part in parts]
-        self._check_rows("all_to_all", kinds)
+        check_rows("all_to_all", kinds)
         self._enter("all_to_all")
         heads = np.array([(len(part), digest(kinds[0])) for part in parts], np.int64)
         arriving = np.empty_like(heads)
@@ -299,16 +317,7 @@ class Comm(ABC):
         """
         sends = [item for item in sends if item[1].size]
         recvs = [item for item in recvs if item[1].size]
-        for partner, array in (*sends, *recvs):
-            if not 0 <= partner < self.size or partner == self.rank:
-                raise CommError(f"move: rank {self.rank} of {self.size} cannot exchange with rank {partner}, at {call_site()}")
-            if not array.flags.c_contiguous:
-                raise CommError(f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; copy it first")
-        for partner, array in recvs:
-            if not array.flags.writeable:
-                raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}")
-        if not 0 <= tag <= MAX_TAG:
-            raise CommError(f"move: expected a tag from 0 to {MAX_TAG}, got {tag} at {call_site()}")
+        check_move(self.rank, self.size, sends, recvs, tag)
         self._count(sum(array.nbytes for _, array in sends), len(sends))
         return Pending(self.ledger, self._post(sends, recvs, int(tag)))
 
@@ -327,16 +336,17 @@ class Comm(ABC):
         return code
 
     def _enter(self, *operation: Any) -> None:
-        self.operation = operation
+        self._now.operation = operation
         if self._strict:
             self._check_together()
 
     def _check_together(self) -> None:
-        self._calls += 1
-        own = np.array([digest((self._calls, self.operation))], np.int64)
+        now = self._now
+        now.calls += 1
+        own = np.array([digest((now.calls, now.operation))], np.int64)
         if (self._gather(own) == own).all():
             return
-        lines = self._gather_bytes(f"call {self._calls}, {describe(self.operation)} at {call_site()}".encode())
+        lines = self._gather_bytes(f"call {now.calls}, {describe(now.operation)} at {call_site()}".encode())
         raise CommError(mismatch([line.decode() for line in lines]))
 
     def _count(self, n_bytes: int, messages: int = 1) -> None:
@@ -378,18 +388,10 @@ class Comm(ABC):
         return self._reduce(x, combine)
 
     def _reduce(self, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
-        result = self._reduction.combine(x, combine)
+        result = self._now.reduction.combine(x, combine)
         self._count(x.nbytes)
         return result
 
     def _check_rank(self, root: int, name: str) -> None:
         if not 0 <= root < self.size:
             raise CommError(f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}")
-
-    def _check_rows(self, name: str, kinds: list[tuple[str, tuple[int, ...]]]) -> None:
-        for index, kind in enumerate(kinds):
-            if kind != kinds[0]:
-                raise ShapeError(
-                    f"{name}: part 0 has {kinds[0][0]} rows of shape {kinds[0][1]}, part {index} {kind[0]} rows of shape "
-                    f"{kind[1]}, at {call_site()}; use one dtype and trailing shape on all ranks"
-                )

@@ -23,7 +23,8 @@ from itertools import pairwise
 import numpy as np
 
 from ..ops.index import add_distinct
-from .comm import Comm, Tag
+from .channel import Tag
+from .comm import Comm
 from .mail import Columns, Layout, Mail
 
 

@@ -25,19 +25,22 @@ class Frame:
     """The masters of a growing view, numbered in the order in which the search meets them; a ``with`` block.
 
     Attributes:
-        place: Number of each master, below 0 for none, [n_masters] int32. It is the partition's and lent to one frame at a time.
+        place: Number of each master, below 0 for none, [n_masters] int32; lent by the partition.
         rows: Masters in the order of their numbers, [n] int64.
     """
 
     def __init__(self, partition: Partition, rows: np.ndarray):
-        self.place, self.rows = partition.numbers, rows
+        self._partition, self.rows = partition, rows
 
     def __enter__(self) -> Frame:
+        spare = self._partition.spare
+        self.place = spare.pop() if spare else np.full(self._partition.n_masters, -1, np.int32)
         self.place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.place[self.rows] = -1
+        self._partition.spare.append(self.place)
 
     def meet(self, found: list[np.ndarray]) -> None:
         """Number the masters among these that have no number yet, ascending."""
@@ -96,7 +99,7 @@ def grow(partition: Partition, targets: np.ndarray, layers: list[str], *, sample
     with Frame(partition, np.flatnonzero(targets)) as frame:
         sizes, found = [len(frame.rows)], []
         for layer in range(len(layers) - 1, -1, -1):
-            passes = [_choose(partition, frame.rows, reverse, sampler, excluded, layer, step) for reverse in directions(layers[layer])]
+            passes = [_choose(partition, frame, reverse, sampler, excluded, layer, step) for reverse in directions(layers[layer])]
             frame.meet([rows for sweep in passes for rows in sweep.met()])
             sizes.append(len(frame.rows))
             found.append(passes)
@@ -114,7 +117,7 @@ def induced(partition: Partition, nodes: np.ndarray, layers: list[str], *, exclu
     by_direction = {}
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         for direction in dict.fromkeys(layers):
-            by_direction[direction] = [_choose(partition, frame.rows, reverse, None, excluded, 0, 0, inside=True)
+            by_direction[direction] = [_choose(partition, frame, reverse, None, excluded, 0, 0, inside=True)
                                        for reverse in directions(direction)]
         return _assemble(partition, frame, [len(frame.rows)] * (len(layers) + 1), [by_direction[d] for d in layers])
 
@@ -126,20 +129,21 @@ def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
     """
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         for _ in range(hops):
-            passes = [_choose(partition, frame.rows, reverse, None, None, 0, 0) for reverse in (False, True)]
+            passes = [_choose(partition, frame, reverse, None, None, 0, 0) for reverse in (False, True)]
             frame.meet([rows for sweep in passes for rows in sweep.met()])
         return frame.place >= 0
 
 
-def _choose(partition: Partition, masters: np.ndarray, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
+def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
             layer: int, step: int, inside: bool = False) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     _, (plan, mirrors) = plans(partition, reverse)
+    masters = frame.rows
     rows = {MASTER: masters, MIRROR: np.flatnonzero(_active_mirrors(partition, masters, reverse))}
     blocks = [b for b in partition.blocks if b.n_edges]
     candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
     if inside:
-        sending = {MASTER: partition.numbers >= 0, MIRROR: _active_mirrors(partition, masters, not reverse)}
+        sending = {MASTER: frame.place >= 0, MIRROR: _active_mirrors(partition, masters, not reverse)}
         candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in _listed(candidates)]
     if excluded is not None:
         candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in _listed(candidates)]
@@ -147,7 +151,7 @@ def _choose(partition: Partition, masters: np.ndarray, reverse: bool, sampler: N
         return _Sweep(partition, _listed(candidates), reverse)
     # a row without candidates takes no part in drawing
     restricted, used = _restricted(partition, plan, mirrors, _receiving_mirrors(candidates))
-    exchange = Exchange(partition.comm, restricted.renumbered(partition.numbers, len(masters)))
+    exchange = Exchange(partition.comm, restricted.renumbered(frame.place, len(masters)))
     halo = halo_map(partition, used)
     places = {MASTER: np.arange(len(masters)), MIRROR: rows[MIRROR] if halo is None else halo[rows[MIRROR]].astype(np.int64)}
     return _Sweep(partition, sampler.choose(partition, candidates, exchange, places, layer=layer, reverse=reverse, step=step), reverse)

@@ -57,6 +57,8 @@ class Ledger:
         self.current = "other"
         self._field = "seconds"
         self._since = perf_counter()
+        self._running = True
+        self._branches: list[Ledger] = []
 
     def stage(self, name: str) -> _Bucket:
         """A ``with`` block whose time belongs to stage ``name``; the time of blocks inside it is taken out.
@@ -87,14 +89,33 @@ class Ledger:
         book["bytes"] += n_bytes
         book["messages"] += messages
 
+    def branch(self) -> Ledger:
+        """A ledger of its own for another thread, which stands still until it is resumed; this one's snapshots contain it."""
+        branch = Ledger()
+        branch._running = False
+        self._branches.append(branch)
+        return branch
+
+    def pause(self) -> None:
+        """Book no time from now on."""
+        self._book()
+        self._running = False
+
+    def resume(self) -> None:
+        """Book time again, from now on."""
+        self._since = perf_counter()
+        self._running = True
+
     def snapshot(self) -> Snapshot:
         """All counters since the ledger was made.
 
         Returns:
             ``{stage: {"seconds", "wait", "bytes", "messages"}}``, a copy that later work does not change.
         """
-        self._book()
-        return {stage: dict(book) for stage, book in self._books.items()}
+        if self._running:
+            self._book()
+        parts = [self._books, *(branch.snapshot() for branch in self._branches)]
+        return {stage: {field: sum(part[stage][field] for part in parts) for field in FIELDS} for stage in STAGES}
 
     def since(self, snapshot: Snapshot) -> Snapshot:
         """All counters since ``snapshot`` was taken.

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..ops import bulk
 from ..ops.kernels.mail import pack, pack_rounded, unpack, unpack_rounded
-from .comm import Send
+from .channel import Send
 
 Columns = dict[str, np.ndarray]
 

@@ -11,6 +11,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from threading import RLock
 from time import monotonic, sleep
 
 import mpi4py
@@ -18,10 +20,11 @@ import numpy as np
 
 from graphtheta.errors import CommError
 
-from .comm import Comm, Send
-from .site import call_site, describe
+from .channel import Send
+from .comm import Comm
+from .site import call_site, collective, describe
 
-mpi4py.rc.thread_level = "funneled"
+mpi4py.rc.thread_level = "serialized"
 from mpi4py import MPI  # noqa: E402  (starts MPI, with the thread level set above)
 
 # Polls before the first sleep: few where ranks take turns on a core, otherwise about two milliseconds of them.
@@ -36,6 +39,19 @@ LATE = 1.0
 _FAILED, _LEFT = 1, 2
 
 
+@dataclass
+class _Link:
+    """What carries one channel: communicators of its own for moves and collectives, and how many of these were started."""
+
+    moves: MPI.Comm
+    collectives: MPI.Comm
+    started: int = 0
+
+
+def _new_link() -> _Link:
+    return _Link(MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup())
+
+
 class MpiComm(Comm):
     """All processes started by mpiexec or srun.
 
@@ -46,44 +62,61 @@ class MpiComm(Comm):
     def __init__(self, strict: bool = False) -> None:
         self._polls = FEW
         world = MPI.COMM_WORLD
-        super().__init__(world.Get_rank(), world.Get_size(), strict)
-        # three private communicators: no message of ours can match one of the user's, or one of another purpose
-        self._moves = world.Dup()
-        self._collectives = world.Dup()
+        # one thread at a time may be in the library
+        self._lock = RLock()
+        self._links = [_new_link()]
+        # no message of ours can match one of the user's, or one of another purpose
         self._control = world.Dup()
-        self._started = 0
         self._open: list[MPI.Request] = []
-        self._left: dict[int, tuple[int, float]] = {}
+        self._left: dict[int, tuple[np.ndarray, float]] = {}
         self._ended = False
+        super().__init__(world.Get_rank(), world.Get_size(), strict)
+
+    @collective
+    def open_channels(self, n: int) -> None:
+        """Have at least so many channels besides channel 0.
+
+        Args:
+            n: Their number, the same on all ranks.
+
+        Raises:
+            CommError: The MPI library does not let threads take turns.
+        """
+        if n and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+            raise CommError("several views at once need an MPI library that lets threads take turns (MPI_THREAD_SERIALIZED); "
+                            "use views_in_flight=1 or another library")
+        with self._lock:
+            self._links += [_new_link() for _ in range(n + 1 - len(self._links))]
+        super().open_channels(n)
 
     # -- primitives ------------------------------------------------------------------------------------------------
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        self._collect(lambda: self._collectives.Iallgather([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]))
+        self._collect(lambda on: on.Iallgather([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]))
 
     def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        self._collect(lambda: self._collectives.Ialltoall([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]))
+        self._collect(lambda on: on.Ialltoall([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]))
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         for piece in _pieces(x):
-            self._collect(lambda piece=piece: self._collectives.Ibcast([piece, MPI.BYTE], root))  # type: ignore[misc]
+            self._collect(lambda on, piece=piece: on.Ibcast([piece, MPI.BYTE], root))  # type: ignore[misc]
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
         requests, sizes = [], []
-        for partner, array in recvs:
-            for piece in _pieces(array):
-                requests.append(self._moves.Irecv([piece, MPI.BYTE], partner, tag))
-                sizes.append(piece.nbytes)
-        for partner, array in sends:
-            requests.extend(self._moves.Isend([piece, MPI.BYTE], partner, tag) for piece in _pieces(array))
-        self._open.extend(requests)
+        moves = self._links[self._number].moves
+        with self._lock:
+            for partner, array in recvs:
+                for piece in _pieces(array):
+                    requests.append(moves.Irecv([piece, MPI.BYTE], partner, tag))
+                    sizes.append(piece.nbytes)
+            for partner, array in sends:
+                requests.extend(moves.Isend([piece, MPI.BYTE], partner, tag) for piece in _pieces(array))
+            self._open.extend(requests)
         sources = [partner for partner, _ in recvs]
 
         def finish() -> None:
             statuses = [MPI.Status() for _ in requests]
-            handles = list(requests)
-            self._wait(handles, statuses, sources)
-            self._open = [request for request in self._open if request]
+            self._wait(list(requests), statuses, sources)
             for partner_status, size in zip(statuses, sizes, strict=False):
                 got = partner_status.Get_count(MPI.BYTE)
                 if got != size:
@@ -94,12 +127,13 @@ class MpiComm(Comm):
 
         return finish
 
-    def _collect(self, start: Callable[[], MPI.Request]) -> None:
-        self._started += 1
-        request = start()
-        self._open.append(request)
+    def _collect(self, start: Callable[[MPI.Comm], MPI.Request]) -> None:
+        link = self._links[self._number]
+        link.started += 1
+        with self._lock:
+            request = start(link.collectives)
+            self._open.append(request)
         self._wait([request], None, None)
-        self._open = [request for request in self._open if request]
 
     def own_core(self) -> None:
         """Wait eagerly from now on: no other rank needs the core of this one."""
@@ -108,33 +142,59 @@ class MpiComm(Comm):
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def _wait(self, requests: list[MPI.Request], statuses: list[MPI.Status] | None, sources: list[int] | None) -> None:
-        """Poll until all requests are done; ``sources`` are the ranks they depend on, None for a collective."""
-        try:
-            for _ in range(self._polls):
-                if MPI.Request.Testall(requests, statuses):
-                    return
-                os.sched_yield()
-            pause = FIRST_SLEEP
-            while not MPI.Request.Testall(requests, statuses):
-                self._check_left(sources)
-                sleep(pause)
-                pause = min(2 * pause, LONGEST_SLEEP)
-        except MPI.Exception as error:
-            what = describe(self.operation) if sources is None else f"a move from ranks {sources}"
-            raise CommError(f"{what}: {error}, at {call_site()}; do all ranks agree on sizes and order?") from error
+        """Return when all requests are done; ``sources`` are the ranks they depend on, None for a collective."""
+        number, looks, arrived = self._number, 0, False
+        what = describe(self.operation) if sources is None else f"a move from ranks {sources}"
 
-    def _check_left(self, sources: list[int] | None) -> None:
-        """Raise if a rank that is waited for has ended its program."""
+        def done() -> bool:
+            nonlocal looks, arrived
+            # a second look at finished requests would overwrite their statuses
+            if arrived:
+                return True
+            with self._lock:
+                arrived = MPI.Request.Testall(requests, statuses)
+                looks += 1
+                if not arrived and looks > self._polls:
+                    self._check_left(number, sources, what)
+                return arrived
+
+        try:
+            self.until(done, what)
+        except MPI.Exception as error:
+            raise CommError(f"{what}: {error}, at {call_site()}; do all ranks agree on sizes and order?") from error
+        with self._lock:
+            self._open = [request for request in self._open if request]
+
+    def poll(self, ready: Callable[[], bool], line: str) -> None:
+        """Look until ``ready``: eagerly at first, then with pauses."""
+        for _ in range(self._polls):
+            if ready():
+                return
+            os.sched_yield()
+        pause = FIRST_SLEEP
+        while not ready():
+            sleep(pause)
+            pause = min(2 * pause, LONGEST_SLEEP)
+
+    def _check_left(self, number: int, sources: list[int] | None, what: str) -> None:
+        """Raise if a rank that channel ``number`` waits for has ended its program."""
+        self._hear_left()
+        own = self._links[number].started
+        for rank, (started, deadline) in self._left.items():
+            missing = (number >= len(started) or started[number] < own) if sources is None else rank in sources and monotonic() > deadline
+            if missing:
+                raise CommError(f"rank {rank} has left the program, but rank {self.rank} waits for it in {what} at {call_site()}")
+
+    def _hear_left(self) -> None:
         status = MPI.Status()
         while self._control.Iprobe(MPI.ANY_SOURCE, _LEFT, status):
-            count = np.zeros(1, np.int64)
-            self._control.Recv([count, MPI.INT64_T], status.Get_source(), _LEFT)
-            self._left[status.Get_source()] = (int(count[0]), monotonic() + LATE)
-        for rank, (started, deadline) in self._left.items():
-            missing = started < self._started if sources is None else rank in sources and monotonic() > deadline
-            if missing:
-                what = describe(self.operation) if sources is None else "a move"
-                raise CommError(f"rank {rank} has left the program, but rank {self.rank} waits for it in {what} at {call_site()}")
+            self._left[status.Get_source()] = (self._note_from(status, _LEFT), monotonic() + LATE)
+
+    def _note_from(self, status: MPI.Status, tag: int) -> np.ndarray:
+        """How many collectives a rank had started in each of its channels."""
+        counts = np.zeros(status.Get_count(MPI.INT64_T), np.int64)
+        self._control.Recv([counts, MPI.INT64_T], status.Get_source(), tag)
+        return counts
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -144,11 +204,9 @@ class MpiComm(Comm):
             return
         self._ended = True
         notes = self._tell(_LEFT)
-        self._left.update({self.rank: (0, 0.0)})
-        self._started = 0  # nobody's count is lower: from here on a rank that has left is no error
         pause = FIRST_SLEEP
-        while len(self._left) < self.size or not MPI.Request.Testall(notes):
-            self._check_left(None)
+        while len(self._left) < self.size - 1 or not MPI.Request.Testall(notes):
+            self._hear_left()
             sleep(pause)
             pause = min(2 * pause, LONGEST_SLEEP)
 
@@ -187,13 +245,13 @@ class MpiComm(Comm):
         return code
 
     def _tell(self, tag: int) -> list[MPI.Request]:
-        self._note = np.array([self._started], np.int64)
+        self._note = np.array([link.started for link in self._links], np.int64)
         return [self._control.Isend([self._note, MPI.INT64_T], q, tag) for q in range(self.size) if q != self.rank]
 
     def _hear_failed(self, failed: set[int]) -> None:
         status = MPI.Status()
         while self._control.Iprobe(MPI.ANY_SOURCE, _FAILED, status):
-            self._control.Recv([np.zeros(1, np.int64), MPI.INT64_T], status.Get_source(), _FAILED)
+            self._note_from(status, _FAILED)
             failed.add(status.Get_source())
 
 

@@ -87,9 +87,9 @@ class Partition:
     edge: dict[str, np.ndarray]
 
     @cached_property
-    def numbers(self) -> np.ndarray:
-        """Room to number masters in while a view grows, [n_masters] int32; all -1 in between."""
-        return np.full(self.n_masters, -1, np.int32)
+    def spare(self) -> list[np.ndarray]:
+        """Arrays to number masters in, [n_masters] int32 and all -1; a view that grows takes one out."""
+        return []
 
     @property
     def n_mirrors(self) -> int:

@@ -2,10 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import sleep
 
 import numpy as np
 
-from .comm import Comm, Send
+from .channel import Send
+from .comm import Comm
+
+# seconds between two looks
+PAUSE = 5e-5
 
 
 class SerialComm(Comm):
@@ -13,6 +18,11 @@ class SerialComm(Comm):
 
     def __init__(self) -> None:
         super().__init__(rank=0, size=1)
+
+    def poll(self, ready: Callable[[], bool], line: str) -> None:
+        """Return when ``ready``, which takes another thread of this rank."""
+        while not ready():
+            sleep(PAUSE)
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         out[0] = x

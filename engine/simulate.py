@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,11 +18,12 @@ import numpy as np
 
 from graphtheta.errors import CommError, PeerError, annotate
 
-from .comm import Comm, Send, Tag
+from .channel import Send, Tag
+from .comm import Comm
 from .site import call_site, describe, mismatch
 
 T = TypeVar("T")
-_Key = tuple[int, int, int, int]
+_Key = tuple[int, int, int, int, int]
 
 
 @dataclass
@@ -52,7 +54,7 @@ class _World:
         self.waits: list[_Wait | None] = [None] * size
         self.done = [False] * size
         self.letters: dict[_Key, np.ndarray] = {}
-        self.meetings: dict[int, _Meeting] = {}
+        self.meetings: dict[tuple[int, int], _Meeting] = {}
         self.failures: list[tuple[int, BaseException]] = []
         self.deadlock: str | None = None
 
@@ -99,10 +101,14 @@ class SimComm(Comm):
     def __init__(self, rank: int, world: _World) -> None:
         super().__init__(rank, world.size)
         self._world = world
-        self._met = 0
-        self._counts: dict[tuple[str, int, int], int] = {}
+        self._met: Counter[int] = Counter()
+        self._counts: Counter[tuple[str, int, int, int]] = Counter()
         self._open: dict[int, str] = {}
         self._moves = 0
+
+    def poll(self, ready: Callable[[], bool], line: str) -> None:
+        """Let other ranks run until ``ready``."""
+        self._world.wait(self.rank, ready, line)
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         np.stack(self._meet(x), out=out)
@@ -115,17 +121,18 @@ class SimComm(Comm):
 
     def _meet(self, x: np.ndarray) -> list[np.ndarray]:
         """Everybody's ``x``, once everybody is here."""
-        world, site = self._world, call_site()
-        meeting = world.meetings.setdefault(self._met, _Meeting(self.operation))
+        world, site, channel = self._world, call_site(), self._number
+        number = channel, self._met[channel]
+        self._met[channel] += 1
+        meeting = world.meetings.setdefault(number, _Meeting(self.operation))
         meeting.lines[self.rank] = line = f"{describe(self.operation)} at {site}"
         if meeting.operation != self.operation:
             raise CommError(mismatch([meeting.lines.get(q) or world.state(q) for q in range(self.size)]))
         meeting.values[self.rank] = x.copy()
-        world.wait(self.rank, lambda: len(meeting.values) == self.size, f"waits in {line}")
+        self.until(lambda: len(meeting.values) == self.size, f"waits in {line}")
         meeting.left += 1
         if meeting.left == self.size:
-            del world.meetings[self._met]
-        self._met += 1
+            del world.meetings[number]
         return [meeting.values[q] for q in range(self.size)]
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
@@ -143,7 +150,7 @@ class SimComm(Comm):
         def finish() -> None:
             for key, array in into:
                 line = f"waits for {array.size} {array.dtype} from rank {key[0]} (tag {_tag(tag)}) at {call_site()}, begun at {site}"
-                self._world.wait(self.rank, lambda key=key: key in self._world.letters, line)  # type: ignore[misc]
+                self.until(lambda key=key: key in self._world.letters, line)  # type: ignore[misc]
                 self._receive(key, array, site)
             for key, array, copy in out:
                 if array.tobytes() != copy.tobytes():
@@ -164,9 +171,9 @@ class SimComm(Comm):
     def _key(self, side: str, src: int, dst: int, tag: int) -> _Key:
         """Messages between two ranks with one tag are numbered on both sides, which keeps them in order as MPI does."""
         partner = dst if side == "send" else src
-        number = self._counts.get((side, partner, tag), 0)
-        self._counts[side, partner, tag] = number + 1
-        return src, dst, tag, number
+        number = self._counts[side, partner, self._number, tag]
+        self._counts[side, partner, self._number, tag] += 1
+        return src, dst, tag, self._number, number
 
     def check_closed(self) -> None:
         """Raise if a move was begun and not ended.
@@ -228,7 +235,7 @@ def _raise_first(world: _World) -> None:
             annotate(error, f"on simulated rank {rank}")
             raise error
     if world.letters:
-        (src, dst, tag, _), letter = next(iter(world.letters.items()))
+        (src, dst, tag, *_), letter = next(iter(world.letters.items()))
         raise CommError(f"rank {src} sent {letter.size} {letter.dtype} to rank {dst} (tag {_tag(tag)}), which never received them")
 
 

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 _FOLDER = Path(__file__).parent
 # frames of these files are never the place a reader is looking for
-_MACHINERY = {str(_FOLDER / f"{name}.py") for name in ("comm", "mpi", "reduction", "serial", "simulate", "site")}
+_MACHINERY = {str(_FOLDER / f"{name}.py")
+              for name in ("channel", "comm", "mpi", "queue", "reduction", "serial", "simulate", "site", "slow")}
 
 
 def collective(function: F) -> F:

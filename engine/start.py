@@ -72,6 +72,11 @@ def start() -> Comm:
         else:
             _comm = SerialComm()
             _threads = place_threads(_comm)
+        _comm.cores = _threads.count
+        if os.environ.get("GRAPHTHETA_LINK"):
+            from .slow import SlowComm, read_link
+
+            _comm = SlowComm(_comm, *read_link(os.environ["GRAPHTHETA_LINK"]))
         _log.info("%d rank(s), %s", _comm.size, _threads)
     return _comm
 

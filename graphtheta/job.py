@@ -164,6 +164,8 @@ class ComputeKeys(Keys):
 
     backend: Literal["fused", "reference"] = "fused"
     """How messages are computed: compiled loops, or plain NumPy, which is slow and easy to follow."""
+    views_in_flight: int = Field(1, ge=1, le=64)
+    """Views each worker has under way at a time: one computes while others wait for messages. Results are the same for any number."""
     precompute: bool = False
     """Sum the features of neighbours once and not in every step; for node tasks whose first layer sums features over whole
     neighbourhoods, such as gcn, sage and gin without dropout of the features."""
@@ -183,6 +185,11 @@ class TrainKeys(Keys):
     """Passes over the training set."""
     steps: int = Field(0, ge=0)
     """Number of parameter updates to stop after, instead of epochs."""
+    views_per_step: int = Field(1, ge=1)
+    """Views whose gradients are summed for one update of the parameters."""
+    staleness: int = Field(0, ge=0)
+    """Updates that a view misses: it computes with the parameters from so many steps before, so that it need not wait for the last; 0
+    is synchronous training."""
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     """Learning rate."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"

@@ -17,23 +17,19 @@ import numpy as np
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.evaluate import SPLITS, Evaluator
 from graphtheta.engine.layer import Model
-from graphtheta.engine.mail import halo_scope
 from graphtheta.engine.memory import check_memory, memory_bound, resident_bytes
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.precompute import forget, precompute
 from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
 from graphtheta.engine.start import start
+from graphtheta.engine.training import QUIET, Training
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
 from graphtheta.graph import Graph
 from graphtheta.job import Job, did_you_mean
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
-from graphtheta.ops.tape import Tape
 from graphtheta.prepare import Setup, build_strategy, load_graph, prepare, source_of
 
-# a loss that diverges is an error of ours, and one message about it is enough
-QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 SMALLER_IS_BETTER = ("loss", "mae", "rmse")
 
 
@@ -119,7 +115,13 @@ class Trainer:
         self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
         self.parameters = self.model.parameters()
         self.optimiser = make_optimiser(job, self.parameters)
-        self.step = 0
+        self.training = Training(self.model, self.strategy, self.optimiser, self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
+                                 views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness)
+
+    @property
+    def step(self) -> int:
+        """Updates made so far."""
+        return self.training.step
 
     # ---- training
 
@@ -129,7 +131,7 @@ class Trainer:
         Collective: all ranks.
         """
         job, result, best, waited = self.job, Result(), None, 0
-        epochs = job.epochs if not job.steps else -(-job.steps // self.strategy.steps_per_epoch)
+        epochs = job.epochs if not job.steps else -(-job.steps // -(-self.strategy.steps_per_epoch // job.views_per_step))
         for epoch in range(epochs):
             began = perf_counter()
             loss = self.train_epoch(epoch)
@@ -161,7 +163,6 @@ class Trainer:
         with self.comm.ledger.stage("evaluate"), backend_scope(self.job.backend):
             return self.evaluator.metrics(self.model)
 
-    @np.errstate(**QUIET)
     def train_epoch(self, epoch: int) -> float:
         """One pass over the training set; the mean loss of its steps.
 
@@ -170,30 +171,13 @@ class Trainer:
 
         Collective: all ranks.
         """
-        losses = []
-        for i in range(self.strategy.steps_per_epoch):
-            with self.comm.ledger.stage("batch"):
-                view = self.strategy.batch(epoch, i)
-            losses.append(self.train_step(view))
-            if self.job.steps and self.step >= self.job.steps:
-                break
-        total = self.comm.all_sum(np.array(losses))
+        first, per_step = self.step, self.job.views_per_step
+        total = self.comm.all_sum(self.training.epoch(epoch, self.job.steps - first if self.job.steps else None))
         wrong = np.flatnonzero(~np.isfinite(total))
         if len(wrong):
-            raise DataError(f"the loss of step {self.step - len(losses) + int(wrong[0]) + 1} is {total[wrong[0]]}; lower --lr, or check "
+            raise DataError(f"the loss of step {first + int(wrong[0]) // per_step + 1} is {total[wrong[0]]}; lower --lr, or check "
                             "features, targets and edge values for extreme numbers")
         return float(total.mean())
-
-    def train_step(self, view: Any) -> float:
-        """One update of the parameters; returns this worker's share of the loss."""
-        tape = Tape(seed=self.job.seed, step=self.step, all_sum=self.comm.all_sum)
-        with backend_scope(self.job.backend), halo_scope(self.job.halo), tape:
-            loss = self.task.loss(view, self.model(view))
-            gradients = tape.backward(loss)
-        reduced = reduce_gradients(self.comm, self.parameters, gradients)
-        self.optimiser.step(reduced)
-        self.step += 1
-        return float(loss.value)
 
     def _quality(self, metrics: dict[str, float], loss: float) -> tuple[float, float]:
         """Larger is better: the validation metric, and among equals the smaller validation loss."""

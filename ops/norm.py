@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
     if training:
         mean, var, total = _statistics(rows, all_sum)
         if total > 0:
-            stats.update(mean, var * (total / max(total - 1, 1)), momentum)
+            tape.changes.append(partial(stats.update, mean, var * (total / max(total - 1, 1)), momentum))
     else:
         mean, var, total = stats.mean, stats.var, 0.0
     inverse = (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)

@@ -6,7 +6,8 @@ carries its inputs, its outputs and one function from output gradients to input 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,9 @@ from . import bulk, init
 from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
+
+
+Version = Mapping["Parameter", np.ndarray]
 
 
 class Operators:
@@ -63,19 +67,28 @@ class Parameter(Operators):
     """A trainable array, the same on every rank.
 
     Attributes:
-        value: The array.
+        value: The array; within ``version_scope`` that of the version in use, otherwise the newest.
         name: Path inside the model ("layers.0.weight"), given when the model is built.
         decay: Multiplier of the optimiser's weight decay; 0 or False for none.
     """
 
-    __slots__ = ("decay", "name", "value")
+    __slots__ = ("_newest", "decay", "name")
     space = None
     needs_grad = True
 
     def __init__(self, value: Any, decay: float = 1.0, name: str = ""):
-        self.value = np.asarray(value)
+        self._newest = np.asarray(value)
         self.decay = float(decay)
         self.name = name
+
+    @property
+    def value(self) -> np.ndarray:
+        version = _VERSION.get()
+        return self._newest if version is None else version.get(self, self._newest)
+
+    @value.setter
+    def value(self, value: np.ndarray) -> None:
+        self._newest = value
 
     @classmethod
     def glorot(cls, *shape: int, decay: float = 1.0) -> Parameter:
@@ -132,6 +145,10 @@ class Tape:
         training: Whether dropout drops and batch statistics are used.
         seed, step: Keys of all random draws of this pass.
         all_sum: Sums an array over all workers; the identity on one.
+
+    Attributes:
+        changes: Updates of state besides the parameters, such as running statistics. They are done when the ``with`` block
+            ends, unless somebody has emptied the list to do them in the order of the steps.
     """
 
     def __init__(self, *, record: bool = True, training: bool = True, seed: int = 0, step: int = 0,
@@ -142,6 +159,7 @@ class Tape:
         self.step = step
         self.all_sum = all_sum or (lambda x: x)
         self.nodes: list[Node] = []
+        self.changes: list[Callable[[], None]] = []
         self._sites = 0
         self._spent = False
         self._token: Any = None
@@ -152,6 +170,8 @@ class Tape:
 
     def __exit__(self, *_: object) -> None:
         _ACTIVE.reset(self._token)
+        for change in self.changes:
+            change()
 
     def random_key(self) -> int:
         """A fresh key for one random operation of this pass; the same on every rank."""
@@ -223,6 +243,17 @@ class Gradients:
 
 
 _ACTIVE: ContextVar[Tape] = ContextVar("graphtheta_tape")
+_VERSION: ContextVar[Version | None] = ContextVar("graphtheta_version", default=None)
+
+
+@contextmanager
+def version_scope(version: Version) -> Iterator[None]:
+    """Parameters have the values of ``version`` in this thread, whatever becomes of them elsewhere."""
+    token = _VERSION.set(version)
+    try:
+        yield
+    finally:
+        _VERSION.reset(token)
 
 
 def current() -> Tape:

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from graphtheta.engine.comm import Comm, Tag
+from graphtheta.engine.channel import Tag
+from graphtheta.engine.comm import Comm
 from graphtheta.errors import CommError, DataError, FormatError, ShapeError
 
 

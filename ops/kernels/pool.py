@@ -12,11 +12,28 @@ from itertools import count
 import numba
 
 _pool: list[ThreadPoolExecutor] = []
+_computing = 1
+
+
+def threads() -> int:
+    """Threads that kernels called from this thread may use."""
+    return int(numba.get_num_threads())
+
+
+def set_threads(n: int) -> None:
+    """Choose the number of threads for kernels called from this thread."""
+    numba.set_num_threads(n)
+
+
+def share_threads(computing: int) -> None:
+    """Say how many threads compute at present, each of which calls kernels; these use the cores that are left."""
+    global _computing
+    _computing = max(computing, 1)
 
 
 def run_blocks(block: Callable[[int], object], n: int) -> None:
-    """Call block(0) ... block(n - 1), each once, on all threads."""
-    threads = 1 if n <= 1 else min(numba.get_num_threads(), n)
+    """Call block(0) ... block(n - 1), each once, on this thread and all that have nothing else to do."""
+    threads = 1 if n <= 1 else min(numba.get_num_threads() - _computing + 1, n)
     if threads <= 1:
         for b in range(n):
             block(b)

@@ -1,0 +1,120 @@
+"""A stream of messages between ranks, and what a task that waits for one must do.
+
+Several tasks may be under way on a rank. Each uses a channel of its own, so that the order in which tasks take turns
+may differ from rank to rank and no message goes to the wrong one.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphtheta.errors import CommError, ShapeError
+
+from .ledger import Ledger
+from .reduction import Reduction
+from .site import call_site
+
+MAX_TAG = 32767
+
+Send = tuple[int, np.ndarray]
+
+
+class Tag(IntEnum):
+    """What a move is for; messages of different tags never match each other."""
+
+    TO_MIRRORS = 1
+    TO_MASTERS = 2
+    GATHER_ROWS = 3
+    ALL_TO_ALL = 4
+
+
+class Running(Protocol):
+    """What runs in the current thread, if it is one of several tasks of a rank (``engine.queue``)."""
+
+    channel: int
+
+    def wait(self, ready: Callable[[], bool], line: str) -> None:
+        """Let other tasks compute until ``ready``; ``line`` says what for."""
+
+
+TASK: ContextVar[Running | None] = ContextVar("graphtheta_task", default=None)
+
+
+@dataclass
+class Channel:
+    """What a communicator keeps for each stream of messages.
+
+    Attributes:
+        ledger: Account of the stream.
+        reduction: How arrays of all ranks are combined; it keeps buffers.
+        operation: The collective being run, for error messages.
+        calls: Collectives so far, if they are checked.
+    """
+
+    ledger: Ledger
+    reduction: Reduction
+    operation: tuple[Any, ...] = ()
+    calls: int = 0
+
+
+class Pending:
+    """Messages under way. Until ``end`` returns, sent arrays must not be changed and received ones not be read."""
+
+    __slots__ = ("_finish", "_ledger")
+
+    def __init__(self, ledger: Ledger, finish: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._finish: Callable[[], None] | None = finish
+
+    def end(self) -> None:
+        """Wait until every array is sent and received.
+
+        Raises:
+            CommError: If called twice, or if a message has not the size its receiver expects.
+        """
+        if self._finish is None:
+            raise CommError(f"Pending.end was called twice (second time at {call_site()}); each move_begin has one end")
+        finish, self._finish = self._finish, None
+        with self._ledger.waiting():
+            finish()
+
+
+def check_move(rank: int, size: int, sends: list[Send], recvs: list[Send], tag: int) -> None:
+    """Refuse what would hang or corrupt data: see ``Comm.move_begin``.
+
+    Raises:
+        CommError: A partner, an array or the tag cannot be used.
+    """
+    for partner, array in (*sends, *recvs):
+        if not 0 <= partner < size or partner == rank:
+            raise CommError(f"move: rank {rank} of {size} cannot exchange with rank {partner}, at {call_site()}")
+        if not array.flags.c_contiguous:
+            raise CommError(f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; copy it first")
+    for partner, array in recvs:
+        if not array.flags.writeable:
+            raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}")
+    if not 0 <= tag <= MAX_TAG:
+        raise CommError(f"move: expected a tag from 0 to {MAX_TAG}, got {tag} at {call_site()}")
+
+
+def check_rows(name: str, kinds: list[tuple[str, tuple[int, ...]]]) -> None:
+    """Refuse parts of different dtypes or trailing shapes.
+
+    Args:
+        name: The collective.
+        kinds: Dtype and trailing shape of each part.
+
+    Raises:
+        ShapeError: They differ.
+    """
+    for index, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise ShapeError(
+                f"{name}: part 0 has {kinds[0][0]} rows of shape {kinds[0][1]}, part {index} {kind[0]} rows of shape "
+                f"{kind[1]}, at {call_site()}; use one dtype and trailing shape on all ranks"
+            )

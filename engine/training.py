@@ -1,0 +1,107 @@
+"""Training steps: a task for each view of an epoch, several under way at a time.
+
+A task builds its view, waits for its version of the parameters, runs forward and backward with it, sums the gradients
+over the ranks and hands them in. What tasks do at the same time has no influence on the numbers.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..ops.fused import backend_scope
+from ..ops.optim import Optimiser
+from ..ops.tape import Tape
+from .comm import Comm
+from .layer import Model
+from .mail import halo_scope
+from .parameters import ParameterManager
+from .queue import TaskQueue
+from .reduce import reduce_gradients
+from .strategy import Strategy
+from .view import GraphView
+
+# a loss that diverges is an error of ours, and one message about it is enough
+QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
+
+
+class Training:
+    """Turns the views of a strategy into updates of the parameters.
+
+    Args:
+        model: Computes outputs from a view.
+        strategy: Gives the views, and with its task the loss.
+        optimiser: Makes updates of gradients.
+        comm: All ranks.
+        seed: Of all draws.
+        backend: How messages are computed, as ``ops.fused.backend_scope`` takes it.
+        halo: How columns travel, as ``mail.halo_scope`` takes it.
+        views_per_step: Views whose gradients are summed for an update; the last step of an epoch may have fewer.
+        views_in_flight: Views under way at a time.
+        staleness: Updates a view may miss.
+
+    Attributes:
+        views: Views computed so far.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, comm: Comm, *, seed: int = 0, backend: str = "fused",
+                 halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0):
+        self.model, self.strategy, self.comm, self.seed, self.backend, self.halo = model, strategy, comm, seed, backend, halo
+        self.views_per_step = views_per_step
+        self.versions = ParameterManager(optimiser, comm, staleness)
+        self.queue = TaskQueue(comm, views_in_flight)
+        self.views = 0
+
+    @property
+    def step(self) -> int:
+        """Updates made so far."""
+        return self.versions.newest
+
+    def epoch(self, epoch: int, most: int | None = None) -> np.ndarray:
+        """Run the views of an epoch; returns this rank's share of the loss of each.
+
+        Args:
+            epoch: Number of the epoch.
+            most: Updates to stop after.
+
+        Collective: all ranks.
+        """
+        n = self.strategy.steps_per_epoch
+        n = n if most is None else min(n, most * self.views_per_step)
+        return np.array(self._run([partial(self.strategy.batch, epoch, i) for i in range(n)]))
+
+    def update(self, view: GraphView) -> float:
+        """One update from one view; returns this rank's share of the loss.
+
+        Collective: all ranks.
+        """
+        return self._run([lambda: view])[0]
+
+    def _run(self, makers: list[Callable[[], GraphView]]) -> list[float]:
+        first, per_step = self.step, self.views_per_step
+        tasks = []
+        for i, make in enumerate(makers):
+            step, place = divmod(i, per_step)
+            tasks.append(partial(self._compute, make, self.views + i, first + step, place, min(per_step, len(makers) - step * per_step)))
+        losses = self.queue.run(tasks)
+        self.views += len(tasks)
+        return losses
+
+    def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
+        """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
+        with self.comm.ledger.stage("batch"):
+            view = make()
+        parameters = self.versions.optimiser.parameters
+        with np.errstate(**QUIET), self.versions.using(step), backend_scope(self.backend), halo_scope(self.halo):
+            # draws are keyed by the view and not by the step, so that views of one step draw differently
+            with Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum) as tape:
+                loss = self.strategy.task.loss(view, self.model(view))
+                gradients = tape.backward(loss)
+                changes, tape.changes = tape.changes, []
+            reduced = reduce_gradients(self.comm, parameters, gradients)
+        self.versions.deliver(step, place, views, reduced, changes)
+        return float(loss.value)
