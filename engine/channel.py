@@ -31,6 +31,8 @@ class Tag(IntEnum):
     TO_MASTERS = 2
     GATHER_ROWS = 3
     ALL_TO_ALL = 4
+    REDUCE = 5
+    REDUCED = 6
 
 
 class Running(Protocol):

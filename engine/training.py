@@ -19,7 +19,7 @@ from .layer import Model
 from .mail import halo_scope
 from .parameters import ParameterManager
 from .queue import TaskQueue
-from .reduce import reduce_gradients
+from .reduce import GradientSum
 from .strategy import Strategy
 from .view import GraphView
 
@@ -103,9 +103,10 @@ class Training:
                     with ledger.task("forward"):
                         loss = self.strategy.task.loss(view, self.model(view))
                     with ledger.task("backward"):
-                        gradients = tape.backward(loss)
+                        total = GradientSum(self.comm, parameters)
+                        gradients = tape.backward(loss, final=total.add)
                     changes, tape.changes = tape.changes, []
                 with ledger.task("reduce"):
-                    reduced = reduce_gradients(self.comm, parameters, gradients)
+                    reduced = total.finish(gradients)
             self.versions.deliver(step, place, views, reduced, changes)
         return float(loss.value)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from graphtheta.errors import TapeError
 
 from .chain import hand_over
-from .tape import Gradients, Passing, Tape, Var, current
+from .tape import Gradients, Parameter, Passing, Tape, Var, current
 
 Run = Callable[[], list[Var]]
 
@@ -20,10 +20,11 @@ class Piece:
 
     Attributes:
         outputs: What it made, and what later steps read.
+        parameters: Those it reads.
     """
 
-    def __init__(self, tape: Tape, run: Run, outputs: list[Var]):
-        self.outputs, self._tape, self._run = outputs, tape, run
+    def __init__(self, tape: Tape, run: Run, outputs: list[Var], parameters: set[Parameter]):
+        self.outputs, self.parameters, self._tape, self._run = outputs, parameters, tape, run
 
     def again(self) -> tuple[Tape, list[Var]]:
         """Run once more and record everything; returns the record and the outputs of this run."""
@@ -60,7 +61,7 @@ def run_piece(first: Run, again: Run) -> None:
     with part:
         made = first()
     outputs = _settled(part, tape, made)
-    tape.keep(Piece(later, again, outputs), part)
+    tape.keep(Piece(later, again, outputs, part.read), part)
     passing.over = True
 
 

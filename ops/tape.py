@@ -133,6 +133,10 @@ class Step(Protocol):
 
     outputs: list[Var]
 
+    @property
+    def parameters(self) -> set[Parameter]:
+        """Those it reads."""
+
     def back(self, grads: Gradients) -> None:
         """Take the gradients of the outputs and add those of what they were made from."""
 
@@ -145,6 +149,11 @@ class Node:
     inputs: list[Any]
     outputs: list[Var]
     vjp: Vjp
+
+    @property
+    def parameters(self) -> set[Parameter]:
+        """Those it reads."""
+        return {x for x in self.inputs if isinstance(x, Parameter)}
 
     def back(self, grads: Gradients) -> None:
         """Walk back over it."""
@@ -183,6 +192,7 @@ class Tape:
     Attributes:
         changes: Updates of state besides the parameters, such as running statistics. They are done when the ``with`` block
             ends, unless somebody has emptied the list to do them in the order of the steps.
+        read: Parameters read by what was not recorded because it will run again.
     """
 
     _marks: bool | Passing = True
@@ -197,6 +207,7 @@ class Tape:
         self.all_sum = all_sum or (lambda x: x)
         self.nodes: list[Step] = []
         self.changes: list[Callable[[], None]] = []
+        self.read: set[Parameter] = set()
         self._sites = 0
         self._spent = False
         self._token: Any = None
@@ -221,8 +232,11 @@ class Tape:
             return
         for out in outputs:
             out.needs_grad = self._marks
+        node = Node(name, list(inputs), list(outputs), vjp)
         if self._marks is True:
-            self.nodes.append(Node(name, list(inputs), list(outputs), vjp))
+            self.nodes.append(node)
+        else:
+            self.read |= node.parameters
 
     def part(self, marks: bool | Passing) -> Tape:
         """A tape for a piece of this pass, which starts where this one stands.
@@ -231,7 +245,7 @@ class Tape:
             marks: What is said of values into which gradients flow: True, or a ``Passing`` for a piece that is not to be kept.
         """
         part = copy(self)
-        part.nodes, part.changes, part._marks, part._token, part._whole = [], [], marks, None, False
+        part.nodes, part.changes, part.read, part._marks, part._token, part._whole = [], [], set(), marks, None, False
         return part
 
     def keep(self, step: Step, end: Tape) -> None:
@@ -241,13 +255,19 @@ class Tape:
         for out in step.outputs:
             if out.needs_grad is end._marks:
                 out.needs_grad = self._marks
-        if self._marks is True and any(needs_grad(out) for out in step.outputs):
+        if self._marks is not True:
+            self.read |= step.parameters
+        elif any(needs_grad(out) for out in step.outputs):
             self.nodes.append(step)
 
-    def backward(self, output: Var, seed: np.ndarray | None = None) -> Gradients:
+    def backward(self, output: Var, seed: np.ndarray | None = None, final: Callable[[Parameter, Any], None] | None = None) -> Gradients:
         """Walk back from ``output``; returns the gradients of leaves and parameters.
 
         Nodes are dropped as they are passed, so memory falls during the walk and a tape serves once.
+
+        Args:
+            final: Called with each parameter and its gradient (or None) as soon as no step is left that reads it: in an order
+                that only the recorded operations determine.
 
         Raises:
             TapeError: The tape has been walked already, or nothing was recorded on it.
@@ -259,7 +279,18 @@ class Tape:
         self._spent = True
         grads = Gradients()
         grads.add(output, np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype))
-        self.walk(grads)
+        first: dict[Parameter, int] = {}
+        for i, step in enumerate(self.nodes):
+            for p in sorted(step.parameters - first.keys(), key=lambda p: p.name):
+                first[p] = i
+        ends: dict[int, list[Parameter]] = {}
+        for p, i in first.items():
+            ends.setdefault(i, []).append(p)
+        while self.nodes:
+            self.nodes.pop().back(grads)
+            if final is not None:
+                for p in ends.get(len(self.nodes), ()):
+                    final(p, grads.of(p))
         return grads
 
     def walk(self, grads: Gradients) -> None:
