@@ -2,9 +2,10 @@
 
 A contender is a script that is run in a process of its own and prints one JSON line:
 
-    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "peak": bytes, "version": text}
+    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "more": {name: anything}, "peak": bytes, "version": text}
 
-``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders.
+``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders, ``more`` is what
+only the bench of this contender asks for.
 """
 from __future__ import annotations
 

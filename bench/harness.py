@@ -67,6 +67,11 @@ class Contender:
         self.peak = max(self.peak, result["peak"])
         self.more.append(result["more"])
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What else the last run reported."""
+        return self.more[-1] if self.more else {}
+
     def median(self, case: str) -> float | None:
         """Seconds of a case, or None if it has none."""
         return median(self.seconds[case]) if self.seconds.get(case) else None

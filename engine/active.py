@@ -37,6 +37,10 @@ class Superstep:
     made_by: Layer | None = None
 
 
+# directions and layers run so far, and edge values carried on
+Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, "Level | PairLevel"]]]
+
+
 class ActiveGraph:
     """One forward pass over a view.
 
@@ -109,6 +113,21 @@ class ActiveGraph:
         self.directions.append(layer.direction)
         return self.view.levels[number]
 
+    # ---- running a piece again
+
+    @property
+    def progress(self) -> Progress:
+        """How far the pass has come; set it to an earlier value to run the same layers again."""
+        return list(self.directions), list(self.supersteps), dict(self._carried)
+
+    @progress.setter
+    def progress(self, at: Progress) -> None:
+        self.directions, self.supersteps, self._carried = list(at[0]), list(at[1]), dict(at[2])
+
+    def carried_since(self, begin: Progress) -> list[Var]:
+        """Edge values that are new since then, in the order in which layers made them."""
+        return [value for name, (value, _) in self._carried.items() if name not in begin[2] or begin[2][name][0] is not value]
+
     # ---- edge values
 
     def edge_space(self, level: Level | PairLevel) -> RowSpace:
@@ -123,7 +142,7 @@ class ActiveGraph:
         for n in self.view.edge_names():
             x = self._stored(n)
             stored[n] = (x.shape[1:], x.dtype, needs_grad(x))
-        return {**stored, **{n: (v.shape[1:], v.dtype, v.needs_grad) for n, (v, _) in self._carried.items()}}
+        return {**stored, **{n: (v.shape[1:], v.dtype, needs_grad(v)) for n, (v, _) in self._carried.items()}}
 
     def edges(self, names: list[str], level: Level | PairLevel) -> tuple[dict[str, Any], frozenset[str]]:
         """Edge values for a level, and which of them are in the level's own order."""

@@ -37,7 +37,7 @@ class Training:
         comm: All ranks.
         seed: Of all draws.
         backend: How messages are computed, as ``ops.fused.backend_scope`` takes it.
-        halo: How columns travel, as ``mail.halo_scope`` takes it.
+        halo: How numbers travel between ranks, as ``mail.halo_scope`` takes it.
         views_per_step: Views whose gradients are summed for an update; the last step of an epoch may have fewer.
         views_in_flight: Views under way at a time.
         staleness: Updates a view may miss.
@@ -93,15 +93,19 @@ class Training:
 
     def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
         """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
-        with self.comm.ledger.stage("batch"):
-            view = make()
-        parameters = self.versions.optimiser.parameters
-        with np.errstate(**QUIET), self.versions.using(step), backend_scope(self.backend), halo_scope(self.halo):
-            # draws are keyed by the view and not by the step, so that views of one step draw differently
-            with Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum) as tape:
-                loss = self.strategy.task.loss(view, self.model(view))
-                gradients = tape.backward(loss)
-                changes, tape.changes = tape.changes, []
-            reduced = reduce_gradients(self.comm, parameters, gradients)
-        self.versions.deliver(step, place, views, reduced, changes)
+        ledger, parameters = self.comm.ledger, self.versions.optimiser.parameters
+        with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
+            with ledger.stage("batch"):
+                view = make()
+            with np.errstate(**QUIET), self.versions.using(step), backend_scope(self.backend), halo_scope(self.halo):
+                # draws are keyed by the view and not by the step, so that views of one step draw differently
+                with Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum) as tape:
+                    with ledger.task("forward"):
+                        loss = self.strategy.task.loss(view, self.model(view))
+                    with ledger.task("backward"):
+                        gradients = tape.backward(loss)
+                    changes, tape.changes = tape.changes, []
+                with ledger.task("reduce"):
+                    reduced = reduce_gradients(self.comm, parameters, gradients)
+            self.versions.deliver(step, place, views, reduced, changes)
         return float(loss.value)

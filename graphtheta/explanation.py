@@ -71,7 +71,9 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
     if between.flops:
         parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
-    parts.append("bytes and operations of one pass forward over everything; a training step walks back as well, about twice as much again\n"
+    twice = "runs most of it twice and " if job.recompute else ""
+    parts.append("bytes and operations of one pass forward over everything; "
+                 f"a training step {twice}walks back as well, about twice as much again\n"
                  f"memory: at most {amount(max(peak))} a worker")
     return "\n\n".join(parts)
 

@@ -112,3 +112,11 @@ def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
 def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
     rows = run_bench("bytes", tmp_path, "--graphs", GRAPH, "--models", "gat", "--ranks", "3")
     assert len(rows) == 6 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
+    rows = rows_of("recompute", tmp_path, "--graph", GRAPH, "--depths", "2", "6", "--steps", "20", "--long", GRAPH)
+    assert [(row["layers"], row["contender"], row["note"]) for row in rows[:4]] == [
+        (depth, way, "") for depth in (2, 6) for way in ("keep", "recompute")]
+    assert all(row["predicted"] > row["MiB"] > 0 for row in rows[:4]) and rows[-1]["value"] >= 0
