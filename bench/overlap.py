@@ -24,11 +24,11 @@ MINI: dict[str, Any] = {"dataset": "rmat:scale=15,edge_factor=16,features=64,cla
 COLUMNS = ["case", "contender", "seconds", "least", "idle", "runs", "note"]
 
 
-def on_links(name: str, ranks: int, link: str, words: list[str]) -> Contender:
-    """A script on ranks of one thread each, over links or none."""
+def on_links(name: str, ranks: int, link: str, words: list[str], threads: int = 1) -> Contender:
+    """A script on ranks of some threads each, over links or none."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks), *words]
-    return Contender(name, command, {**dict.fromkeys(THREAD_VARIABLES, "1"), "GRAPHTHETA_LINK": link})
+    return Contender(name, command, {**dict.fromkeys(THREAD_VARIABLES, str(threads)), "GRAPHTHETA_LINK": link})
 
 
 def row_of(case: str, c: Contender) -> dict[str, Any]:
