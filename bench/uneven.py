@@ -18,8 +18,8 @@ from harness import Contender, disagreement, finish, parser, race, ratio, script
 from overlap import on_links
 
 NODES, CLUSTERS = 1 << 17, 32
-KEYS: dict[str, Any] = {"dataset": "rmat:scale=17,edge_factor=32,features=128,classes=16", "model": "sage", "hidden": 128, "strategy": "cluster",
-                        "split": "fraction", "clusters_per_batch": 1, "views_per_step": 8, "optimiser": "sgd"}
+KEYS: dict[str, Any] = {"dataset": "rmat:scale=17,edge_factor=32,features=128,classes=16", "model": "sage", "hidden": 128,
+                        "strategy": "cluster", "split": "fraction", "clusters_per_batch": 1, "views_per_step": 8, "optimiser": "sgd"}
 COLUMNS = ["case", "contender", "seconds", "least", "idle", "views", "runs", "note"]
 
 

@@ -1,9 +1,10 @@
 """Several views in flight: the tasks of one rank, of which others compute while one waits for messages.
 
-A task is a plain function that computes a view: forward, backward, reduction of its gradients. It runs in a thread of
-its own and stops by itself wherever it waits, through ``Comm.until``; it then gives its place to a task that can go
-on. No more tasks compute at a time than the rank has cores, and a core that finds no task takes blocks of the kernels
-of others (``ops.kernels.pool``).
+A task is a plain function that computes a view: forward, backward, reduction of its gradients. It runs as a coroutine
+that switches to another one wherever it waits, through ``Comm.until``: a greenlet, since a wait may be anywhere below
+the functions of a user. Each core of the rank has a thread, which takes tasks from one queue and goes on with
+whichever of its tasks can; a core that finds nothing to do takes blocks of the kernels of others
+(``ops.kernels.pool``).
 
 Two rules keep ranks from waiting for each other forever, whatever order they choose. Each task has a channel, so no
 message depends on the order. And tasks start in their order, so that the oldest unfinished task of all ranks is under
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from threading import Condition, Semaphore, Thread
+from threading import Lock, Thread
 from time import perf_counter
 from typing import Any, Generic, TypeVar
+
+from greenlet import GreenletExit, greenlet
 
 from graphtheta.errors import CommError
 
@@ -27,25 +30,22 @@ T = TypeVar("T")
 WINDOW = 4
 
 
-class _Stopped(BaseException):
-    """Ends a task because another one failed."""
-
-
 class _Task:
     """One task under way."""
 
     def __init__(self, run: _Run[Any], number: int):
-        self.run, self.number = run, number
+        self.number = number
         self.channel = 1 + number % run.window
         self.ready: Callable[[], bool] = lambda: True
         self.line = "starts"
-        self.turn = Semaphore(0)
+        self.coroutine = greenlet(lambda: run.serve(self))
+        self.coroutine.gr_context = copy_context()
 
     def wait(self, ready: Callable[[], bool], line: str) -> None:
         """Let other tasks compute until ``ready``."""
         if not ready():
             self.ready, self.line = ready, line
-            self.run.give_way(self)
+            self.coroutine.parent.switch()
 
 
 class TaskQueue:
@@ -79,134 +79,116 @@ class TaskQueue:
             return [task() for task in work]
         self.comm.ledger.pause()
         try:
-            run = _Run(self, work)
-            run.direct()
+            return _Run(self, work).finish()
         finally:
             self.comm.ledger.resume()
-        return run.results
 
 
 class _Run(Generic[T]):
-    """Tasks of one call of ``TaskQueue.run``. A core is given to a task, and taken back when the task waits or ends."""
+    """Tasks of one call of ``TaskQueue.run``, shared by the threads that run them."""
 
     def __init__(self, queue: TaskQueue, work: Sequence[Callable[[], T]]):
-        self.queue, self.comm, self.work = queue, queue.comm, work
-        self.window = WINDOW * queue.in_flight
-        self.results: list[Any] = [None] * len(work)
-        self._done = [False] * len(work)
-        self._started = 0
-        self._cores = self._free = min(queue.comm.cores, queue.in_flight)
         # numba takes longer to import than many programs to run
         from ..ops.kernels import pool
 
+        self.queue, self.comm, self.work = queue, queue.comm, work
+        self.window = WINDOW * queue.in_flight
+        self.results: list[Any] = [None] * len(work)
+        self.cores = min(queue.comm.cores, queue.in_flight)
         self._pool, self._threads = pool, pool.threads()
-        self._waiting: list[_Task] = []
-        self._live = 0
-        self._changed = Condition()
+        self._done = [False] * len(work)
+        self._started = self._live = 0
+        self._computing = self.cores
+        self._waiting: list[list[_Task]] = [[] for _ in range(self.cores)]
+        self._lock = Lock()
         self._failures: list[tuple[int, BaseException]] = []
 
-    # ---- the thread that gives out cores
-
-    def direct(self) -> None:
-        """Give cores to tasks that can go on until all are done."""
-        try:
-            while self._next():
-                pass
-        except BaseException as error:
-            self._failures.append((len(self.work), error))
-            while self._next():
-                pass
+    def finish(self) -> list[T]:
+        """Run all tasks; returns their results."""
+        contexts = [copy_context() for _ in range(1, self.cores)]
+        others = [Thread(target=context.run, args=(self._work, core), name=f"core {core}", daemon=True)
+                  for core, context in enumerate(contexts, start=1)]
+        for thread in others:
+            thread.start()
+        self._work(0)
+        for thread in others:
+            thread.join()
+        self._pool.share_threads(1)
         if self._failures:
             raise min(self._failures, key=lambda failure: failure[0])[1]
+        return self.results
 
-    def _next(self) -> bool:
-        """Start or resume one task; False when none is left."""
-        self._start()
-        with self._changed:
-            while self._live and not (self._free and self._waiting):
-                self._changed.wait()
-            if not self._live:
-                # those under way may have ended since others were started
-                return self._started < len(self.work) and not self._failures
-            waiting = sorted(self._waiting, key=lambda task: task.number)
-            alone = self._free == self._cores
-        task = next((task for task in waiting if self._can_go_on(task)), None)
-        if task is None:
-            self._look_out(alone)
-            return True
-        with self._changed:
-            self._waiting.remove(task)
-            self._free -= 1
-            self._pool.share_threads(self._cores - self._free)
-        task.turn.release()
-        return True
+    def _work(self, core: int) -> None:
+        """Of one thread: go on with tasks that can, oldest first, or start new ones."""
+        self._pool.set_threads(self._threads)
+        mine = self._waiting[core]
+        try:
+            while not self._failures and (mine or self._started < len(self.work)):
+                task = next((task for task in mine if task.ready()), None) or self._new(core)
+                if task is None:
+                    self._look_out(core)
+                else:
+                    task.coroutine.switch()
+                    if task.coroutine.dead:
+                        mine.remove(task)
+        except BaseException as error:
+            self._failures.append((len(self.work), error))
+        self._compute(-1)
+        for task in mine:
+            task.coroutine.throw()
 
-    def _start(self) -> None:
-        """Bring tasks under way, in their order."""
-        while self._live < self.queue.in_flight and self._started < len(self.work) and not self._failures:
-            if self._started >= self.window and not self._done[self._started - self.window]:
-                return
+    def _new(self, core: int) -> _Task | None:
+        """Start the next task, if it may."""
+        with self._lock:
+            if not self._may_start():
+                return None
             task = _Task(self, self._started)
             self._started += 1
-            with self._changed:
-                self._live += 1
-                self._waiting.append(task)
-            context = copy_context()
-            Thread(target=context.run, args=(self._serve, task), name=f"view {task.number}", daemon=True).start()
+            self._live += 1
+        self._waiting[core].append(task)
+        return task
 
-    def _can_go_on(self, task: _Task) -> bool:
-        return bool(self._failures) or task.ready()
+    def _may_start(self) -> bool:
+        i = self._started
+        return i < len(self.work) and self._live < self.queue.in_flight and (i < self.window or self._done[i - self.window])
 
-    def _look_out(self, alone: bool) -> None:
-        """Wait until some task can go on."""
-        began, live = perf_counter(), self._live
-        with self._changed:
-            waiting = list(self._waiting)
-        lines = "; ".join(f"view {task.number} {task.line}" for task in waiting)
-        if alone and self.comm.size == 1 and not any(self._can_go_on(task) for task in waiting):
-            raise CommError(f"no view can go on: {lines}")
-        free = self._free
+    def _look_out(self, core: int) -> None:
+        """Wait until the thread has something to do."""
+        mine = self._waiting[core]
+        self._compute(-1)
+        began, alone = perf_counter(), self._computing == 0
+        lines = "; ".join(f"view {task.number} {task.line}" for tasks in self._waiting for task in tasks)
 
         def ready() -> bool:
-            return self._live != live or self._free != free or any(self._can_go_on(task) for task in waiting)
+            return bool(self._failures) or any(task.ready() for task in mine) or self._may_start() or not (
+                mine or self._started < len(self.work))
 
+        if alone and self.comm.size == 1 and not any(task.ready() for tasks in self._waiting for task in tasks) and not ready():
+            raise CommError(f"no view can go on: {lines}")
         self.comm.poll(ready, lines)
         if alone:
             self.queue.stalled += perf_counter() - began
+        self._compute(1)
 
-    # ---- the threads of tasks
+    def _compute(self, change: int) -> None:
+        """One thread more or less that computes."""
+        with self._lock:
+            self._computing += change
+            self._pool.share_threads(self._computing)
 
-    def _serve(self, task: _Task) -> None:
+    def serve(self, task: _Task) -> None:
+        """Of one task."""
         TASK.set(task)
-        self._pool.set_threads(self._threads)
         ledger = self.comm.ledger
-        task.turn.acquire()
+        ledger.resume()
         try:
-            self._check()
-            ledger.resume()
             self.results[task.number] = self.work[task.number]()
-        except _Stopped:
+        except GreenletExit:
+            # another task failed
             pass
         except BaseException as error:
             self._failures.append((task.number, error))
         ledger.pause()
-        with self._changed:
+        with self._lock:
             self._done[task.number] = True
-            self._free += 1
             self._live -= 1
-            self._pool.share_threads(self._cores - self._free)
-            self._changed.notify()
-
-    def give_way(self, task: _Task) -> None:
-        """Return the core of a task; returns when the task has got one again."""
-        with self._changed:
-            self._waiting.append(task)
-            self._free += 1
-            self._pool.share_threads(self._cores - self._free)
-            self._changed.notify()
-        task.turn.acquire()
-        self._check()
-
-    def _check(self) -> None:
-        if self._failures:
-            raise _Stopped

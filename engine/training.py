@@ -87,7 +87,8 @@ class Training:
         for i, make in enumerate(makers):
             step, place = divmod(i, per_step)
             tasks.append(partial(self._compute, make, self.views + i, first + step, place, min(per_step, len(makers) - step * per_step)))
-        losses = self.queue.run(tasks)
+        with np.errstate(**QUIET):
+            losses = self.queue.run(tasks)
         self.views += len(tasks)
         return losses
 
@@ -97,7 +98,7 @@ class Training:
         with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()
-            with np.errstate(**QUIET), self.versions.using(step), backend_scope(self.backend), halo_scope(self.halo):
+            with self.versions.using(step), backend_scope(self.backend), halo_scope(self.halo):
                 # draws are keyed by the view and not by the step, so that views of one step draw differently
                 with Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum) as tape:
                     with ledger.task("forward"):
