@@ -15,6 +15,7 @@ import numpy as np
 
 from graphtheta.errors import MemoryLimitError
 
+from ..ops.fused import kept_width
 from ..ops.reference import CHUNK_BYTES
 from .comm import Comm
 from .partition import Partition
@@ -68,13 +69,14 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     plans = len(partition.src_plan.rows) + len(partition.dst_plan.rows)
     # a halo column is held at the mirrors and, while it moves, packed at both ends
     halo = probe.halo_width * (2 * mirrors + plans)
+    kept = max((kept_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(probe.layers) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     return MemoryBound(
         partition.nbytes(),
         (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
         halo * itemsize,
-        2 * probe.edge_width * edges * itemsize,
+        (2 * probe.edge_width + kept) * edges * itemsize,
         CHUNKS_ALIVE * CHUNK_BYTES,
         search,
         PARAMETER_COPIES * probe.parameters * itemsize,
