@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -261,7 +262,7 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
 
 def _matrix(shape: tuple[int, ...], turned: bool = False) -> tuple[int, int]:
     """A value without rows as kernels see it: its first axis against the others."""
-    matrix = (shape[0] if shape else 1, int(np.prod(shape[1:])))
+    matrix = (shape[0] if shape else 1, prod(shape[1:]))
     return matrix[::-1] if turned else matrix
 
 
@@ -270,4 +271,4 @@ def _flat(x: np.ndarray) -> np.ndarray:
     x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
     # truth values are bytes in memory and bits in registers
     x = x.view(np.uint8) if x.dtype == bool else x
-    return x.reshape(len(x), int(np.prod(x.shape[1:])))
+    return x.reshape(len(x), prod(x.shape[1:]))
