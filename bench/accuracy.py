@@ -22,6 +22,7 @@ from graphtheta.published import preset
 
 # (preset, strategy): keys that make the strategy, published figures
 CLUSTER = {"strategy": "cluster", "clusters": 20, "clusters_per_batch": 5}
+LATE = (0, 1, 2, 4)
 ROWS: dict[str, tuple[str, dict, str]] = {
     "cora-gcn": ("cora-gcn", {}, "82.7 GraphTheta, 81.5 Kipf, 80.5 DGL"),
     "cora-gcn-mini": ("cora-gcn", {"strategy": "mini"}, "82.4 GraphTheta"),
@@ -40,6 +41,10 @@ ROWS: dict[str, tuple[str, dict, str]] = {
     "coauthor_cs-gcn": ("coauthor_cs-gcn", {}, "91.1 +- 0.5 Shchur"),
     "coauthor_cs-sage": ("coauthor_cs-sage", {}, "91.3 +- 2.8 Shchur"),
     "coauthor_cs-gat": ("coauthor_cs-gat", {}, "90.5 +- 0.6 Shchur"),
+    # of mini-batches that miss updates, beside those that miss none
+    **{f"cora-gcn-stale-{s}": ("cora-gcn", {"strategy": "mini", "batch_size": 35, "epochs": 100, "staleness": s}, "") for s in LATE},
+    **{f"amazon_computers-gcn-stale-{s}": ("amazon_computers-gcn", {"strategy": "mini", "batch_size": 50, "staleness": s}, "")
+       for s in LATE},
 }
 
 

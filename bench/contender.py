@@ -2,9 +2,10 @@
 
 A contender is a script that is run in a process of its own and prints one JSON line:
 
-    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "peak": bytes, "version": text}
+    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "more": {name: anything}, "peak": bytes, "version": text}
 
-``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders.
+``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders, ``more`` is what
+only the bench of this contender asks for.
 """
 from __future__ import annotations
 
@@ -99,9 +100,9 @@ def peak_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str) -> None:
-    """Hand the results to the harness."""
-    print(BEGIN + json.dumps({"seconds": seconds, "checks": checks, "peak": peak_bytes(), "version": version}), flush=True)
+def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str, **more: Any) -> None:
+    """Hand the results to the harness; ``more`` is what only the bench of this contender asks for."""
+    print(BEGIN + json.dumps({"seconds": seconds, "checks": checks, "peak": peak_bytes(), "version": version, "more": more}), flush=True)
 
 
 # ---- kernels

@@ -37,6 +37,7 @@ class Contender:
         checks: Numbers to compare by case.
         peak: The most memory any of its processes held, in bytes.
         version: What ran.
+        more: What else each run reported.
         error: Last words, if it failed.
     """
 
@@ -47,6 +48,7 @@ class Contender:
     checks: dict[str, list[float]] = field(default_factory=dict)
     peak: int = 0
     version: str = ""
+    more: list[dict[str, Any]] = field(default_factory=list)
     error: str = ""
 
     def run(self, threads: int) -> None:
@@ -63,6 +65,12 @@ class Contender:
             self.seconds.setdefault(case, []).extend(seconds)
         self.checks, self.version = result["checks"], result["version"]
         self.peak = max(self.peak, result["peak"])
+        self.more.append(result["more"])
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What else the last run reported."""
+        return self.more[-1] if self.more else {}
 
     def median(self, case: str) -> float | None:
         """Seconds of a case, or None if it has none."""

@@ -19,6 +19,7 @@ from ..ops.rows import prefix
 from ..ops.space import RowSpace
 from ..ops.tape import Var, current, needs_grad, value_of
 from .pair import PairLevel
+from .traffic import Traffic
 from .view import HIDDEN, GraphView, Level
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class Superstep:
     made_by: Layer | None = None
 
 
+# directions and layers run so far, and edge values carried on
+Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, "Level | PairLevel"]]]
+
+
 class ActiveGraph:
     """One forward pass over a view.
 
@@ -43,12 +48,14 @@ class ActiveGraph:
         x: Input features of the nodes the first layer needs.
         directions: Directions of the layers run so far.
         supersteps: What these layers and decoders are.
+        traffic: What each phase they ran makes this worker send.
     """
 
     def __init__(self, view: GraphView, **inputs: Any):
         self.view = view
         self.directions: list[str] = []
         self.supersteps: list[Superstep] = []
+        self.traffic: list[Traffic] = []
         self._inputs = inputs
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level | PairLevel]] = {}
@@ -106,6 +113,21 @@ class ActiveGraph:
         self.directions.append(layer.direction)
         return self.view.levels[number]
 
+    # ---- running a piece again
+
+    @property
+    def progress(self) -> Progress:
+        """How far the pass has come; set it to an earlier value to run the same layers again."""
+        return list(self.directions), list(self.supersteps), dict(self._carried)
+
+    @progress.setter
+    def progress(self, at: Progress) -> None:
+        self.directions, self.supersteps, self._carried = list(at[0]), list(at[1]), dict(at[2])
+
+    def carried_since(self, begin: Progress) -> list[Var]:
+        """Edge values that are new since then, in the order in which layers made them."""
+        return [value for name, (value, _) in self._carried.items() if name not in begin[2] or begin[2][name][0] is not value]
+
     # ---- edge values
 
     def edge_space(self, level: Level | PairLevel) -> RowSpace:
@@ -120,7 +142,7 @@ class ActiveGraph:
         for n in self.view.edge_names():
             x = self._stored(n)
             stored[n] = (x.shape[1:], x.dtype, needs_grad(x))
-        return {**stored, **{n: (v.shape[1:], v.dtype, v.needs_grad) for n, (v, _) in self._carried.items()}}
+        return {**stored, **{n: (v.shape[1:], v.dtype, needs_grad(v)) for n, (v, _) in self._carried.items()}}
 
     def edges(self, names: list[str], level: Level | PairLevel) -> tuple[dict[str, Any], frozenset[str]]:
         """Edge values for a level, and which of them are in the level's own order."""

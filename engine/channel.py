@@ -31,6 +31,8 @@ class Tag(IntEnum):
     TO_MASTERS = 2
     GATHER_ROWS = 3
     ALL_TO_ALL = 4
+    REDUCE = 5
+    REDUCED = 6
 
 
 class Running(Protocol):
@@ -82,6 +84,20 @@ class Pending:
         finish, self._finish = self._finish, None
         with self._ledger.waiting():
             finish()
+
+
+def follow(ledger: Ledger, sends: list[Send], recvs: list[Send], tag: int, finish: Callable[[], None]) -> Pending:
+    """A move that has been posted: counted by receiver, and kept as an event if there is a timeline.
+
+    Args:
+        finish: Waits for the messages.
+    """
+    for partner, array in sends:
+        ledger.sent_to(partner, array.nbytes)
+    if ledger.trace is not None:
+        name = Tag(tag).name.lower() if tag in list(Tag) else f"move {tag}"
+        finish = ledger.trace.moved(ledger.row, name, sends, recvs, finish)
+    return Pending(ledger, finish)
 
 
 def check_move(rank: int, size: int, sends: list[Send], recvs: list[Send], tag: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphtheta.errors import CommError, ShapeError
 
-from .channel import TASK, Channel, Pending, Send, Tag, check_move, check_rows
+from .channel import TASK, Channel, Pending, Send, Tag, check_move, check_rows, follow
 from .codec import decode, encode
 from .failure import kinds, rebuild
 from .ledger import Ledger
@@ -318,8 +318,7 @@ class Comm(ABC):
         sends = [item for item in sends if item[1].size]
         recvs = [item for item in recvs if item[1].size]
         check_move(self.rank, self.size, sends, recvs, tag)
-        self._count(sum(array.nbytes for _, array in sends), len(sends))
-        return Pending(self.ledger, self._post(sends, recvs, int(tag)))
+        return follow(self.ledger, sends, recvs, tag, self._post(sends, recvs, int(tag)))
 
     def leave(self, text: str, code: int) -> int:
         """End this rank's part after an uncaught error; other processes of the job end too.

@@ -11,8 +11,8 @@ A plan says who sends which rows and is immutable; an ``Exchange`` binds it to a
 same row lists, so each move is exactly the adjoint of the other: <to_mirrors x, y> = <x, to_masters y>. ``to_masters``
 takes workers in rank order, so that a result repeats bit for bit.
 
-All columns of a move travel in one message per pair of workers. A message is rows of packed columns; a receive lands
-in its slice of the halo, because halo rows are sorted by owner. The blocking call is begin() followed by end().
+All columns of a move travel in one message per pair of workers (``mail.py``). The blocking call is begin() followed by
+end().
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from .channel import Pending, Tag
+from ..ops.index import add_distinct
+from .channel import Tag
 from .comm import Comm
-
-Columns = dict[str, np.ndarray]
+from .mail import Columns, Layout, Mail
 
 
 @dataclass(frozen=True)
@@ -86,38 +86,6 @@ def plan_requests(comm: Comm, n_masters: int, wanted: list[np.ndarray]) -> MoveP
     return MovePlan(n_masters, np.concatenate(rows), pointers([len(r) for r in rows]), pointers([len(w) for w in wanted]), anywhere)
 
 
-class Layout:
-    """How columns are packed into the bytes of a row: wide types first, so that every column is aligned."""
-
-    def __init__(self, columns: Columns):
-        self.columns = {n: (columns[n].shape[1:], columns[n].dtype)
-                        for n in sorted(columns, key=lambda n: (-columns[n].dtype.itemsize, n))}
-        self.width = sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self.columns.values())
-        # rows start on the widest type's boundary
-        self.width += -self.width % max((d.itemsize for _, d in self.columns.values()), default=1)
-
-    def buffer(self, n: int) -> np.ndarray:
-        """Room for n rows, [n, width] bytes."""
-        return np.empty((n, self.width), np.uint8)
-
-    def views(self, buffer: np.ndarray) -> Columns:
-        """The columns inside a buffer, without copying."""
-        views, at = {}, 0
-        for name, (shape, dtype) in self.columns.items():
-            width = int(np.prod(shape)) * dtype.itemsize
-            if width == 0:
-                views[name] = np.empty((len(buffer), *shape), dtype)
-                continue
-            raw = buffer[:, at: at + width].view(dtype)
-            views[name] = np.lib.stride_tricks.as_strided(raw, (len(buffer), *shape), (buffer.strides[0], *_strides(shape, dtype)))
-            at += width
-        return views
-
-
-def _strides(shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
-    return tuple(int(np.prod(shape[i + 1:])) * dtype.itemsize for i in range(len(shape)))
-
-
 class Exchange:
     """A plan bound to a communicator. Stateless: each begun move owns its buffers."""
 
@@ -145,7 +113,7 @@ class Exchange:
 def add_into(into: Columns, rows: np.ndarray, part: Columns) -> None:
     """into[rows] += part, column by column; no row twice."""
     for name, x in part.items():
-        into[name][rows] += x
+        add_distinct(into[name], rows, x)
 
 
 class ToMirrors:
@@ -155,51 +123,37 @@ class ToMirrors:
         plan = exchange.plan
         self._columns = columns
         self._pending = None
-        if not plan.anywhere:
-            return
-        layout = Layout(columns)
-        self._layout = layout
-        self._halo = layout.buffer(plan.n_halo)
-        out = layout.buffer(len(plan.rows))
-        for name, view in layout.views(out).items():
-            view[...] = columns[name][plan.rows]
-        self._pending = _post(exchange.comm, out, plan.send_ptr, self._halo, plan.recv_ptr, Tag.TO_MIRRORS)
+        if plan.anywhere:
+            layout = Layout(columns)
+            self._inbox = Mail(layout, plan.recv_ptr)
+            out = Mail(layout, plan.send_ptr).write(columns, plan.rows)
+            self._pending = exchange.comm.move_begin(out.messages(), self._inbox.messages(), Tag.TO_MIRRORS)
 
     def end(self) -> Columns:
-        """Wait; returns the halo rows."""
+        """Wait; returns the halo rows, contiguous."""
         if self._pending is None:
             return {name: x[:0] for name, x in self._columns.items()}
         self._pending.end()
-        return self._layout.views(self._halo)
+        return self._inbox.read()
 
 
 class ToMasters:
-    """A combination under way."""
+    """A combination under way. The columns must stay as they are until it ends: one that is alone is sent in place."""
 
     def __init__(self, exchange: Exchange, columns: Columns):
         plan = self._plan = exchange.plan
         self._pending = None
-        if not plan.anywhere:
-            return
-        self._layout = Layout(columns)
-        out = self._layout.buffer(plan.n_halo)
-        for name, view in self._layout.views(out).items():
-            view[...] = columns[name]
-        self._inbox = self._layout.buffer(len(plan.rows))
-        self._pending = _post(exchange.comm, out, plan.recv_ptr, self._inbox, plan.send_ptr, Tag.TO_MASTERS)
+        if plan.anywhere:
+            layout = Layout(columns)
+            self._inbox = Mail(layout, plan.send_ptr)
+            out = Mail.of(layout, plan.recv_ptr, columns)
+            self._pending = exchange.comm.move_begin(out.messages(), self._inbox.messages(), Tag.TO_MASTERS)
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
         """Wait, then merge(master rows, columns) for each sender in rank order."""
         if self._pending is None:
             return
         self._pending.end()
-        for a, b in pairwise(self._plan.send_ptr):
+        for q, (a, b) in enumerate(pairwise(self._plan.send_ptr)):
             if b > a:
-                merge(self._plan.rows[a:b], self._layout.views(self._inbox[a:b]))
-
-
-def _post(comm: Comm, out: np.ndarray, out_ptr: np.ndarray, into: np.ndarray, into_ptr: np.ndarray, tag: Tag) -> Pending:
-    def slices(buffer: np.ndarray, ptr: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        return [(q, buffer[ptr[q]: ptr[q + 1]]) for q in range(comm.size) if ptr[q + 1] > ptr[q] and buffer.shape[1]]
-
-    return comm.move_begin(slices(out, out_ptr), slices(into, into_ptr), tag)
+                merge(self._plan.rows[a:b], self._inbox.part(q))

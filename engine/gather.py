@@ -188,7 +188,6 @@ class _Run:
         return Columns(self._zeros(self._read("src")), self._zeros(self._read("dst")), edges, self.inputs.carried, operands)
 
     def _zeros(self, columns: Arrays) -> Arrays:
-        # of shape and type only: halo columns are views into packed rows
         return {n: bulk.full(x.shape, 0, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
 
     def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], spreads: dict[str, State],

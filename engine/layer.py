@@ -6,6 +6,7 @@ nor batches, and the same source serves every strategy.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..ops.norm import RunningStats
 from ..ops.program import naming
 from ..ops.tape import Parameter, Var
 from .active import ActiveGraph
+from .recompute import recompute
 from .superstep import run_superstep
 from .view import GraphView
 
@@ -118,12 +120,14 @@ class Layer(Module):
             missing ones unless told otherwise.
         precomputed: Whether the total of its messages was computed beforehand (``engine.precompute``). A layer that may
             multiply by its weights before or after the sum then does so after.
+        recomputed: Whether its inside is made again in backward instead of being kept.
     """
 
     sum: str | tuple[str, ...] | None = "sum"
     direction = "in"
     self_loops = False
     precomputed = False
+    recomputed = False
 
     def transform(self, node: Any) -> dict[str, Any]:
         """NN-Transform: node columns that gather may read, by name."""
@@ -146,6 +150,8 @@ class Layer(Module):
             raise UserFunctionError(f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
                                     "several names, or None for a decoder of edges")
         with naming(type(self).__name__):
+            if self.recomputed:
+                return recompute(partial(run_superstep, self), graph, h, columns)
             return run_superstep(self, graph, h, columns)
 
 
@@ -172,6 +178,13 @@ class Model(Module):
         if not isinstance(out, Var) or out.space is None:
             raise UserFunctionError(f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values")
         return out
+
+    def recompute_layers(self, on: bool) -> None:
+        """Choose what a training step makes again in backward instead of keeping it: every layer by itself, or nothing."""
+        for module in self.modules():
+            if isinstance(module, Layer):
+                # a decoder is walked back as soon as it has run
+                module.recomputed = on and module.sum is not None
 
     def __call__(self, view: GraphView, **inputs: Any) -> Var:
         return self.run(ActiveGraph(view, **inputs))

@@ -6,8 +6,14 @@ was made: nothing is counted twice and nothing is lost.
 """
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .trace import MARK, SPAN, Trace
 
 STAGES = ("transform", "move", "gather", "apply", "reduce", "batch", "evaluate", "other")
 FIELDS = ("seconds", "wait", "bytes", "messages")
@@ -47,14 +53,19 @@ class Ledger:
 
     Attributes:
         current: Stage that time and messages are booked under now; "other" outside of every ``with`` block.
+        trace: Where every booking becomes an event of a timeline, or None.
+        row: The row of the timeline they go to.
     """
 
     def __init__(self) -> None:
         self._books: Snapshot = {stage: {"seconds": 0.0, "wait": 0.0, "bytes": 0, "messages": 0} for stage in STAGES}
         self._stages = {stage: _Bucket(self, stage, "seconds") for stage in STAGES}
         self._waiting = _Bucket(self, None, "wait")
-        self._outer: list[tuple[str, str]] = []
+        self._sent_to: dict[int, list[int]] = {}
+        self._outer: list[tuple[str, str, float]] = []
         self.current = "other"
+        self.trace: Trace | None = None
+        self.row = "main"
         self._field = "seconds"
         self._since = perf_counter()
         self._running = True
@@ -89,10 +100,48 @@ class Ledger:
         book["bytes"] += n_bytes
         book["messages"] += messages
 
+    def sent_to(self, rank: int, n_bytes: int) -> None:
+        """Count a message to another rank, under the current stage and under that rank.
+
+        Args:
+            rank: Who receives it.
+            n_bytes: Bytes of payload.
+        """
+        self.sent(n_bytes)
+        book = self._sent_to.setdefault(rank, [0, 0])
+        book[0] += n_bytes
+        book[1] += 1
+
+    def receivers(self, size: int) -> np.ndarray:
+        """Bytes and messages sent to each rank since the ledger was made, int64 [size, 2]; collectives are not among them."""
+        own = np.array([self._sent_to.get(rank, (0, 0)) for rank in range(size)], np.int64)
+        return sum((branch.receivers(size) for branch in self._branches), own)
+
+    def record(self, trace: Trace | None) -> None:
+        """Keep what this ledger and its branches book as events of a trace, or no longer."""
+        self.trace = trace
+        for branch in self._branches:
+            branch.record(trace)
+
+    def task(self, name: str, **args: Any) -> AbstractContextManager[None]:
+        """A ``with`` block that shows as one bar of the timeline, around what is booked inside it.
+
+        Args:
+            name: What it says, such as "forward".
+            **args: What else to show, such as the step or the version of the parameters.
+        """
+        return nullcontext() if self.trace is None else self.trace.task(self.row, name, args)
+
+    def mark(self, name: str) -> None:
+        """A moment on the timeline."""
+        if self.trace is not None:
+            self.trace.add(MARK, self.row, "mark", name, now := perf_counter(), now)
+
     def branch(self) -> Ledger:
         """A ledger of its own for another thread, which stands still until it is resumed; this one's snapshots contain it."""
         branch = Ledger()
         branch._running = False
+        branch.trace, branch.row = self.trace, f"channel {len(self._branches) + 1}"
         self._branches.append(branch)
         return branch
 
@@ -136,9 +185,14 @@ class Ledger:
 
     def _enter(self, stage: str, field: str) -> None:
         self._book()
-        self._outer.append((self.current, self._field))
+        self._outer.append((self.current, self._field, self._since))
         self.current, self._field = stage, field
 
     def _exit(self) -> None:
         self._book()
-        self.current, self._field = self._outer.pop()
+        stage, field = self.current, self._field
+        self.current, self._field, began = self._outer.pop()
+        if self.trace is not None:
+            waits = field == "wait"
+            self.trace.add(SPAN, self.row, "wait" if waits else "stage", "wait" if waits else stage, began, self._since,
+                           {"stage": stage} if waits else None)

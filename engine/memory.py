@@ -46,6 +46,7 @@ class MemoryBound:
     chunks: int
     views: int
     parameters: int
+    versions: int
 
     @property
     def total(self) -> int:
@@ -53,14 +54,16 @@ class MemoryBound:
         return sum(getattr(self, f.name) for f in fields(self))
 
 
-def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0) -> MemoryBound:
-    """The most a training step of this worker holds.
+def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0) -> MemoryBound:
+    """The most that training holds on this worker.
 
     Args:
         partition: The worker's part.
         probe: What the model does.
         itemsize: Bytes of a number.
         fanout: Largest number of sampled neighbours, 0 without sampling.
+        in_flight: Views under way at a time.
+        staleness: Updates that a view may miss.
 
     Returns:
         Bytes by purpose; ``partition`` counts what is held already.
@@ -72,14 +75,17 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     kept = max((kept_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(probe.layers) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
+    parameters = probe.parameters * itemsize
     return MemoryBound(
         partition.nbytes(),
-        (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
-        halo * itemsize,
-        (2 * probe.edge_width + kept) * edges * itemsize,
-        CHUNKS_ALIVE * CHUNK_BYTES,
-        search,
-        PARAMETER_COPIES * probe.parameters * itemsize,
+        in_flight * (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
+        in_flight * halo * itemsize,
+        in_flight * (2 * probe.edge_width + kept) * edges * itemsize,
+        in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
+        in_flight * search,
+        PARAMETER_COPIES * parameters,
+        # versions that late views use, and the gradients of views that are done before their turn
+        (staleness + 2 * (in_flight - 1)) * parameters,
     )
 
 
@@ -117,4 +123,4 @@ def check_memory(bound: MemoryBound, comm: Comm, whole: bool) -> None:
     hosts = len(set(comm.all_gather(socket.gethostname())))
     if total > available * hosts:
         raise MemoryLimitError(f"a step of this job holds about {total / 2**30:.1f} GiB, and {hosts} machine(s) have "
-                               f"{available / 2**30:.1f} GiB free each; use fewer or narrower layers or more machines")
+                               f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, or more machines")

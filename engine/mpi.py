@@ -27,8 +27,8 @@ from .site import call_site, collective, describe
 mpi4py.rc.thread_level = "serialized"
 from mpi4py import MPI  # noqa: E402  (starts MPI, with the thread level set above)
 
-# Polls before the first sleep: few where ranks take turns on a core, otherwise about two milliseconds of them.
-FEW, MANY = 100, 3000
+# Seconds of looking before the first sleep: little where ranks take turns on a core.
+SHORT, LONG = 1e-4, 2e-3
 FIRST_SLEEP, LONGEST_SLEEP = 1e-5, 2e-4
 # Longest message in one piece: counts stay below 2^31 for libraries of any age.
 PIECE = 1 << 30
@@ -60,7 +60,7 @@ class MpiComm(Comm):
     """
 
     def __init__(self, strict: bool = False) -> None:
-        self._polls = FEW
+        self._eager = SHORT
         world = MPI.COMM_WORLD
         # one thread at a time may be in the library
         self._lock = RLock()
@@ -137,24 +137,23 @@ class MpiComm(Comm):
 
     def own_core(self) -> None:
         """Wait eagerly from now on: no other rank needs the core of this one."""
-        self._polls = MANY
+        self._eager = LONG
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def _wait(self, requests: list[MPI.Request], statuses: list[MPI.Status] | None, sources: list[int] | None) -> None:
         """Return when all requests are done; ``sources`` are the ranks they depend on, None for a collective."""
-        number, looks, arrived = self._number, 0, False
+        number, arrived, patience = self._number, False, monotonic() + self._eager
         what = describe(self.operation) if sources is None else f"a move from ranks {sources}"
 
         def done() -> bool:
-            nonlocal looks, arrived
+            nonlocal arrived
             # a second look at finished requests would overwrite their statuses
             if arrived:
                 return True
             with self._lock:
                 arrived = MPI.Request.Testall(requests, statuses)
-                looks += 1
-                if not arrived and looks > self._polls:
+                if not arrived and monotonic() > patience:
                     self._check_left(number, sources, what)
                 return arrived
 
@@ -167,7 +166,8 @@ class MpiComm(Comm):
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
         """Look until ``ready``: eagerly at first, then with pauses."""
-        for _ in range(self._polls):
+        end = monotonic() + self._eager
+        while monotonic() < end:
             if ready():
                 return
             os.sched_yield()

@@ -114,7 +114,8 @@ class ParameterManager:
         for place in sorted(step.changes):
             for change in step.changes[place]:
                 change()
-        self.optimiser.step(step.total())
+        with self.comm.ledger.task("update", version=self.newest + 1):
+            self.optimiser.step(step.total())
         self.newest += 1
         self._forget()
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.piece import Piece
 from ..ops.space import RowSpace
-from ..ops.tape import Tape, Var, Vjp, space_of, value_of
+from ..ops.tape import Node, Tape, Var, Vjp, space_of, value_of
 from .active import ActiveGraph, Superstep
 from .exchange import MovePlan
 from .layer import Layer, Model
@@ -68,8 +69,8 @@ class Probe:
         layers: Direction of each superstep, first to last.
         output: Trailing shape of the outputs.
         per_edge: Whether the outputs belong to edges.
-        node_width, edge_width: Numbers kept per node and per edge from forward to backward.
-        halo_width: Numbers kept per mirror, for the columns gather reads.
+        node_width, edge_width: Numbers kept per node and per edge from forward to backward, at most at once.
+        halo_width: The same per mirror, for the columns gather reads.
         widest: Numbers per node of the widest value.
         parameters: Numbers in all parameters.
         supersteps: Every layer and decoder, with its planned gather.
@@ -108,17 +109,26 @@ def probe(model: Model, partition: Partition) -> Probe:
     tape = _Watching(graph)
     with tape:
         out = model.run(graph)
-    width, halo, widest = {"node": 0, "edge": 0}, 0, 1
-    for node in tape.nodes:
-        for y in node.outputs:
-            if y.space is not None:
-                width[y.space.kind] += _size(y)
-                widest = max(widest, _size(y))
-        if node.name == "gather":
-            halo += sum(_size(x) for x in node.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
+    operations, ((node, edge, halo), widest) = list(tape.seen), _kept(tape)
     return Probe(graph.directions, out.shape[1:], isinstance(out, Var) and out.space is not None and out.space.kind == "edge",
-                 width["node"], width["edge"], halo, widest,
-                 sum(p.value.size for p in model.parameters()), graph.supersteps, tape.seen)
+                 int(node), int(edge), int(halo), widest, sum(p.value.size for p in model.parameters()), graph.supersteps, operations)
+
+
+def _kept(tape: Tape) -> tuple[np.ndarray, int]:
+    """The most a tape holds while it is walked back, in numbers per node, edge and mirror; and numbers per row of the widest value."""
+    now, most, widest = np.zeros(3, np.int64), np.zeros(3, np.int64), 1
+    for step in tape.nodes:
+        for y in step.outputs:
+            if y.space is not None:
+                now[int(y.space.kind == "edge")] += _size(y)
+                widest = max(widest, _size(y))
+        if isinstance(step, Piece):
+            # one piece at a time has an inside, and what comes after it is gone by then
+            inside, wide = _kept(step.again()[0])
+            most, widest = np.maximum(most, now + inside), max(widest, wide)
+        elif isinstance(step, Node) and step.name == "gather":
+            now[2] += sum(_size(x) for x in step.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
+    return np.maximum(most, now), widest
 
 
 def _size(x: Var) -> int:

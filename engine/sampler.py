@@ -22,7 +22,8 @@ from graphtheta.rng import Purpose, key
 from ..ops.kernels import sample
 from ..ops.kernels.batch import expand
 from ..ops.kernels.pool import run_blocks
-from .exchange import Columns, Exchange
+from .exchange import Exchange
+from .mail import Columns
 from .partition import MASTER, MIRROR, EdgeBlock, Partition
 
 # a thread takes rows with about so many edges at a time

@@ -32,11 +32,13 @@ class SlowComm(Comm):
         inner: Carries the messages.
         latency: Seconds from sending to receiving a message of no bytes.
         bandwidth: Bytes a second that a rank can receive.
+        blocking: Whether each move is waited for where it is begun, so that nothing is computed meanwhile: what there is
+            to win by not doing so.
     """
 
-    def __init__(self, inner: Comm, latency: float, bandwidth: float):
+    def __init__(self, inner: Comm, latency: float, bandwidth: float, blocking: bool = False):
         super().__init__(inner.rank, inner.size)
-        self.inner, self.latency, self.bandwidth = inner, latency, bandwidth
+        self.inner, self.latency, self.bandwidth, self.blocking = inner, latency, bandwidth, blocking
         self.cores = inner.cores
         self._levels = int(np.ceil(np.log2(max(inner.size, 1))))
         self._free_at = 0.0
@@ -84,7 +86,11 @@ class SlowComm(Comm):
             for (_, x), stamp in sorted(zip(recvs, stamps, strict=True), key=lambda message: float(message[1][0])):
                 self._arrive(float(stamp[0]), 1, x.nbytes)
 
-        return finish_late
+        if not self.blocking:
+            return finish_late
+        with self.ledger.waiting():
+            finish_late()
+        return lambda: None
 
     def _last_to_begin(self) -> float:
         """When the last rank came to the collective."""
@@ -98,13 +104,14 @@ class SlowComm(Comm):
             self.until(lambda: monotonic() >= due, f"waits for {n_bytes} bytes on a slow link")
 
 
-def read_link(text: str) -> tuple[float, float]:
-    """Latency in seconds and bandwidth in bytes a second from a text such as "50us,10Gbit/s".
+def read_link(text: str) -> tuple[float, float, bool]:
+    """Latency in seconds, bandwidth in bytes a second, and whether moves block, from a text such as "50us,10Gbit/s,blocking".
 
     Raises:
         ConfigError: It is none.
     """
-    found = re.fullmatch(r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s)", text.strip())
+    found = re.fullmatch(r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?", text.strip())
     if found is None or not float(found[3]):
-        raise ConfigError(f"GRAPHTHETA_LINK={text!r} is no link; expected latency and bandwidth, such as 50us,10Gbit/s")
-    return float(found[1]) * _UNITS[found[2]], float(found[3]) * _UNITS[found[4]]
+        raise ConfigError(f"GRAPHTHETA_LINK={text!r} is no link; expected latency and bandwidth, such as 50us,10Gbit/s, "
+                          "and perhaps ,blocking")
+    return float(found[1]) * _UNITS[found[2]], float(found[3]) * _UNITS[found[4]], found[5] is not None

@@ -16,6 +16,7 @@ from ..ops.rows import prefix
 from ..ops.tape import Parameter, Var, current
 from .active import Superstep
 from .gather import Inputs, gather_sum
+from .traffic import Traffic
 from .view import PRECOMPUTED
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
         inputs = Inputs(nodes, edges, carried, {i: off_edges.operand(i) for i in phase.operands}, key)
+        graph.traffic.append(Traffic.of(phase, level, inputs))
         # ids of the edges take a pass over them, so they are looked up only if some value has them
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:

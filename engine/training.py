@@ -16,9 +16,10 @@ from ..ops.optim import Optimiser
 from ..ops.tape import Tape
 from .comm import Comm
 from .layer import Model
+from .mail import halo_scope
 from .parameters import ParameterManager
 from .queue import TaskQueue
-from .reduce import reduce_gradients
+from .reduce import GradientSum
 from .strategy import Strategy
 from .view import GraphView
 
@@ -36,6 +37,7 @@ class Training:
         comm: All ranks.
         seed: Of all draws.
         backend: How messages are computed, as ``ops.fused.backend_scope`` takes it.
+        halo: How numbers travel between ranks, as ``mail.halo_scope`` takes it.
         views_per_step: Views whose gradients are summed for an update; the last step of an epoch may have fewer.
         views_in_flight: Views under way at a time.
         staleness: Updates a view may miss.
@@ -47,8 +49,8 @@ class Training:
     """
 
     def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, comm: Comm, *, seed: int = 0, backend: str = "fused",
-                 views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0):
-        self.model, self.strategy, self.comm, self.seed, self.backend = model, strategy, comm, seed, backend
+                 halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0):
+        self.model, self.strategy, self.comm, self.seed, self.backend, self.halo = model, strategy, comm, seed, backend, halo
         self.views_per_step = views_per_step
         self.versions = ParameterManager(optimiser, comm, staleness)
         self.queue = TaskQueue(comm, views_in_flight)
@@ -91,15 +93,20 @@ class Training:
 
     def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
         """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
-        with self.comm.ledger.stage("batch"):
-            view = make()
-        parameters = self.versions.optimiser.parameters
-        with np.errstate(**QUIET), self.versions.using(step), backend_scope(self.backend):
-            # draws are keyed by the view and not by the step, so that views of one step draw differently
-            with Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum) as tape:
-                loss = self.strategy.task.loss(view, self.model(view))
-                gradients = tape.backward(loss)
-                changes, tape.changes = tape.changes, []
-            reduced = reduce_gradients(self.comm, parameters, gradients)
-        self.versions.deliver(step, place, views, reduced, changes)
+        ledger, parameters = self.comm.ledger, self.versions.optimiser.parameters
+        with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
+            with ledger.stage("batch"):
+                view = make()
+            with np.errstate(**QUIET), self.versions.using(step), backend_scope(self.backend), halo_scope(self.halo):
+                # draws are keyed by the view and not by the step, so that views of one step draw differently
+                with Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum) as tape:
+                    with ledger.task("forward"):
+                        loss = self.strategy.task.loss(view, self.model(view))
+                    with ledger.task("backward"):
+                        total = GradientSum(self.comm, parameters)
+                        gradients = tape.backward(loss, final=total.add)
+                    changes, tape.changes = tape.changes, []
+                with ledger.task("reduce"):
+                    reduced = total.finish(gradients)
+            self.versions.deliver(step, place, views, reduced, changes)
         return float(loss.value)

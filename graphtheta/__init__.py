@@ -14,7 +14,7 @@ _FRONT = {
     "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "trainer", "preset": "published",
     "check": "conformance", "explain": "explanation",
 }
-_ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "start": "start"}
+_ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "recompute": "recompute", "start": "start"}
 _EDGE = {"softmax": "program"}
 _OPS = (
     "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "check_gradients", "check_vjp", "clip", "concat",

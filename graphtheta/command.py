@@ -23,12 +23,12 @@ from graphtheta.job import Job
 from graphtheta.logger import start_logging
 from graphtheta.ops.kernels.cache import cache_folder
 from graphtheta.prepare import load_graph
-from graphtheta.runlog import JOB_FILE, RunLog
+from graphtheta.rounding import halo_error
+from graphtheta.runlog import JOB_FILE, RESULT_FILE, RunLog
 from graphtheta.trainer import Result
 from graphtheta.warmup import jobs_of, warm_up
 
 WEIGHTS = "weights.npz"
-RESULT = "result.json"
 
 
 def train(argv: list[str]) -> int:
@@ -61,7 +61,7 @@ def train_all(job: Job, comm: Comm) -> None:
         spread = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
         rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in spread.items()]
         say(f"\n{job.seeds} seeds, saved in {job.folder}\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
-        write_json(job.folder / RESULT, {"seeds": job.seeds, "metrics": spread, "ranks": comm.size})
+        write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": spread, "ranks": comm.size})
 
 
 def train_once(job: Job, comm: Comm) -> Result:
@@ -72,15 +72,24 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer = graphtheta.Trainer(job=job, comm=comm)
     if comm.rank == 0 and trainer.saving is not None:
         say(str(trainer.saving))
+    if job.halo != "exact":
+        moved = halo_error(trainer)
+        if comm.rank == 0:
+            say(f"halo in {job.halo}: it moves the loss of the first step by {moved:.1e} of its value")
+    predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.metric) as log:
         result: Result = trainer.fit(log)
+        # before the curve is drawn: drawing takes memory too
+        log.write_profile(predicted)
         log.finish(result.best_epoch)
     trainer.save(job.folder / WEIGHTS)
     if job.save_predictions:
         save_predictions(job.folder / "predictions.npz", trainer.predict())
     if comm.rank == 0:
-        write_json(job.folder / RESULT, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
+        write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
                                          "ranks": comm.size})
+        if trainer.training.versions.most_bytes:
+            say(f"older versions of the parameters took {amount(trainer.training.versions.most_bytes)} at most")
         shown = {name: value for name, value in result.metrics.items() if name.endswith(trainer.metric)}
         say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
     return result

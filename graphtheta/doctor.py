@@ -22,7 +22,7 @@ OK, WARN, FAIL = "OK", "WARN", "FAIL"
 Finding = tuple[str, str, str]
 MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "msgpack": (1, 0), "pydantic": (2, 7)}
 EXTRAS = {"igraph": ("cluster", "cluster batches by Louvain"), "pymetis": ("metis", "cluster batches by METIS"),
-          "matplotlib": ("plot", "pictures of the learning curve")}
+          "matplotlib": ("plot", "pictures of curves and reports")}
 GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
 SMOKE_SECONDS = 60
 SMOKE = """

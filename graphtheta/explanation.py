@@ -11,6 +11,7 @@ from graphtheta.console import amount, table
 from graphtheta.engine.active import Superstep
 from graphtheta.engine.layer import Model
 from graphtheta.engine.partition import Partition
+from graphtheta.engine.traffic import Widths
 from graphtheta.errors import ConfigError
 from graphtheta.graph import Graph
 from graphtheta.ops.cost import Cost, edge_cost, node_cost, widths
@@ -70,7 +71,9 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
     if between.flops:
         parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
-    parts.append("bytes and operations of one pass forward over everything; a training step walks back as well, about twice as much again\n"
+    twice = "runs most of it twice and " if job.recompute else ""
+    parts.append("bytes and operations of one pass forward over everything; "
+                 f"a training step {twice}walks back as well, about twice as much again\n"
                  f"memory: at most {amount(max(peak))} a worker")
     return "\n\n".join(parts)
 
@@ -89,7 +92,7 @@ def _layer(i: int, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
     for number, phase in enumerate(program.phases):
         which = f" {number + 1}" if len(program.phases) > 1 else ""
         lines += [f"  phase{which}", *(f"    {line}" for line in _phase(phase, program))]
-        rows += _moves(phase, which, step.direction, sizes, itemsize)
+        rows += _moves(phase, which, step.direction, sizes)
         if decodes:
             rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase, itemsize)))
         else:
@@ -112,21 +115,15 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
     return [*lines, f"back end {'fused' if usable(phase) else 'reference'}"]
 
 
-def _moves(phase: Phase, which: str, direction: str, sizes: Sizes, itemsize: int) -> list[Row]:
+def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:
     """Bytes of the columns read at mirrors; nothing moves on one worker."""
     ends = {"in": ("src", "dst"), "out": ("dst", "src"), "both": ("src", "dst")}[direction]
     moved = {"src": sizes.src_moved, "dst": sizes.dst_moved}
     if direction == "both":
         moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
-    rows = []
-    for end, place in zip(("src", "dst"), ends, strict=True):
-        names = widths(phase, end)
-        if names and moved[place]:
-            rows.append(_row(f"move {end}{which}", moved[place], "mirrors", Cost(sum(names.values()) * itemsize)))
-    state = sum(int(np.prod(e.shape)) for e in phase.message) * len(phase.aggregators)
-    if state and moved[ends[1]]:
-        rows.append(_row(f"move totals{which}", moved[ends[1]], "mirrors", Cost(state * itemsize)))
-    return rows
+    each = Widths.of(phase, frozenset())
+    found = (("src", ends[0], each.src), ("dst", ends[1], each.dst), ("totals", ends[1], each.partial))
+    return [_row(f"move {what}{which}", moved[place], "mirrors", Cost(width)) for what, place, width in found if width and moved[place]]
 
 
 def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:

@@ -30,6 +30,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "diagonal": ("strategy", ("cluster",)),
     "degrees": ("strategy", ("cluster",)),
     "precompute": ("strategy", ("global", "mini")),
+    "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
     "negatives": ("task", ("link", "auto")),
     "eval_negatives": ("task", ("link", "auto")),
@@ -168,6 +169,12 @@ class ComputeKeys(Keys):
     precompute: bool = False
     """Sum the features of neighbours once and not in every step; for node tasks whose first layer sums features over whole
     neighbourhoods, such as gcn, sage and gin without dropout of the features."""
+    recompute: bool = False
+    """Make values of the layers again in backward instead of keeping them: memory grows with the root of the depth, for the time of
+    a second forward pass."""
+    halo: Literal["exact", "bf16"] = "exact"
+    """How values travel between workers in training: as they are, or wide ones in 16 bits (bf16), which halves the bytes and makes results
+    depend on the number of workers by rounding."""
 
 
 class TrainKeys(Keys):
@@ -219,6 +226,8 @@ class OutputKeys(Keys):
     """Folder for results; by default runs/DATASET-MODEL-STRATEGY, replaced by the next run of that name."""
     save_predictions: bool = False
     """Write predictions of all nodes, under their original ids, at the end."""
+    trace: bool = False
+    """Leave a timeline of all workers in trace.json: stages, waiting, moves and tasks, for ui.perfetto.dev or chrome://tracing."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """How much the log tells."""
 

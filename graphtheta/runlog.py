@@ -1,8 +1,9 @@
-"""What a run leaves behind: metrics as JSON lines, the job, the learning curve, and where the time went."""
+"""What a run leaves behind: metrics as JSON lines, the job, the learning curve, and where time, bytes and memory went."""
 from __future__ import annotations
 
 import json
 import sys
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -13,10 +14,13 @@ from graphtheta.console import amount, figure, say, table
 from graphtheta.curve import draw_curve
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.ledger import STAGES
+from graphtheta.engine.memory import resident_bytes
+from graphtheta.engine.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
 from graphtheta.job import Job
+from graphtheta.profile import PROFILE_FILE, Book, Profile
 
-METRICS_FILE, JOB_FILE, CURVE_FILE = "metrics.jsonl", "job.yaml", "curve.png"
+METRICS_FILE, JOB_FILE, RESULT_FILE, CURVE_FILE = "metrics.jsonl", "job.yaml", "result.json", "curve.png"
 FIELDS = ("seconds", "wait", "bytes", "messages")
 # lines of progress in a log file, where a bar would be noise
 LINES = 20
@@ -45,6 +49,9 @@ class RunLog:
         if comm.rank == 0:
             try:
                 job.folder.mkdir(parents=True, exist_ok=True)
+                # an earlier run in this folder must not speak for this one, should it not come to its end
+                for old in (job.folder / RESULT_FILE, job.folder / PROFILE_FILE, *files_of(job.folder / TRACE_FILE)):
+                    old.unlink(missing_ok=True)
                 (job.folder / JOB_FILE).write_text(job.to_yaml(), encoding="utf-8")
                 self._file = (job.folder / METRICS_FILE).open("w", encoding="utf-8")
             except OSError as e:
@@ -55,6 +62,8 @@ class RunLog:
         self._bar = tqdm(total=self._goal, unit=self._unit, leave=False) if live else None
         self._said = -1
         self._before = comm.ledger.snapshot()
+        self._sent = self._sent_before = comm.ledger.receivers(comm.size)
+        self._clock = self._clock_before = perf_counter()
 
     def __enter__(self) -> RunLog:
         return self
@@ -84,6 +93,9 @@ class RunLog:
         self._before = self.comm.ledger.snapshot()
         # the first epoch makes plans and warms caches; it would hide what a steady epoch costs
         self._times = ranks if len(self.rows) < 2 else self._times + ranks
+        if len(self.rows) == 1:
+            self._sent_before, self._clock_before = self._sent, self._clock
+        self._sent, self._clock = self.comm.ledger.receivers(self.comm.size), perf_counter()
         self.rows.append(row)
         if self._file is not None:
             mean = ranks.mean(axis=0).tolist()
@@ -91,6 +103,35 @@ class RunLog:
             self._file.write(json.dumps({**row, "time": times}) + "\n")
             self._file.flush()
             self._show(row)
+
+    def write_profile(self, predicted: int) -> None:
+        """Leave where time, bytes and memory of all ranks went; does nothing if no epoch was run.
+
+        Args:
+            predicted: The most memory this rank was said to take, in bytes.
+
+        Raises:
+            FormatError: It cannot be written; on all ranks together.
+
+        Collective: all ranks of comm.
+        """
+        if not self.rows:
+            return
+        sent = np.stack(self.comm.all_gather(self._sent - self._sent_before))
+        memory = np.array(self.comm.all_gather([predicted, resident_bytes()]))
+        error = None
+        if self.comm.rank == 0:
+            books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
+            profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
+                              elapsed=self._clock - self._clock_before, first_left_out=len(self.rows) > 1,
+                              stages=dict(zip(STAGES, books, strict=True)),
+                              sent_bytes=sent[..., 0].tolist(), sent_messages=sent[..., 1].tolist(),
+                              predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist())
+            try:
+                profile.write(self.job.folder / PROFILE_FILE)
+            except FormatError as e:
+                error = e
+        self.comm.agree(error)
 
     def _show(self, row: dict[str, Any]) -> None:
         shown = {"loss": row["loss"]} | {name: row[name] for name in (f"train_{self.metric}", f"val_{self.metric}") if name in row}
@@ -105,11 +146,16 @@ class RunLog:
 
     def time_table(self) -> str:
         """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
-        times = self._times / max(len(self.rows) - 1, 1)
+        times = self._times / self._epochs()
         lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
-        which = "of an epoch, the first left out" if len(self.rows) > 1 else "of the first epoch"
+        which = "of an epoch, the first left out" if len(self.rows) > 1 else "of an epoch, the first included"
         return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
                                           [*lines, self._line("total", times.sum(axis=1))])
+
+    def _epochs(self) -> int:
+        """How many epochs the kept times are those of; there may be several to a row."""
+        first = self.rows[0]["epoch"] if len(self.rows) > 1 else 0
+        return int(self.rows[-1]["epoch"] - first)
 
     def _line(self, name: str, times: np.ndarray) -> tuple[str, ...]:
         """One line of the table from [n_ranks, n_fields]."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +23,7 @@ from graphtheta.engine.partition import build_partition
 from graphtheta.engine.precompute import forget, precompute
 from graphtheta.engine.probe import probe
 from graphtheta.engine.start import start
+from graphtheta.engine.timeline import TRACE_FILE, tracing
 from graphtheta.engine.training import QUIET, Training
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
 from graphtheta.graph import Graph
@@ -103,19 +105,21 @@ class Trainer:
         job, dtype = self.job, np.dtype(self.job.dtype)
         self.partition = build_partition(setup.graph, self.comm, job.partitioner, job.masters, job.seed, dtype)
         forget(self.model)
+        self.model.recompute_layers(job.recompute)
         with backend_scope(job.backend):
             self.saving = precompute(self.model, self.partition) if job.precompute else None
         self.probe = probe(self.model, self.partition)
         setup.check_output(self.probe)
         self.kind = setup.kind
-        self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, max(job.fanout, default=0))
+        in_flight = 1 if job.strategy == "global" else job.views_in_flight
+        self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, max(job.fanout, default=0), in_flight, job.staleness)
         check_memory(self.bound, self.comm, job.strategy == "global")
         self.task, self.evaluator = setup.build_task(self.partition, self.probe.layers)
         self.metric = choose_metric(job, self.evaluator)
         self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
         self.parameters = self.model.parameters()
         self.optimiser = make_optimiser(job, self.parameters)
-        self.training = Training(self.model, self.strategy, self.optimiser, self.comm, seed=job.seed, backend=job.backend,
+        self.training = Training(self.model, self.strategy, self.optimiser, self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                                  views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness)
 
     @property
@@ -128,8 +132,15 @@ class Trainer:
     def fit(self, log: Log | None = None) -> Result:
         """Train; afterwards the model holds the weights of the best validation metric.
 
+        Raises:
+            FormatError: The timeline that the job asks for cannot be written.
+
         Collective: all ranks.
         """
+        with tracing(self.comm, self.job.folder / TRACE_FILE) if self.job.trace else nullcontext():
+            return self._fit(log)
+
+    def _fit(self, log: Log | None) -> Result:
         job, result, best, waited = self.job, Result(), None, 0
         epochs = job.epochs if not job.steps else -(-job.steps // -(-self.strategy.steps_per_epoch // job.views_per_step))
         for epoch in range(epochs):
@@ -171,6 +182,7 @@ class Trainer:
 
         Collective: all ranks.
         """
+        self.comm.ledger.mark(f"epoch {epoch + 1}")
         first, per_step = self.step, self.job.views_per_step
         total = self.comm.all_sum(self.training.epoch(epoch, self.job.steps - first if self.job.steps else None))
         wrong = np.flatnonzero(~np.isfinite(total))

@@ -10,13 +10,15 @@ values, cut to the rows that are left.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
+from math import isqrt
 from typing import Any
 
 from graphtheta.errors import ConfigError
 
 from ..engine.active import ActiveGraph
 from ..engine.layer import Layer, Model, Module
+from ..engine.recompute import recompute
 from ..ops.dropout import dropout
 from ..ops.elementwise import add, maximum
 from ..ops.shape import concat
@@ -76,21 +78,64 @@ class Network(Model):
         finished = len(self.layers) - plain_end
         self.norms = [make_norm(norm, w) for w in widths[:finished]]
         self.activation, self.dropout, self.residual, self.jumping = activation, dropout, residual, jumping
+        self.recomputed = False
 
     def forward(self, graph: ActiveGraph) -> Var:
         h = graph.x
         if self.embed is not None:
             h = ACTIVATIONS[self.activation](self.embed(h))
-        reached = []
-        for i, layer in enumerate(self.layers):
-            z = layer(graph, self._drop(h))
-            h = self._finish(i, z, h) if i < len(self.norms) else z
-            reached.append(h)
+        h = self._passed(h)
+        reached: list[Any] = []
+        for some in self._pieces():
+            run = partial(self._run, some)
+            # what runs last is walked back at once
+            h, found = recompute(run, graph, h) if self.recomputed and some.stop < len(self.layers) else run(graph, h)
+            reached += found
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
-        h = h if self.head is None else self.head(self._drop(h))
+        h = h if self.head is None else self.head(self._entered(h))
         out: Var = h if self.decoder is None else self.decoder(graph, h)
         return out
+
+    def recompute_layers(self, on: bool) -> None:
+        """Choose whether a training step keeps the values between pieces of the network only, and runs each piece again."""
+        self.recomputed = on
+
+    def _pieces(self) -> list[range]:
+        """The layers in pieces that may be run again."""
+        n = len(self.layers)
+        # what is kept between two pieces is less than the inside of one layer: more pieces than layers in one
+        step = max(1, isqrt(n) // 2)
+        return [range(i, min(i + step, n)) for i in range(0, n, step)]
+
+    def _run(self, some: range, graph: ActiveGraph, h: Any) -> tuple[Any, list[Any]]:
+        """The value after some layers, and all on the way that jumping knowledge looks at."""
+        reached = []
+        for i in some:
+            z = self.layers[i](graph, self._entered(h))
+            h = self._finish(i, z, h) if i < len(self.norms) else z
+            if i + 1 < len(self.layers) or self.head is not None:
+                h = self._passed(h)
+            if self.jumping != "none":
+                reached.append(h)
+        return h, reached
+
+    # A value that several functions read is computed before the first of them would do so on its way to something else;
+    # what one layer alone reads is dropped and computed in one pass.
+
+    def _passed(self, h: Any) -> Any:
+        """A value of one layer as it goes to the next, computed: it is all that stays between two pieces."""
+        h = h if self._branches else self._drop(h)
+        _ = h.value
+        return h
+
+    def _entered(self, h: Any) -> Any:
+        """The same as the next layer takes it."""
+        return self._drop(h) if self._branches else h
+
+    @property
+    def _branches(self) -> bool:
+        return self.residual != "none" or self.jumping != "none"
 
     def _drop(self, h: Any) -> Any:
         return dropout(h, self.dropout) if self.dropout else h

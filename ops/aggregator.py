@@ -21,6 +21,7 @@ from graphtheta.errors import ConfigError
 
 from . import bulk
 from .bulk import rowwise
+from .index import add_distinct
 
 State = dict[str, np.ndarray]
 Shape = tuple[int, ...]
@@ -100,7 +101,7 @@ class Sum(Aggregator):
         state["sum"][seg.row] += seg.add(x)
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
-        state["sum"][rows] += other["sum"]
+        add_distinct(state["sum"], rows, other["sum"])
 
     def finish(self, state: State) -> np.ndarray:
         return state["sum"]
@@ -128,7 +129,7 @@ class Mean(Sum):
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         super().merge(state, rows, other)
-        state["weight"][rows] += other["weight"]
+        add_distinct(state["weight"], rows, other["weight"])
 
     def finish(self, state: State) -> np.ndarray:
         return _over(state["sum"], expand(self._weight(state), state["sum"].ndim))

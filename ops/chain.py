@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Deferred(Var):
         self.needs_grad = self.tape.record and any(map(needs_grad, args))
         self._value: np.ndarray | None = None
         self.readers = 0
-        self.length = 1 + sum(a.length for a in args if is_open(a))
+        self.length: int = 1 + sum(a.length for a in args if is_open(a))
 
     @property
     def value(self) -> Any:
@@ -65,9 +65,19 @@ class Deferred(Var):
         return self._dtype
 
 
-def is_open(x: Any) -> bool:
+def is_open(x: Any) -> TypeGuard[Deferred]:
     """Whether x is put off and not yet computed."""
     return isinstance(x, Deferred) and x._value is None
+
+
+def hand_over(x: Var, maker: Tape, heir: Tape) -> list[Var]:
+    """What is put off on one tape goes on to another as it is; returns the values it starts from, or x if it is computed."""
+    if is_open(x) and x.tape is maker:
+        x.tape = heir
+        return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in hand_over(a, maker, heir)]
+    # of what was put off before either tape, this is the last moment to be recorded
+    _ = x.value
+    return [x]
 
 
 def defer(prim: Primitive, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
@@ -124,7 +134,8 @@ def _read(operands: tuple[Any, ...]) -> None:
     for a in {id(a): a for a in operands}.values():
         if is_open(a):
             a.readers += 1
-            if a.readers > 1 or a.prim.name == "sum":
+            # what was put off before a piece that may run again is recorded before it
+            if a.readers > 1 or a.prim.name == "sum" or a.tape is not current():
                 _compute(a)
     for a in operands:
         if sum(x.length for x in operands if is_open(x)) >= LONGEST and is_open(a):

@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import ShapeError
 
+from .bulk import by_blocks
 from .primitive import defvjp, primitive
 from .rows import has_rows, trailing
 
@@ -41,6 +42,22 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
     step = max(1, _COPY // width)
     run_blocks(lambda b: take(source, rows[b * step: (b + 1) * step], to[b * step: (b + 1) * step]), -(-len(rows) // step))
     return out
+
+
+def add_distinct(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
+    """into[rows] += part, by all threads; no row twice.
+
+    Args:
+        into: [n, ...], contiguous; changed.
+        rows: [m], each below n.
+        part: [m, ...].
+    """
+    if not part.size:
+        return
+    from .kernels.mail import add
+
+    to, more = (x.reshape(len(x), prod(x.shape[1:])) for x in (into, np.ascontiguousarray(part)))
+    by_blocks(lambda b, begin, end: add(to, rows, more, begin, end), len(more), more.shape[1])
 
 
 @primitive("getitem")

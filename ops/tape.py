@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Var(Operators):
 
     __slots__ = ("needs_grad", "space", "value")
 
-    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool = False):
+    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool | Passing = False):
         if space is not None and value.shape[0] != space.n:
             raise ShapeError(f"a value of {value.shape[0]} rows was given for {space.n} {space.kind}s")
         self.value = value
@@ -127,6 +128,19 @@ class Parameter(Operators):
         return f"Parameter({self.name or '?'}, {self.value.dtype}{list(self.shape)})"
 
 
+class Step(Protocol):
+    """What a tape holds: an operation, or a piece of the pass that will run again."""
+
+    outputs: list[Var]
+
+    @property
+    def parameters(self) -> set[Parameter]:
+        """Those it reads."""
+
+    def back(self, grads: Gradients) -> None:
+        """Take the gradients of the outputs and add those of what they were made from."""
+
+
 @dataclass(slots=True)
 class Node:
     """One recorded operation."""
@@ -135,6 +149,35 @@ class Node:
     inputs: list[Any]
     outputs: list[Var]
     vjp: Vjp
+
+    @property
+    def parameters(self) -> set[Parameter]:
+        """Those it reads."""
+        return {x for x in self.inputs if isinstance(x, Parameter)}
+
+    def back(self, grads: Gradients) -> None:
+        """Walk back over it."""
+        incoming = [grads.take(out) for out in self.outputs]
+        if all(g is None for g in incoming):
+            return
+        for x, g in zip(self.inputs, self.vjp(incoming), strict=True):
+            if g is not None and needs_grad(x):
+                grads.add(x, g)
+
+
+class Passing:
+    """In place of True: gradients flow into a value, but nothing that leads back to it is kept.
+
+    It is true while the piece that made the value runs; whoever asks afterwards uses a value that the piece did not return.
+    """
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def __bool__(self) -> bool:
+        if self.over:
+            raise TapeError("a value made inside of gt.recompute is used outside of it; let the function return it")
+        return True
 
 
 class Tape:
@@ -149,7 +192,11 @@ class Tape:
     Attributes:
         changes: Updates of state besides the parameters, such as running statistics. They are done when the ``with`` block
             ends, unless somebody has emptied the list to do them in the order of the steps.
+        read: Parameters read by what was not recorded because it will run again.
     """
+
+    _marks: bool | Passing = True
+    _whole = True
 
     def __init__(self, *, record: bool = True, training: bool = True, seed: int = 0, step: int = 0,
                  all_sum: Callable[[np.ndarray], np.ndarray] | None = None):
@@ -158,8 +205,9 @@ class Tape:
         self.seed = seed
         self.step = step
         self.all_sum = all_sum or (lambda x: x)
-        self.nodes: list[Node] = []
+        self.nodes: list[Step] = []
         self.changes: list[Callable[[], None]] = []
+        self.read: set[Parameter] = set()
         self._sites = 0
         self._spent = False
         self._token: Any = None
@@ -170,7 +218,7 @@ class Tape:
 
     def __exit__(self, *_: object) -> None:
         _ACTIVE.reset(self._token)
-        for change in self.changes:
+        for change in self.changes if self._whole else ():
             change()
 
     def random_key(self) -> int:
@@ -183,13 +231,43 @@ class Tape:
         if not self.record or not any(needs_grad(x) for x in inputs):
             return
         for out in outputs:
-            out.needs_grad = True
-        self.nodes.append(Node(name, list(inputs), list(outputs), vjp))
+            out.needs_grad = self._marks
+        node = Node(name, list(inputs), list(outputs), vjp)
+        if self._marks is True:
+            self.nodes.append(node)
+        else:
+            self.read |= node.parameters
 
-    def backward(self, output: Var, seed: np.ndarray | None = None) -> Gradients:
+    def part(self, marks: bool | Passing) -> Tape:
+        """A tape for a piece of this pass, which starts where this one stands.
+
+        Args:
+            marks: What is said of values into which gradients flow: True, or a ``Passing`` for a piece that is not to be kept.
+        """
+        part = copy(self)
+        part.nodes, part.changes, part.read, part._marks, part._token, part._whole = [], [], set(), marks, None, False
+        return part
+
+    def keep(self, step: Step, end: Tape) -> None:
+        """Go on where a part ended; what it did is recorded as one step."""
+        self._sites = end._sites
+        self.changes += end.changes
+        for out in step.outputs:
+            if out.needs_grad is end._marks:
+                out.needs_grad = self._marks
+        if self._marks is not True:
+            self.read |= step.parameters
+        elif any(needs_grad(out) for out in step.outputs):
+            self.nodes.append(step)
+
+    def backward(self, output: Var, seed: np.ndarray | None = None, final: Callable[[Parameter, Any], None] | None = None) -> Gradients:
         """Walk back from ``output``; returns the gradients of leaves and parameters.
 
         Nodes are dropped as they are passed, so memory falls during the walk and a tape serves once.
+
+        Args:
+            final: Called with each parameter and its gradient (or None) as soon as no step is left that reads it: in an order
+                that only the recorded operations determine.
 
         Raises:
             TapeError: The tape has been walked already, or nothing was recorded on it.
@@ -201,15 +279,24 @@ class Tape:
         self._spent = True
         grads = Gradients()
         grads.add(output, np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype))
+        first: dict[Parameter, int] = {}
+        for i, step in enumerate(self.nodes):
+            for p in sorted(step.parameters - first.keys(), key=lambda p: p.name):
+                first[p] = i
+        ends: dict[int, list[Parameter]] = {}
+        for p, i in first.items():
+            ends.setdefault(i, []).append(p)
         while self.nodes:
-            node = self.nodes.pop()
-            incoming = [grads.take(out) for out in node.outputs]
-            if all(g is None for g in incoming):
-                continue
-            for x, g in zip(node.inputs, node.vjp(incoming), strict=True):
-                if g is not None and needs_grad(x):
-                    grads.add(x, g)
+            self.nodes.pop().back(grads)
+            if final is not None:
+                for p in ends.get(len(self.nodes), ()):
+                    final(p, grads.of(p))
         return grads
+
+    def walk(self, grads: Gradients) -> None:
+        """Carry gradients back over everything recorded."""
+        while self.nodes:
+            self.nodes.pop().back(grads)
 
 
 class Gradients:
@@ -264,7 +351,7 @@ def current() -> Tape:
 
 def needs_grad(x: Any) -> bool:
     """Whether gradients flow into x; False for arrays and numbers."""
-    return getattr(x, "needs_grad", False)
+    return bool(getattr(x, "needs_grad", False))
 
 
 def value_of(x: Any) -> Any:

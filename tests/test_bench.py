@@ -61,8 +61,13 @@ def test_a_table_aligns_numbers_and_leaves_gaps(harness: Any) -> None:
 
 def rows_of(bench: str, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
     """What a bench without peers writes; it has compared its contenders."""
+    return run_bench(bench, tmp_path, "--rounds", "1", "--folder", str(tmp_path), *words)
+
+
+def run_bench(bench: str, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
+    """What a bench writes."""
     out = tmp_path / "rows.jsonl"
-    command = [sys.executable, str(BENCH / f"{bench}.py"), "--rounds", "1", "--folder", str(tmp_path), "--out", str(out), *words]
+    command = [sys.executable, str(BENCH / f"{bench}.py"), "--out", str(out), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -94,3 +99,24 @@ def test_dense_stages_are_timed(tmp_path: Path) -> None:
 def test_starts_are_timed(tmp_path: Path) -> None:
     rows = rows_of("start", tmp_path, "--graph", GRAPH, "--models", "sage")
     assert [(row.get("contender"), row.get("note")) for row in rows] == [("cold", ""), ("warm", ""), (None, None)]
+
+
+@pytest.mark.slow
+def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
+    rows = rows_of("ranks", tmp_path, "--graph", GRAPH, "--partitioners", "1d-dst", "--epochs", "2")
+    assert [(row["contender"], row["note"], row["runs"]) for row in rows] == [("1 x 2", "", 2), ("2 x 1 1d-dst", "", 2)]
+    assert rows[0]["MB sent"] is None and rows[1]["MB sent"] > 0 and rows[1]["of one rank"] > 0
+
+
+@pytest.mark.slow
+def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
+    rows = run_bench("bytes", tmp_path, "--graphs", GRAPH, "--models", "gat", "--ranks", "3")
+    assert len(rows) == 6 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
+    rows = rows_of("recompute", tmp_path, "--graph", GRAPH, "--depths", "2", "6", "--steps", "20", "--long", GRAPH)
+    assert [(row["layers"], row["contender"], row["note"]) for row in rows[:4]] == [
+        (depth, way, "") for depth in (2, 6) for way in ("keep", "recompute")]
+    assert all(row["predicted"] > row["MiB"] > 0 for row in rows[:4]) and rows[-1]["value"] >= 0

@@ -14,7 +14,7 @@ from graphtheta.engine.slow import read_link
 from graphtheta.errors import ConfigError
 
 # those of the program
-LATENCY, BANDWIDTH = 0.02, 1e6
+LATENCY, BANDWIDTH = 0.1, 1e6
 PROGRAM = Path(__file__).with_name("slow_program.py")
 # mpiexec from a wheel lies beside the interpreter
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
@@ -32,13 +32,14 @@ def test_messages_take_their_time(tmp_path):
     assert found["move"] >= LATENCY + 30_000 / BANDWIDTH
     assert found["moves"] >= 3 * (LATENCY + 10_000 / BANDWIDTH)
     assert found["all_sum"] >= LATENCY
-    # while one task waits for its message the next ones begin
-    assert found["log"][:5] == [f"{i} begins" for i in range(5)]
+    # while one task waits for its message the next ones begin, at least on the rank that was there first
+    assert [f"{i} begins" for i in range(5)] in [log[:5] for log in found["logs"]]
 
 
 def test_links_are_read():
-    assert read_link("50us,10Gbit/s") == pytest.approx((5e-5, 1.25e9))
-    assert read_link(" 1.5 ms , 100 Mbit/s ") == pytest.approx((1.5e-3, 1.25e7))
+    assert read_link("50us,10Gbit/s") == pytest.approx((5e-5, 1.25e9, False))
+    assert read_link(" 1.5 ms , 100 Mbit/s ") == pytest.approx((1.5e-3, 1.25e7, False))
+    assert read_link("50us,10Gbit/s,blocking")[2]
     for wrong in ("", "50us", "fast", "50us,0Gbit/s", "10Gbit/s,50us"):
         with pytest.raises(ConfigError, match="expected latency and bandwidth"):
             read_link(wrong)

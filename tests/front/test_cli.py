@@ -51,7 +51,7 @@ def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) 
     assert done.value.code == 0
     told = capsys.readouterr().out
     assert f"usage: graphtheta {command}" in told
-    assert command == "doctor" or "--batch-size" in told
+    assert command in ("doctor", "report") or "--batch-size" in told
 
 
 @pytest.mark.parametrize("words, told", [
@@ -102,7 +102,7 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) 
     told = capsys.readouterr().out
     assert "epoch    1/4" in told and "slowest ms" in told and "gather" in told and "saved in run" in told
     left = sorted(p.name for p in (here / "run").iterdir())
-    assert left == ["curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "result.json", "weights.npz"]
+    assert left == ["curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json", "weights.npz"]
     rows = [json.loads(line) for line in (here / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and rows[0]["time"]["gather"]["seconds"] > 0
     result = json.loads((here / "run" / "result.json").read_text())

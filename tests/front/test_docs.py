@@ -17,6 +17,7 @@ import pytest
 
 import graphtheta.command
 import graphtheta.doctor
+import graphtheta.report
 from graphtheta.__main__ import main
 from graphtheta.job import Job
 from graphtheta.ops import PRIMITIVES
@@ -77,6 +78,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphtheta.command, "on_all_ranks", lambda job, work: 0)
     monkeypatch.setattr(graphtheta.command, "job_of", lambda run, keys: Job(**keys))
     monkeypatch.setattr(graphtheta.doctor, "doctor", lambda argv: 0)
+    monkeypatch.setattr(graphtheta.report, "report", lambda argv: 0)
     assert main(shlex.split(command)) == 0
 
 

@@ -1,6 +1,7 @@
 """``graphtheta explain`` and ``gt.explain``: what is said about published models and a user's own."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,8 @@ def test_moves_are_told_on_several_workers() -> None:
     assert len(set(texts)) == 1
     for stage in ("move src", "move dst", "move totals"):
         assert stage in texts[0] and stage not in alone
+    # 8 heads of 16: maximum, sum of exponentials and weighted sum
+    assert re.search(rf"move totals .* {4 * (8 + 8 + 128)} B, 0 flops", texts[0])
 
 
 def test_a_trainer_is_explained_as_it_is() -> None:

@@ -1,0 +1,125 @@
+"""Bytes that a training step moves, against what is predicted and against synchronising all mirrors, on simulated ranks.
+
+    python bench/bytes.py
+    python bench/bytes.py --graphs computers --ranks 4 --models gcn
+
+A step is run once on P simulated ranks. "sent" is what the ledger counts. It must equal what is predicted from the plans, which is the
+bound: for each superstep one copy a pair of a master and a mirror with an active edge, times the width of what is read or summed
+there, or of their gradients. "all mirrors" is PowerGraph's way on the same partition: in each superstep every mirror of every active
+node sends a partial sum and gets the columns back, and the same in backward. Of the columns that the two ends read it counts the
+wider set only. Mirrors keep no values: messages and halo columns that outlive a step are counted, and must be none.
+"""
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import weakref
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import say, table
+from inputs import GRAPHS
+
+import graphtheta as gt
+from graphtheta.engine import exchange
+from graphtheta.engine.active import ActiveGraph
+from graphtheta.engine.mail import Columns, Mail
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.ops import Tape
+
+GRAPHS = {"rmat 16": "rmat:scale=16,edge_factor=16,features=64,classes=41", "computers": GRAPHS["computers"]}
+PARTITIONERS, MODELS = ("1d-src", "1d-dst", "vertex-cut"), ("gcn", "gat")
+STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256}}
+COLUMNS = ["graph", "model", "strategy", "partitioner", "ranks", "MB sent", "MB all mirrors", "times less", "halos left"]
+
+
+class Watched(Mail):
+    """Mail whose messages and columns are known as long as they live."""
+
+    made: list[weakref.ref[Any]] = []
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.made.append(weakref.ref(self))
+
+    def read(self) -> Columns:
+        """The columns of all rows."""
+        found = super().read()
+        self.made.extend(map(weakref.ref, found.values()))
+        return found
+
+    @classmethod
+    def left(cls) -> int:
+        """How many live."""
+        gc.collect()
+        return sum(ref() is not None for ref in cls.made)
+
+
+def mirrors(trainer: gt.Trainer) -> np.ndarray:
+    """How many workers have a mirror of each master, whatever they read of it."""
+    part, counts = trainer.partition, np.zeros(trainer.partition.n_masters, np.int64)
+    for q in range(trainer.comm.size):
+        rows = [plan.rows[plan.send_ptr[q]: plan.send_ptr[q + 1]] for plan in (part.src_plan, part.dst_plan)]
+        counts[np.unique(np.concatenate(rows))] += 1
+    return counts
+
+
+def step(comm: Any, graph: gt.Graph, model: str, keys: dict[str, Any]) -> np.ndarray:
+    """Bytes of this rank in one step: sent, predicted, and what synchronising all mirrors of its masters would take; halos left."""
+    trainer = gt.Trainer(model, graph, comm=comm, hidden=128, **keys)
+    view, copies = trainer.strategy.batch(0, 0), mirrors(trainer)
+    active, before = ActiveGraph(view), comm.ledger.snapshot()
+    with Tape(all_sum=comm.all_sum) as tape:
+        loss = trainer.task.loss(view, trainer.model.run(active))
+        tape.backward(loss)
+    sent = comm.ledger.since(before)["move"]["bytes"]
+    predicted = sum(t.forward + t.backward for t in active.traffic)
+    synchronised = 0
+    for level, t in zip(view.levels, active.traffic, strict=True):
+        n = int(copies[: level.n_in].sum() if view.rows is None else copies[view.rows[: level.n_in]].sum())
+        w = t.widths
+        synchronised += n * (max(w.src, w.dst) + w.partial + (w.spread + max(w.src_grad, w.dst_grad) if t.backward else 0))
+    del active, tape, loss
+    comm.barrier()
+    left = Watched.left()
+    comm.barrier()
+    return np.array([sent, predicted, synchronised, left])
+
+
+def measured(graph: gt.Graph, model: str, strategy: str, partitioner: str, ranks: int) -> dict[str, Any]:
+    """A row of the table: bytes of all ranks."""
+    keys = {"strategy": strategy, "partitioner": partitioner, **STRATEGIES[strategy]}
+    sent, predicted, synchronised, left = np.sum(run_simulated(ranks, step, graph, model, keys), axis=0)
+    return {"model": model, "strategy": strategy, "partitioner": partitioner, "ranks": ranks, "MB sent": sent / 1e6,
+            "MB predicted": predicted / 1e6, "MB all mirrors": synchronised / 1e6, "times less": synchronised / sent,
+            "halos left": int(left), "equal": bool(sent == predicted)}
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--graphs", nargs="+", default=list(GRAPHS), help=f"{', '.join(GRAPHS)}, or any name that gt.load knows")
+    options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    options.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
+    options.add_argument("--ranks", nargs="+", type=int, default=[4, 8])
+    options.add_argument("--out", type=Path, help="JSON lines, one per row")
+    options = options.parse_args()
+    exchange.Mail = Watched
+    rows = []
+    for name in options.graphs:
+        graph = gt.load(GRAPHS.get(name, name), self_loops=True)
+        for of in product(options.models, options.strategies, PARTITIONERS, options.ranks):
+            rows.append({"graph": name, **measured(graph, *of)})
+            say(" ".join(map(str, (name, *of))))
+    print(table(rows, COLUMNS), flush=True)
+    if options.out:
+        with options.out.open("a", encoding="utf-8") as f:
+            f.writelines(json.dumps({"bench": "bytes", **row}) + "\n" for row in rows)
+    return 0 if all(row["equal"] and not row["halos left"] for row in rows) else "a prediction is wrong, or a halo is left"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""How much of the time of messages is hidden, on ranks that are connected by slow links (``engine/slow.py``).
+
+    python bench/overlap.py                        4 ranks, 50 us and 10 Gbit/s
+    python bench/overlap.py --link 200us,1Gbit/s --ranks 2
+
+*halo*: full-batch epochs without links, over the links, and over the links with every move waited for where it is begun.
+What is hidden is the share of the time that the links cost then, which they no longer cost.
+
+*views*: mini-batches that are summed four at a time, with one view and with four views in flight.
+"""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from epoch import first_weights
+from harness import THREAD_VARIABLES, Contender, disagreement, finish, parser, race, ratio, say, script
+from inputs import HELP, graph_file
+
+MINI: dict[str, Any] = {"dataset": "rmat:scale=15,edge_factor=16,features=64,classes=16", "model": "sage", "strategy": "mini", "hidden": 64,
+                        "batch_size": 256, "fanout": "10,10", "split": "fraction", "views_per_step": 4, "optimiser": "sgd"}
+COLUMNS = ["case", "contender", "seconds", "least", "idle", "runs", "note"]
+
+
+def on_links(name: str, ranks: int, link: str, words: list[str], threads: int = 1) -> Contender:
+    """A script on ranks of some threads each, over links or none."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks), *words]
+    return Contender(name, command, {**dict.fromkeys(THREAD_VARIABLES, str(threads)), "GRAPHTHETA_LINK": link})
+
+
+def row_of(case: str, c: Contender) -> dict[str, Any]:
+    """Figures of a contender."""
+    times = c.seconds.get("epoch", [])
+    idle = [rank["idle"] for run in c.more for rank in run["ranks"] if "idle" in rank]
+    return {"case": case, "contender": c.name, "seconds": c.median("epoch"), "least": min(times, default=None),
+            "idle": sum(idle) / len(idle) if idle else None, "runs": len(times), "note": c.error, "label": f"{case} {c.name}",
+            "version": c.version, "losses": c.checks.get("epoch"), "all": times}
+
+
+def main() -> int:
+    options = parser(__doc__, rounds=3)
+    options.add_argument("--link", default="50us,10Gbit/s", help="latency and bandwidth; 50us,10Gbit/s")
+    options.add_argument("--ranks", type=int, default=4, help="with a thread each; 4")
+    options.add_argument("--cases", nargs="+", choices=("halo", "views"), default=["halo", "views"])
+    options.add_argument("--model", default="gcn", help="of the full-batch epochs; gcn")
+    options.add_argument("--partitioner", default="1d-src", help="of the full-batch epochs; 1d-src")
+    options.add_argument("--graph", default="medium", help=f"of the full-batch epochs: {HELP}; medium")
+    options.add_argument("--epochs", type=int, default=5, help="timed epochs of a round; 5")
+    options = options.parse_args()
+    rows, faults, findings = [], [], []
+    if "halo" in options.cases:
+        graph = graph_file(options.graph, options.folder)
+        words = script("own", "ranks", options.model, graph, first_weights(options.model, graph, options.folder), options.epochs, 0.5,
+                       options.partitioner)
+        none, some, blocking = contenders = [on_links(name, options.ranks, link, words) for name, link in (
+            ("no links", ""), ("links", options.link), ("links, blocking", f"{options.link},blocking"))]
+        say(f"{options.model} on {graph.stem}")
+        race(contenders, options.rounds, 1)
+        faults += disagreement(contenders)
+        rows += [row_of("halo", c) for c in contenders]
+        slow, fast, base = (c.median("epoch") for c in (blocking, some, none))
+        if slow and fast and base:
+            findings.append({"finding": "share of the time of moves that is hidden", "value": (slow - fast) / (slow - base)})
+    if "views" in options.cases:
+        jobs = {f"{n} in flight": json.dumps({**MINI, "views_in_flight": n}) for n in (1, 4)}
+        one, four = contenders = [on_links(name, options.ranks, options.link, script("own", "flight", job, options.epochs))
+                                  for name, job in jobs.items()]
+        race(contenders, options.rounds, 1)
+        faults += disagreement(contenders)
+        rows += [row_of("views", c) for c in contenders]
+        findings.append({"finding": "views a second, 4 in flight against 1", "value": ratio(one.median("epoch"), four.median("epoch"))})
+    return finish(options, rows, COLUMNS, faults, findings, bench="overlap", link=options.link, ranks=options.ranks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Epochs of a job on the ranks this is started with, and how much of them the ranks spent with nothing to compute.
+
+    PYTHONPATH=bench mpiexec -n 4 python bench/own/flight.py '{"dataset": "sbm", "strategy": "mini", ...}' EPOCHS
+
+The first epoch is not timed. A rank is idle while all its views wait for others.
+"""
+from __future__ import annotations
+
+import json
+import sys
+from time import perf_counter, process_time
+
+from contender import report
+
+import graphtheta as gt
+from graphtheta.engine.ledger import STAGES
+from graphtheta.engine.start import start
+
+
+def main(keys: str, epochs: str) -> None:
+    comm = start()
+    job = gt.Job(**json.loads(keys))
+    trainer = gt.Trainer(job=job, comm=comm)
+    losses, seconds = [trainer.train_epoch(0)], []
+    before, busy, stalled = comm.ledger.snapshot(), process_time(), trainer.training.queue.stalled
+    for epoch in range(1, 1 + int(epochs)):
+        comm.barrier()
+        began = perf_counter()
+        losses.append(trainer.train_epoch(epoch))
+        seconds.append(perf_counter() - began)
+    since = comm.ledger.since(before)
+    # with one view at a time a rank waits whenever its view does
+    idle = trainer.training.queue.stalled - stalled if job.views_in_flight > 1 else sum(since[stage]["wait"] for stage in STAGES)
+    ranks = comm.all_gather({"idle": idle / sum(seconds), "busy": (process_time() - busy) / (comm.cores * sum(seconds)),
+                             "views": trainer.strategy.steps_per_epoch})
+    if comm.rank == 0:
+        report({"epoch": seconds}, {"epoch": losses[:2]}, f"graphtheta {gt.__version__}", ranks=ranks)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,127 @@
+"""A timeline of one rank: what every thread did when, kept as tuples until the end of a run.
+
+Written as events of the Chrome trace format, which Perfetto and chrome://tracing show. A row of the timeline belongs to
+one ledger, on which one thread works at a time; what is booked on it and the tasks around nest like the ``with`` blocks of the code.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+Parcel = tuple[int, np.ndarray]
+# events kept for a rank, of about 200 bytes each until they are written
+MOST = 1_000_000
+ROWS_APART = 10_000
+# the kinds of events, as the format calls them
+SPAN, MARK, MOVE = "X", "i", "b"
+
+
+class Trace:
+    """Collects events; several threads may write to it.
+
+    Args:
+        most: Number of events to keep; later ones are counted and dropped.
+
+    Attributes:
+        dropped: Events that came when there were ``most`` already.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.dropped = 0
+        self._most = most
+        # kind, row, category, name, begin, end, arguments
+        self._events: list[tuple[str, str, str, str, float, float, dict[str, Any] | None]] = []
+
+    def add(self, kind: str, row: str, category: str, name: str, began: float, ended: float, args: dict[str, Any] | None = None) -> None:
+        """Keep one event.
+
+        Args:
+            kind: ``SPAN``, ``MARK`` or ``MOVE``.
+            row: Name of the row.
+            category: What viewers can filter by: "stage", "wait", "task", "move" or "mark".
+            name: What is shown.
+            began, ended: Readings of ``perf_counter``.
+            args: Shown when the event is selected.
+        """
+        if len(self._events) < self._most:
+            self._events.append((kind, row, category, name, began, ended, args))
+        else:
+            self.dropped += 1
+
+    @contextmanager
+    def task(self, row: str, name: str, args: dict[str, Any]) -> Iterator[None]:
+        """A ``with`` block that becomes a span."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self.add(SPAN, row, "task", name, began, perf_counter(), args)
+
+    def moved(self, row: str, name: str, sends: list[Parcel], recvs: list[Parcel], finish: Callable[[], None]) -> Callable[[], None]:
+        """Follow a move that begins now.
+
+        Args:
+            sends, recvs: Partners and arrays.
+            finish: Waits for the messages.
+
+        Returns:
+            ``finish``, after which the move is an event; if there is nothing to move, ``finish`` itself.
+        """
+        if not sends and not recvs:
+            return finish
+        args = {"to": {q: x.nbytes for q, x in sends}, "from": {q: x.nbytes for q, x in recvs}}
+        began = perf_counter()
+
+        def finish_and_keep() -> None:
+            finish()
+            self.add(MOVE, row, "move", name, began, perf_counter(), args)
+
+        return finish_and_keep
+
+    def encode(self, rank: int, origin: float) -> str:
+        """All events as JSON objects, a line each, by the time they begin.
+
+        Args:
+            rank: Stands for the process.
+            origin: Reading of this rank's clock that is shown as zero.
+
+        Returns:
+            Lines joined by commas, without the brackets of the list they belong in.
+        """
+        # "view 2" before "view 10"
+        names = sorted({event[1] for event in self._events} - {"main"}, key=lambda row: (len(row), row))
+        # viewers take the row that has the number of its process for the main thread
+        rows = {row: rank + ROWS_APART * i for i, row in enumerate(["main", *names])}
+        lost = f" ({self.dropped} later events dropped)" if self.dropped else ""
+        lines = [_about("process_name", rank, rank, {"name": f"rank {rank}{lost}"})]
+        lines += [_about("process_sort_index", rank, rank, {"sort_index": rank})]
+        for row, i in rows.items():
+            lines += [_about("thread_name", rank, i, {"name": row}), _about("thread_sort_index", rank, i, {"sort_index": i})]
+        timed: list[tuple[int, int, str]] = []
+        for number, (kind, row, category, name, began, ended, args) in enumerate(self._events):
+            # whole nanoseconds: what nests before rounding nests after it
+            begin, end = round((began - origin) * 1e9), round((ended - origin) * 1e9)
+            event: dict[str, Any] = {"ph": kind, "pid": rank, "tid": rows[row], "ts": begin / 1000, "cat": category, "name": name}
+            if kind == SPAN:
+                event["dur"] = (end - begin) / 1000
+            elif kind == MARK:
+                event["s"] = "p"
+            else:
+                # local: the move is shown with its rank
+                event["id2"] = {"local": hex(number)}
+                timed.append((end, 1, json.dumps({**event, "ph": "e", "ts": end / 1000})))
+            if args:
+                event["args"] = args
+            # of spans that begin together the longest is the outermost
+            timed.append((begin, begin - end, json.dumps(event)))
+        timed.sort(key=lambda item: item[:2])
+        return ",\n".join([*lines, *(text for _, _, text in timed)])
+
+
+def _about(name: str, rank: int, row: int, args: dict[str, Any]) -> str:
+    return json.dumps({"ph": "M", "pid": rank, "tid": row, "ts": 0, "name": name, "args": args})

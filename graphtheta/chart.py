@@ -1,0 +1,103 @@
+"""The pictures of a report, as SVG that stands in a page by itself."""
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+
+from graphtheta.curve import plot_curve
+from graphtheta.engine.ledger import STAGES
+from graphtheta.errors import ConfigError
+from graphtheta.profile import Profile
+
+COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac"), strict=True))
+WIDTH, ROW = 9.6, 0.36
+WAITING = {"color": "#f3f3f3", "edgecolor": "#999999", "hatch": "////", "lw": 0.6}
+
+
+def curves(rows: list[dict[str, Any]], best_epoch: int) -> str:
+    """Loss and metrics by epoch, one picture each.
+
+    Args:
+        rows: One per evaluated epoch.
+        best_epoch: Epoch to mark.
+    """
+    names = list(dict.fromkeys(["loss", *(key.partition("_")[2] for key in rows[0] if key.startswith(("train_", "val_", "test_")))]))
+    lines = -(-len(names) // 2)
+    fig = _figure(3.2 * lines)
+    for axes, name in zip(fig.subplots(lines, 2, squeeze=False).flat, [*names, *[""] * (2 * lines - len(names))], strict=True):
+        if not name:
+            axes.set_visible(False)
+            continue
+        plot_curve(axes, rows, name, best_epoch)
+        if not axes.get_lines()[1:]:
+            axes.plot([row["epoch"] for row in rows], [row[name] for row in rows], color="#7a8ca3", lw=1.6, label="train")
+        axes.legend(frameon=False, loc="best")
+    return _svg(fig, "loss and metrics by epoch")
+
+
+def time_bars(profile: Profile) -> str:
+    """Milliseconds of an epoch, one bar a rank, stage after stage and waiting at the end."""
+    fig = _figure(1.3 + ROW * profile.ranks)
+    axes = fig.subplots()
+    names, left = _ranks(profile), np.zeros(profile.ranks)
+    for stage, book in profile.stages.items():
+        ms = 1e3 * np.array(book.seconds) / profile.epochs
+        if ms.any():
+            axes.barh(names, ms, left=left, height=0.7, color=COLOURS.get(stage, "#888888"), label=stage)
+            left = left + ms
+    wait = 1e3 * np.sum([book.wait for book in profile.stages.values()], axis=0) / profile.epochs
+    if np.any(wait):
+        axes.barh(names, wait, left=left, height=0.7, label="waiting", **WAITING)
+    axes.set_xlabel("ms of an epoch")
+    _tidy(axes)
+    fig.legend(loc="outside upper left", ncols=5, frameon=False)
+    return _svg(fig, "time of an epoch by rank and stage")
+
+
+def memory_bars(profile: Profile) -> str:
+    """Memory of each rank: what was measured, and the bound that was said before."""
+    fig = _figure(1.1 + ROW * profile.ranks)
+    axes, names = fig.subplots(), _ranks(profile)
+    axes.barh(names, np.array(profile.predicted) / 2**20, height=0.7, label="predicted at most", **WAITING)
+    axes.barh(names, np.array(profile.measured) / 2**20, height=0.4, color="#4c78a8", label="measured")
+    axes.set_xlabel("MiB of the process")
+    _tidy(axes)
+    fig.legend(loc="outside upper left", ncols=2, frameon=False)
+    return _svg(fig, "memory by rank")
+
+
+def _ranks(profile: Profile) -> list[str]:
+    return [f"rank {rank}" for rank in range(profile.ranks)]
+
+
+def _figure(height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("a report needs matplotlib for its pictures: pip install 'graphtheta[plot]'") from None
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def _tidy(axes: Any) -> None:
+    """Rank 0 on top, and no lines that say nothing."""
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.25, lw=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _svg(fig: Any, about: str) -> str:
+    """The picture as an element of HTML: text stays text, names nothing outside, grows with the page."""
+    import matplotlib
+
+    out = io.StringIO()
+    # clip paths are named after a hash: pictures on one page must differ in it, and a page be the same when made again
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": about}):
+        fig.savefig(out, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
+    text = out.getvalue()
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"', "", text[text.index("<svg"):])
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{about}"', text, count=1)

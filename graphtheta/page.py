@@ -1,0 +1,206 @@
+"""The page of a report: what is said about a run, as one file of HTML without anything from outside."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphtheta import chart
+from graphtheta.console import amount, figure
+from graphtheta.engine.evaluate import SPLITS
+from graphtheta.job import SECTIONS, Job, flag
+from graphtheta.profile import Profile
+
+if TYPE_CHECKING:
+    from graphtheta.report import Run
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; max-width: 1060px; margin: 2.2em auto; padding: 0 1.2em; }
+h1 { font-size: 1.7em; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.2em; margin: 2.2em 0 .5em; }
+.lead { color: #52606d; margin: .2em 0 1.4em; overflow-wrap: anywhere; }
+.tiles { display: flex; flex-wrap: wrap; gap: .8em; margin: 1.2em 0; }
+.tile { border: 1px solid #e1e5ea; border-radius: 6px; padding: .45em .9em; min-width: 7em; }
+.tile b { display: block; font-size: 1.35em; font-weight: 600; } .tile span { color: #52606d; font-size: .87em; }
+.wide { overflow-x: auto; } svg { width: 100%; min-width: 620px; height: auto; display: block; }
+table { border-collapse: collapse; margin: .8em 0; font-variant-numeric: tabular-nums; }
+th, td { padding: .28em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #e9edf1; }
+th { font-weight: 600; color: #52606d; } th:first-child, td:first-child { text-align: left; }
+.heat { font-size: .87em; } .heat td { border: 1px solid #fff; min-width: 2.8em; padding: .3em .6em; } .heat tbody th { text-align: left; }
+.keys td { text-align: left; white-space: normal; overflow-wrap: anywhere; } .note { color: #52606d; } .chosen { font-weight: 600; }
+.swatch { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .5em; }
+details { margin-top: .6em; } summary { cursor: pointer; color: #52606d; }
+@media print { body { margin: 0; max-width: none; } }
+"""
+
+
+def page(run: Run) -> str:
+    """The whole page.
+
+    Args:
+        run: What to tell of.
+
+    Raises:
+        ConfigError: The library that draws is not there.
+    """
+    job, profile = run.job, run.profile
+    ranks = "" if profile is None else f", {profile.ranks} worker{'s' * (profile.ranks > 1)}"
+    lead = f"{job.model} on {job.dataset}, strategy {job.strategy}{ranks}"
+    parts = [f"<h1>{escape(str(run.folder))}</h1>", f'<p class="lead">{escape(lead)}</p>', *_outcome(run)]
+    if profile is None:
+        parts.append(_note("There is no profile.json: the run did not end, or an earlier version wrote it. "
+                           "Where time, bytes and memory went is not known."))
+    else:
+        parts += [*_time(profile), *_bytes(profile), *_memory(profile)]
+    parts += [*_timeline(run), *_job(job)]
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f"<title>{escape(str(run.folder))}</title><style>{STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n")
+
+
+def _outcome(run: Run) -> list[str]:
+    """The figures to look at first, and the learning curve."""
+    if not run.rows:
+        return [_note("No epoch was run.")]
+    # of a run without a result, the last epoch
+    last = run.rows[-1]
+    best = int(last["epoch"] if run.result is None else run.result["best_epoch"])
+    row = next((r for r in run.rows if r["epoch"] == best), last)
+    tiles = [("epochs", last["epoch"]), ("steps", last["step"]), ("best epoch" if run.result else "last epoch", best)]
+    tiles += [(f"seconds of training, {last['epoch']} epochs", run.result["seconds"])] if run.result else []
+    splits = [split for split in SPLITS if f"{split}_loss" in row]
+    names = list(dict.fromkeys(key.partition("_")[2] for key in row if key.startswith(tuple(f"{split}_" for split in SPLITS))))
+    scores = [(name.replace("_", " "), *(figure(row.get(f"{split}_{name}", "")) for split in splits)) for name in names]
+    return ['<div class="tiles">' + "".join(f'<div class="tile"><b>{escape(figure(v))}</b><span>{escape(n)}</span></div>' for n, v in tiles)
+            + "</div>", "<h2>Learning curve</h2>", _picture(chart.curves(run.rows, best)), _table((f"epoch {best}", *splits), scores)]
+
+
+def _time(profile: Profile) -> list[str]:
+    rows = [_stage_row(profile, stage) for stage, book in profile.stages.items() if any(book.seconds) or any(book.wait)]
+    first = "those up to the first evaluation left out" if profile.first_left_out else "the first included"
+    return ["<h2>Time per stage and worker</h2>", f"<p>{escape(slowest(profile))}</p>", _picture(chart.time_bars(profile)),
+            _table(("stage", "mean ms", "slowest ms", "waiting ms", "imbalance", "sent", "messages"), rows, trusted_first=True),
+            _note(f"Times are those of one epoch, the mean of {profile.epochs}, {first}. Mean and slowest are over workers and contain "
+                  "waiting; imbalance is the busy time of the busiest worker over the mean, waiting left out: 1 is even. Sent and messages "
+                  "are of all workers. What is done between stages (loss, optimiser, log) is under other.")]
+
+
+def _stage_row(profile: Profile, stage: str) -> tuple[str, ...]:
+    book = profile.stages[stage]
+    busy, wait = 1e3 * np.array(book.seconds) / profile.epochs, 1e3 * np.array(book.wait) / profile.epochs
+    both = busy + wait
+    swatch = f'<span class="swatch" style="background:{chart.COLOURS.get(stage, "#888888")}"></span>{escape(stage)}'
+    return (swatch, *(f"{x:.2f}" for x in (both.mean(), both.max(), wait.mean())), f"{imbalance(book.seconds):.2f}",
+            amount(sum(book.bytes) / profile.epochs), figure(round(sum(book.messages) / profile.epochs)))
+
+
+def imbalance(seconds: Sequence[float]) -> float:
+    """Busy time of the busiest worker over the mean, 1 if nobody did anything."""
+    mean = float(np.mean(seconds))
+    return max(seconds) / mean if mean > 0 else 1.0
+
+
+def slowest(profile: Profile) -> str:
+    """Which stage takes the most time, and how much of the time is spent waiting, in words."""
+    spent = {stage: float(np.mean(np.array(book.seconds) + book.wait)) for stage, book in profile.stages.items()}
+    total = sum(spent.values()) or 1.0
+    # what is between stages is no stage
+    stage = max((name for name in spent if name != "other"), key=spent.__getitem__, default="other")
+    text = (f"The slowest stage is {stage}: {1e3 * spent[stage] / profile.epochs:.2f} ms of the "
+            f"{1e3 * total / profile.epochs:.2f} ms of an epoch ({100 * spent[stage] / total:.0f} %).")
+    busy = np.sum([book.seconds for book in profile.stages.values()], axis=0)
+    if total > 1.1 * profile.elapsed:
+        text += (f" Views in flight are added up here: by the clock an epoch took {1e3 * profile.elapsed / profile.epochs:.2f} ms, "
+                 f"of which a worker computed {1e3 * float(busy.mean()) / profile.epochs:.2f} ms.")
+    if profile.ranks == 1:
+        return text
+    waits = {name: float(np.mean(book.wait)) for name, book in profile.stages.items()}
+    most = max(waits, key=waits.__getitem__)
+    return (f"{text} Waiting is {100 * sum(waits.values()) / total:.0f} % of the time, mostly in {most}. The busiest worker, rank "
+            f"{int(busy.argmax())}, works {imbalance(busy.tolist()):.2f} times as long as the mean.")
+
+
+def _bytes(profile: Profile) -> list[str]:
+    if profile.ranks == 1:
+        return ["<h2>Bytes between workers</h2>", _note("One worker sends nothing.")]
+    sent = np.array(profile.sent_bytes) / profile.epochs
+    messages = np.array(profile.sent_messages) / profile.epochs
+    peak = max(float(sent.max()), 1.0)
+    unit = amount(peak).split()[1]
+    size = UNITS[unit]
+    lines = []
+    for q, (row, counts) in enumerate(zip(sent, messages, strict=True)):
+        cells = "".join(f'<td style="{_heat(x / peak)}" title="{x:,.0f} bytes, {n:,.0f} messages">'
+                        f'{_short(x / size) if x else "&middot;"}</td>' for x, n in zip(row, counts, strict=True))
+        lines.append(f"<tr><th>rank {q}</th>{cells}<td>{_short(row.sum() / size)}</td></tr>")
+    head = "".join(f"<th>to {q}</th>" for q in range(profile.ranks))
+    received = "".join(f"<td>{_short(x / size)}</td>" for x in (*sent.sum(axis=0), sent.sum()))
+    return ["<h2>Bytes between workers</h2>",
+            f'<div class="wide"><table class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
+            f"<tr><th>received</th>{received}</tr></tbody></table></div>",
+            _note(f"{unit} of one epoch, {figure(round(float(messages.sum())))} messages in all. Sums over all workers (reduce, metrics) "
+                  "are not among them; the table above counts both.")]
+
+
+def _short(x: float) -> str:
+    return f"{x:.1f}" if x < 100 else f"{x:,.0f}"
+
+
+def _heat(share: float) -> str:
+    """Background from white to blue, and text that can be read on it."""
+    shade = [round(255 - share * (255 - c)) for c in (31, 93, 160)]
+    return f"background:rgb({','.join(map(str, shade))});color:{'#fff' if share > 0.75 else '#1f2933'}"
+
+
+def _memory(profile: Profile) -> list[str]:
+    pairs = list(zip(profile.predicted, profile.measured, strict=True))
+    rows = [(f"rank {rank}", amount(p), amount(m), f"{100 * m / max(p, 1):.0f} %") for rank, (p, m) in enumerate(pairs)]
+    over = sum(m > p for p, m in pairs)
+    told = f"{over} of {profile.ranks} workers took more than was predicted." if over else "Every worker stayed within what was predicted."
+    return ["<h2>Memory</h2>", f"<p>{told}</p>", _picture(chart.memory_bars(profile)),
+            _table(("worker", "predicted at most", "measured", "share"), rows),
+            _note("The largest amount each process held, with libraries and the loading of the graph; predicted before training.")]
+
+
+def _timeline(run: Run) -> list[str]:
+    names = ", ".join(run.traces)
+    text = (f"{names}: open it in ui.perfetto.dev or in chrome://tracing." if run.traces else
+            "There is none; train with --trace to see every stage, wait, move and task of every worker.")
+    return ["<h2>Timeline</h2>", _note(text)]
+
+
+def _job(job: Job) -> list[str]:
+    plain = Job()
+    changed = [key for section in SECTIONS for key in section.model_fields if getattr(job, key) != getattr(plain, key)]
+    told = " ".join(as_flag(job, key) for key in changed) or "the default job"
+    rows = [(str(section.__doc__), key, job.as_text(key), "chosen" if key in changed else "")
+            for section in SECTIONS for key in section.model_fields]
+    lines = "".join(f'<tr class="{mark}">{_cells((section, key, value))}</tr>' for section, key, value, mark in rows)
+    return ["<h2>Job</h2>", f"<p><code>{escape(told)}</code></p>",
+            f'<details><summary>all keys</summary><table class="keys"><tbody>{lines}</tbody></table></details>']
+
+
+def as_flag(job: Job, key: str) -> str:
+    """A key as it is given on the command line."""
+    value = getattr(job, key)
+    return (flag(key) if value else f"--no-{flag(key)[2:]}") if isinstance(value, bool) else f"{flag(key)} {job.as_text(key)}"
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def _picture(svg: str) -> str:
+    return f'<div class="wide">{svg}</div>'
+
+
+def _cells(row: Iterable[Any]) -> str:
+    return "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], trusted_first: bool = False) -> str:
+    """A table that scrolls if it is wider than the page; ``trusted_first`` says that the first cells are HTML already."""
+    body = "".join(f"<tr><td>{row[0]}</td>{_cells(row[1:])}</tr>" if trusted_first else f"<tr>{_cells(row)}</tr>" for row in rows)
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'

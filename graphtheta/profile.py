@@ -1,0 +1,86 @@
+"""Where time, bytes and memory of a run went, rank by rank: a small file in the folder of the run."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from graphtheta.errors import FormatError
+
+PROFILE_FILE = "profile.json"
+
+
+class Book(BaseModel):
+    """What was booked under one stage; one number a rank."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seconds: list[float]
+    wait: list[float]
+    bytes: list[int]
+    messages: list[int]
+
+
+class Profile(BaseModel):
+    """The account of a run.
+
+    Attributes:
+        ranks: Number of workers.
+        epochs: Epochs that times, bytes and messages are those of.
+        steps: Parameter updates of the whole run.
+        elapsed: Seconds these epochs took by the clock; with several views in flight less than stages and waiting together.
+        first_left_out: Whether the first evaluated epoch, which compiles and makes plans, is not among them.
+        stages: By stage of the ledger.
+        sent_bytes, sent_messages: From each rank (first index) to each other; without collectives.
+        predicted, measured: The most memory of each rank's process, in bytes: said before training, and found after it.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    ranks: int
+    epochs: int
+    steps: int
+    elapsed: float
+    first_left_out: bool
+    stages: dict[str, Book]
+    sent_bytes: list[list[int]]
+    sent_messages: list[list[int]]
+    predicted: list[int]
+    measured: list[int]
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Profile:
+        lists: list[Sequence[object]] = [self.sent_bytes, self.sent_messages, self.predicted, self.measured]
+        lists += [*self.sent_bytes, *self.sent_messages]
+        for book in self.stages.values():
+            lists += [book.seconds, book.wait, book.bytes, book.messages]
+        if self.ranks < 1 or self.epochs < 1 or any(len(x) != self.ranks for x in lists):
+            raise ValueError(f"expected at least one epoch and one number for each of {self.ranks} ranks")
+        return self
+
+    def write(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            FormatError: It cannot be written.
+        """
+        try:
+            path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        except OSError as e:
+            raise FormatError(f"{path}: cannot be written: {e.strerror or e}") from None
+
+    @classmethod
+    def read(cls, path: Path) -> Profile:
+        """Read the file.
+
+        Raises:
+            FormatError: It cannot be read, or is something else.
+        """
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except OSError as e:
+            raise FormatError(f"{path}: cannot be read: {e.strerror or e}") from None
+        except (ValidationError, UnicodeDecodeError) as e:
+            why = e.errors()[0]["msg"] if isinstance(e, ValidationError) else "it is no text"
+            raise FormatError(f"{path}: not the profile of a run ({why}); delete it, or train again") from None

@@ -1,0 +1,111 @@
+"""The command ``graphtheta report``: one page about a run, from what the run left in its folder."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphtheta.console import say
+from graphtheta.engine.start import launched
+from graphtheta.engine.timeline import TRACE_FILE, files_of
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.flag import Parser
+from graphtheta.job import Job
+from graphtheta.page import page
+from graphtheta.profile import PROFILE_FILE, Profile
+from graphtheta.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
+
+REPORT_FILE = "report.html"
+# numbers that every epoch and every result has
+ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
+
+
+@dataclass
+class Run:
+    """What a run left behind.
+
+    Attributes:
+        rows: One per evaluated epoch.
+        result: Metrics of the best model; None if the run did not end well.
+        profile: Where time, bytes and memory went; None if the run did not end well.
+        traces: Names of the timelines.
+    """
+
+    folder: Path
+    job: Job
+    rows: list[dict[str, Any]]
+    result: dict[str, Any] | None
+    profile: Profile | None
+    traces: list[str]
+
+
+def report(argv: list[str]) -> int:
+    """Write one HTML page about a run.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("report", "One HTML page about a run: learning curve, time per stage and worker, imbalance, bytes between workers, "
+                    "memory. It names nothing outside of itself.", "graphtheta report runs/sbm-gcn-global", "RUN ")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--to", metavar="FILE", help="the page [RUN/report.html]")
+    options, _ = parser.read(argv)
+    if launched()[0]:
+        return 0
+    path = Path(options.to or Path(options.run, REPORT_FILE))
+    text = page(read_run(Path(options.run)))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FormatError(f"{path}: the page cannot be written: {error.strerror or error}; choose another with --to") from None
+    say(f"report in {path}")
+    return 0
+
+
+def read_run(folder: Path) -> Run:
+    """Read the folder of a run; of a run that was interrupted, what is there.
+
+    Raises:
+        ConfigError: It is no folder of a run.
+        FormatError: A file in it is damaged.
+    """
+    seeds = sorted(folder.glob("seed-*"))
+    for name in (JOB_FILE, METRICS_FILE):
+        if not (folder / name).is_file():
+            raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}" if seeds else
+                              f"{folder}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
+    rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ROW) for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
+    other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
+    if other is not None:
+        raise FormatError(f"{folder / METRICS_FILE}: line {other} has not the names of line 1; delete it, or train again")
+    result = folder / RESULT_FILE
+    return Run(folder, Job.from_yaml(folder / JOB_FILE), rows,
+               _record(_text(result), str(result), RESULT) if result.is_file() else None,
+               Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).is_file() else None,
+               [path.name for path in files_of(folder / TRACE_FILE)])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: cannot be read: {error}") from None
+
+
+def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """A mapping in JSON with these names, of numbers and mappings."""
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"{where}: damaged ({error}); delete it, or train again") from None
+    if not isinstance(record, dict) or not set(names) <= set(record):
+        raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
+    wrong = [name for name, value in record.items() if not isinstance(value, int | float | dict)]
+    if wrong or any(isinstance(record[name], dict) for name in names):
+        raise FormatError(f"{where}: {wrong[0] if wrong else names[0]} is no number; delete it, or train again")
+    return record

@@ -1,0 +1,216 @@
+"""Pieces that run again in backward: the same bits as keeping everything, and clear words where that cannot be."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.probe import probe
+from graphtheta.engine.reduce import reduce_gradients
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.strategy import whole
+from graphtheta.errors import TapeError, UserFunctionError
+from graphtheta.models import GCN, BatchNorm
+from graphtheta.ops import Tape, Var, chain
+from graphtheta.ops.init import dtype_scope, init_scope
+
+GRAPH, D = graphs.random_graph(240, 1200), 4
+
+
+class Agreement(Layer):
+    """Sum of the neighbours; leaves how well the ends of an edge agree, times what was left before."""
+
+    def __init__(self, first=True):
+        self.first, self.weight = first, gt.Parameter.glorot(D, D)
+
+    def gather(self, edge):
+        found = gt.tanh((edge.src.h @ self.weight * edge.dst.h).sum(-1))
+        return gt.dropout(edge.src.h, 0.2), {"agreement": found if self.first else found * edge.agreement}
+
+
+class Weighted(Layer):
+    def gather(self, edge):
+        return edge.agreement * edge.src.h
+
+
+class Net(Model):
+    """Four layers, two of which leave edge values that others read, inside and outside of pieces."""
+
+    def __init__(self, way):
+        self.way, self.norm, self.weight = way, BatchNorm(D), gt.Parameter.glorot(D, D)
+        self.layers = [Agreement(), Weighted(), Agreement(first=False), Weighted()]
+        self.calls = 0
+
+    def forward(self, graph):
+        again = getattr(self, self.way)
+        return again(graph, gt.dropout(graph.x, 0.3) @ self.weight)
+
+    def begin(self, graph, h):
+        self.calls += 1
+        h = self.layers[0](graph, gt.dropout(h, 0.2))
+        return self.norm(h) + h, h
+
+    def middle(self, graph, h):
+        return {"h": gt.relu(self.layers[2](graph, self.layers[1](graph, h))), "same": h}
+
+    def together(self, recompute, graph, h):
+        h, first = recompute(self.begin, graph, h)
+        made = recompute(self.middle, graph, h)
+        return self.layers[3](graph, made["h"] + 0.1 * made["same"] + 0.3 * first)
+
+    def keep(self, graph, h):
+        return self.together(lambda piece, *args: piece(*args), graph, h)
+
+    def pieces(self, graph, h):
+        return self.together(gt.recompute, graph, h)
+
+    def nested(self, graph, h):
+        return gt.recompute(lambda g: gt.recompute(self.pieces, g, h), graph)
+
+
+def run(make, size=1, dtype="float64", training=True):
+    """Loss, gradients, gradient of the features and state after one step, of every rank."""
+    def program(comm):
+        p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.dtype(dtype))
+        with dtype_scope(dtype), init_scope(1):
+            model = make()
+        view = whole(p, probe(model, p).layers)
+        x = Var(p.node["x"], view.space, needs_grad=True)
+        with Tape(training=training, seed=3, all_sum=comm.all_sum) as tape:
+            out = model(view, x=x)
+            grads = tape.backward(out, np.cos(np.arange(out.value.size)).reshape(out.shape))
+        return [out.value, grads.of(x), *reduce_gradients(comm, model.parameters(), grads), *model.state().values()]
+
+    return run_simulated(size, program)
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for mine, theirs in zip(a, b, strict=True) for x, y in zip(mine, theirs, strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_pieces_keep_every_bit(size, dtype):
+    """Dropout on nodes and edges, batch norm, edge values in and out, closures, values passed through, nesting."""
+    expected = run(lambda: Net("keep"), size, dtype)
+    assert same(expected, run(lambda: Net("pieces"), size, dtype))
+    assert same(expected, run(lambda: Net("nested"), size, dtype))
+
+
+@pytest.mark.fused
+def test_chains_of_large_values_keep_every_bit(monkeypatch):
+    """What a piece leaves open is put off as ever; what stands open before it is not."""
+    monkeypatch.setattr(chain, "SMALLEST", 0)
+
+    class Chains(Model):
+        def __init__(self, recompute):
+            self.layer, self.last, self.recompute = GCN(D, D), GCN(D, D), recompute
+
+        def forward(self, graph):
+            h = self.recompute(lambda g, h: gt.relu(self.layer(g, h) * 2.0), graph, graph.x)
+            z = gt.dropout(h, 0.4)
+            h = self.recompute(self.last, graph, z) + h
+            return self.recompute(lambda g, z: gt.relu(z) * z, graph, h * 0.5)
+
+    expected = run(lambda: Chains(lambda piece, *args: piece(*args)), 2, "float32")
+    assert same(expected, run(lambda: Chains(gt.recompute), 2, "float32"))
+
+
+def test_a_piece_keeps_its_outputs_only():
+    def length(way):
+        model = Net(way)
+        p = build_partition(GRAPH, run_simulated(1, lambda comm: comm)[0], dtype=np.float32)
+        view = whole(p, probe(model, p).layers)
+        with Tape() as tape:
+            model(view)
+        return len(tape.nodes)
+
+    assert length("nested") < length("pieces") < length("keep")
+
+
+def test_without_backward_a_piece_runs_once():
+    counts = []
+    for record in (False, True):
+        def program(comm, record=record):
+            model, p = Net("pieces"), build_partition(GRAPH, comm, dtype=np.float32)
+            view = whole(p, ["in"] * 4)
+            with Tape(record=record) as tape:
+                out = model(view)
+                if record:
+                    tape.backward(out)
+            return model.calls
+
+        counts += run_simulated(1, program)
+    assert counts == [1, 2]
+
+
+def test_a_user_may_check_a_model_with_pieces():
+    gt.check(Net("pieces"))
+
+
+@pytest.mark.parametrize("strategy", [{}, {"strategy": "mini", "batch_size": 40}, {"strategy": "cluster", "clusters": 3}], ids=str)
+def test_the_flag_runs_every_layer_of_a_users_model_again(strategy):
+    def train(comm, on):
+        keys = {"epochs": 2, "dtype": "float32", "backend": "reference", "task": "node", "recompute": on, **strategy}
+        with init_scope(2):
+            trainer = gt.Trainer(lambda d_in, d_out: Flagged(d_in, d_out), GRAPH, comm=comm, **keys)
+        losses = [trainer.train_epoch(i) for i in range(2)]
+        return [np.array(losses), *trainer.model.state().values()], trainer.bound.values, [m.recomputed for m in trainer.model.layers]
+
+    class Flagged(Model):
+        def __init__(self, d_in, d_out):
+            self.layers = [Agreement(), Weighted(), GCN(d_in, d_out)]
+
+        def forward(self, graph):
+            h = graph.x
+            for layer in self.layers:
+                h = layer(graph, gt.dropout(h, 0.1))
+            return h
+
+    for size in (1, 3):
+        (kept, much, off), (made, less, on) = (run_simulated(size, train, flag)[0] for flag in (False, True))
+        assert same([kept], [made]) and less <= much and not any(off) and all(on)
+
+
+class Odd(Model):
+    def __init__(self, piece, after=lambda model, h: h):
+        self.piece, self.after, self.weight, self.layer = piece, after, gt.Parameter.glorot(D, D), Weighted()
+        self.stash, self.runs = None, 0
+
+    def forward(self, graph):
+        return self.after(self, gt.recompute(lambda *args: self.piece(self, *args), graph, graph.x))
+
+
+def stashes(model, graph, h):
+    model.stash = h @ model.weight
+    return model.stash * 2.0
+
+
+def changes(model, graph, h):
+    model.runs += 1
+    return h @ model.weight if model.runs == 1 else (h @ model.weight, h @ model.weight)
+
+
+@pytest.mark.parametrize("make, error, message", [
+    (lambda: Odd(stashes, lambda model, h: h + model.stash), TapeError, "made inside of gt.recompute is used outside of it; let the"),
+    (lambda: Odd(changes), TapeError, "made other values when it was run again"),
+    (lambda: Odd(lambda model, graph, h: "text"), UserFunctionError, r"a function given to gt.recompute returned str; expected node"),
+], ids=["stash", "change", "text"])
+def test_what_goes_wrong_is_said(make, error, message):
+    def program(comm):
+        p = build_partition(GRAPH, comm, dtype=np.float64)
+        with dtype_scope("float64"):
+            model = make()
+        with Tape() as tape:
+            tape.backward(model(whole(p, [])))
+
+    with pytest.raises(error, match=message):
+        run_simulated(2, program)
+
+
+def test_the_graph_comes_second():
+    with pytest.raises(UserFunctionError, match=r"the graph is of type int; expected the graph that forward was given"):
+        gt.recompute(lambda g: g, 3)

@@ -1,0 +1,97 @@
+"""Gradients of all workers are added up while backward goes on."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphtheta.engine.reduce import GradientSum, reduce_gradients
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.ops import Parameter, Tape, add, mul, square
+from graphtheta.ops import sum as total_of
+from graphtheta.ops.piece import run_piece
+
+# less than a bucket, several of them in one, and one that goes in two rounds
+SIZES = [(3,), (100, 7), (20_000,), (), (300_000,), (5, 5)]
+
+
+def _parameters():
+    return [Parameter(np.zeros(shape), name=f"w{i}") for i, shape in enumerate(SIZES)]
+
+
+def _passed(rank, parameters):
+    """A pass that reads each parameter twice, the last one never; its gradients are 3 (1 + rank) x number."""
+    with Tape() as tape:
+        out = None
+        for number in (1, 2):
+            for i, p in enumerate(parameters[:-1]):
+                term = mul(p, float(number * (1 + rank) * (i + 1)))
+                for _ in p.shape:
+                    term = total_of(term, axis=-1)
+                out = term if out is None else add(out, term)
+    return tape, out
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_sums_are_those_of_all_sum(size):
+    def program(comm):
+        rng = np.random.default_rng(comm.rank)
+        parameters = _parameters()
+        grads = [rng.standard_normal(p.shape) for p in parameters]
+        under_way = GradientSum(comm, parameters)
+        for p, g in reversed(list(zip(parameters, grads, strict=True))):
+            under_way.add(p, g)
+        found = under_way.finish(None)
+        return [np.array_equal(x, comm.all_sum(g)) and x.shape == g.shape for x, g in zip(found, grads, strict=True)]
+
+    assert all(all(same) for same in run_simulated(size, program))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_gradient_leaves_when_nothing_reads_its_parameter_any_more(size):
+    def program(comm):
+        parameters, order = _parameters(), []
+        tape, out = _passed(comm.rank, parameters)
+        under_way = GradientSum(comm, parameters)
+
+        def final(p, g):
+            order.append(p.name)
+            np.testing.assert_allclose(g, 3 * (1 + comm.rank) * (1 + int(p.name[1:])))
+            under_way.add(p, g)
+
+        found = under_way.finish(tape.backward(out, final=final))
+        ranks = comm.size * (comm.size + 1) / 2
+        for i, x in enumerate(found[:-1]):
+            np.testing.assert_allclose(x, 3 * ranks * (i + 1))
+        assert not found[-1].any()
+        return order
+
+    for order in run_simulated(size, program):
+        assert order == [f"w{i}" for i in range(len(SIZES) - 2, -1, -1)]
+
+
+def test_what_a_piece_reads_is_final_when_the_piece_is_passed():
+    p, q, order = Parameter(np.ones(2), name="p"), Parameter(np.ones(2), name="q"), []
+    with Tape() as tape:
+        made = []
+
+        def once():
+            made.append(square(mul(p, q)))
+            return [made[-1]]
+
+        run_piece(once, once)
+        out = add(mul(made[0], q), q)
+        grads = tape.backward(out, final=lambda x, g: order.append((x.name, g.copy())))
+    assert sorted(name for name, _ in order) == ["p", "q"]
+    for name, g in order:
+        np.testing.assert_array_equal(g, grads.of({"p": p, "q": q}[name]))
+
+
+def test_without_a_gradient_anywhere_there_are_zeros():
+    def program(comm):
+        parameters = _parameters()
+        tape, out = _passed(comm.rank, parameters[:2])
+        grads = tape.backward(out) if comm.rank else Tape().backward(mul(parameters[0], 0.0))
+        return [float(np.abs(x).sum()) for x in reduce_gradients(comm, parameters, grads)]
+
+    first, second = run_simulated(2, program)
+    assert first == second and not any(first[1:])

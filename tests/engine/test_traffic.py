@@ -1,0 +1,126 @@
+"""Bytes predicted from plans and widths against those the ledger counted, and against one copy a pair of master and mirror."""
+from __future__ import annotations
+
+import equality
+import numpy as np
+import pytest
+
+import graphtheta.ops as gt
+from graphtheta.engine.active import ActiveGraph
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.view import global_view
+from graphtheta.models import GCN, SAGE
+from graphtheta.ops import Parameter, Tape, dtype_scope
+from graphtheta.ops.init import init_scope
+
+STRATEGIES = ("global", "mini", "mini sampled", "cluster", "cluster boundary")
+
+
+def moves(comm, before):
+    book = comm.ledger.since(before)
+    assert sum(stage["bytes"] for name, stage in book.items() if name in ("transform", "gather")) == 0
+    return book["move"]["bytes"]
+
+
+def pairs_of(comm, part, level):
+    """Pairs of a node and a worker that is not its master and has an active edge from it, or to it, over all workers."""
+    ends = []
+    for take in (0, 1):
+        nodes = equality.example().edge_index[take][level.gid]
+        strange = nodes[part.owner[nodes] != comm.rank]
+        ends.append(int(comm.all_sum(np.array(len(np.unique(strange))))))
+    return ends
+
+
+def run(comm, placement, task_name):
+    """(predicted, measured) bytes of all workers, forward and backward, and (bytes, bound) of each layer, by strategy and model."""
+    graph = equality.example()
+    part = build_partition(graph, comm, *placement, dtype=np.float64)
+    task, d_out, models = equality.TASKS[task_name](part, graph)
+    found = {}
+    with dtype_scope("float64"):
+        built = {name: equality.build(kind, d_out, options, part)[0] for name, (kind, options) in models.items()}
+        for name in STRATEGIES:
+            view = equality.STRATEGIES[name](part, ["in", "in"], task).batch(0, 0)
+            bounds = [pairs_of(comm, part, level) for level in view.levels]
+            for model_name, model in built.items():
+                found[name, model_name] = measure(comm, task, view, model, bounds)
+    return found
+
+
+def measure(comm, task, view, model, bounds):
+    active = ActiveGraph(view)
+    with Tape(seed=1, all_sum=comm.all_sum) as tape:
+        before = comm.ledger.snapshot()
+        loss = task.loss(view, model.run(active))
+        measured = [moves(comm, before)]
+        before = comm.ledger.snapshot()
+        tape.backward(loss)
+        measured.append(moves(comm, before))
+    predicted = [sum(t.forward for t in active.traffic), sum(t.backward for t in active.traffic)]
+    sent = [[int(comm.all_sum(np.array(x))) for x in (t.forward, t.backward)] for t in active.traffic[:len(bounds)]]
+    bound = [[src * t.widths.src + dst * (t.widths.dst + t.widths.partial), dst * t.widths.spread + src * t.widths.src_grad
+              + dst * t.widths.dst_grad] for t, (src, dst) in zip(active.traffic, bounds, strict=False)]
+    return predicted, measured, sent, bound
+
+
+PLACEMENTS = [("1d-src", "hash"), ("1d-dst", "block"), ("vertex-cut", "hash")]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(("size", "task"), [(1, "node"), (2, "node"), (3, "node"), (4, "node"), (2, "link"), (4, "edge")])
+def test_what_is_predicted_is_sent(size, task, placement):
+    for found in run_simulated(size, run, placement, task):
+        for case, (predicted, measured, sent, bound) in found.items():
+            assert predicted == measured, case
+            assert np.all(np.array(sent) <= bound), case
+            if case[0] == "global":
+                assert (size == 1) == (sum(map(sum, sent)) == 0), case
+
+
+class Product(Layer):
+    """A product on the edges, for the planner to put where it likes."""
+
+    def __init__(self, d_in, d_out):
+        self.weight = Parameter.glorot(d_in, d_out)
+
+    def gather(self, edge):
+        return gt.matmul(edge.src.h, self.weight) * edge.weight
+
+
+class Twice(Model):
+    """Two layers, so that the second one's input needs a gradient; its width is d_in."""
+
+    def __init__(self, layer, d_in, d_out):
+        self.first, self.second = layer(equality.D, d_in), layer(d_in, d_out)
+
+    def forward(self, graph):
+        return self.second(graph, self.first(graph, graph.x))
+
+
+@pytest.mark.parametrize("layer", [GCN, SAGE, Product])
+@pytest.mark.parametrize(("d_in", "d_out"), [(6, 2), (2, 6)])
+@pytest.mark.parametrize("partitioner", ["1d-src", "1d-dst", "vertex-cut"])
+def test_the_narrower_side_of_a_linear_map_moves(layer, d_in, d_out, partitioner):
+    def program(comm):
+        part = build_partition(equality.example(), comm, partitioner, dtype=np.float64)
+        with dtype_scope("float64"), init_scope(1):
+            model = Twice(layer, d_in, d_out)
+        active = ActiveGraph(global_view(part, ["in", "in"]))
+        with Tape() as tape:
+            out = model.run(active)
+            forward = comm.ledger.snapshot()["move"]["bytes"]
+            tape.backward(out)
+        backward = comm.ledger.snapshot()["move"]["bytes"] - forward
+        first, second = active.traffic
+        assert first.forward + second.forward == forward and first.backward + second.backward == backward
+        return second.widths
+
+    narrow = 8 * min(d_in, d_out)
+    for widths in run_simulated(4, program):
+        # the weights of a mean are one number more, and go one way only
+        sums = narrow + 8 * (layer is SAGE)
+        assert (widths.src, widths.dst, widths.partial) == (narrow, 0, sums)
+        assert (widths.spread, widths.src_grad, widths.dst_grad) == (narrow, narrow, 0)

@@ -1,0 +1,251 @@
+"""Timelines and reports of runs: what is written, what is said, and what is refused."""
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from timelines import read_timeline
+
+import graphtheta as gt
+from graphtheta import chart, doctor
+from graphtheta.__main__ import main
+from graphtheta.command import train_once
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.errors import DataError
+from graphtheta.job import Job
+from graphtheta.page import imbalance, slowest
+from graphtheta.profile import Profile
+
+TINY = {"dataset": "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "epochs": 4, "hidden": 8, "backend": "reference"}
+WORDS = ("--dataset", TINY["dataset"], "--epochs", "4", "--hidden", "8", "--backend", "reference")
+MPIEXEC = doctor.find_mpiexec()
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Reads a page; every element that is opened must be closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read_page(path: Path) -> Page:
+    """A page that is well formed and needs nothing from outside."""
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert "://" not in text.replace("chrome://tracing", "")
+    assert not {tag for tag, _ in page.seen} & {"script", "link", "img", "iframe", "object"}
+    links = [value for _, attrs in page.seen for name, value in attrs.items() if name in ("href", "xlink:href", "src")]
+    assert all(str(value).startswith("#") for value in links)
+    clips = [attrs["id"] for tag, attrs in page.seen if tag == "clippath"]
+    assert len(clips) == len(set(clips)) and {f"url(#{c})" for c in clips} >= set(re.findall(r"url\(#p[^)]*\)", text))
+    return page
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(ranks: int, **keys: object) -> Path:
+    """Train on simulated ranks; the folder of the run."""
+    run_simulated(ranks, lambda comm: train_once(Job(**{**TINY, "out": "run", **keys}), comm))
+    return Path(str(keys.get("out", "run")))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
+    folder = run(ranks, trace=True, partitioner="vertex-cut")
+    events = read_timeline(folder / "trace.json", ranks)
+    tasks = [(e["pid"], e["name"]) for e in events if e.get("cat") == "task"]
+    for rank in range(ranks):
+        for name in ("view 4", "forward", "backward", "reduce", "update"):
+            assert tasks.count((rank, name)) == (1 if name == "view 4" else 4)
+    assert [e["args"] for e in events if e["name"] == "view 3" and e["ph"] == "X"] == [{"step": 3, "version": 2}] * ranks
+    assert [e["args"]["version"] for e in events if e["name"] == "update" and e["pid"] == 0] == [1, 2, 3, 4]
+    assert [e["name"] for e in events if e["ph"] == "i" and e["pid"] == 0] == [f"epoch {i}" for i in (1, 2, 3, 4)]
+    assert sum(e["name"] == "evaluate" for e in events) == 4 * ranks
+    assert {e["name"] for e in events if e["ph"] == "b"} == ({"to_mirrors", "to_masters"} if ranks > 1 else set())
+
+    assert main(["report", "run"]) == 0
+    page = read_page(folder / "report.html")
+    assert "The slowest stage is" in page.text and "trace.json: open it in ui.perfetto.dev" in page.text
+    assert ("Waiting is" in page.text) == (ranks > 1) and ("One worker sends nothing" in page.text) == (ranks == 1)
+    assert [attrs["aria-label"] for tag, attrs in page.seen if tag == "svg"] == [
+        "loss and metrics by epoch", "time of an epoch by rank and stage", "memory by rank"]
+
+
+def test_profile_adds_up(here: Path) -> None:
+    folder = run(3, strategy="mini", batch_size=40)
+    profile = Profile.read(folder / "profile.json")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert (profile.ranks, profile.epochs, profile.steps, profile.first_left_out) == (3, 3, rows[-1]["step"], True)
+    for stage, book in profile.stages.items():
+        for name in ("seconds", "wait", "bytes", "messages"):
+            assert np.mean(getattr(book, name)) == pytest.approx(sum(row["time"][stage][name] for row in rows[1:])), (stage, name)
+    sent = np.array(profile.sent_bytes)
+    assert (np.diag(sent) == 0).all() and sent.sum() > 0
+    # moves belong to three stages, and only "move" has no collectives besides
+    assert sum(profile.stages["move"].bytes) <= sent.sum() <= sum(sum(profile.stages[s].bytes) for s in ("move", "batch", "evaluate"))
+    assert all(0 < m < 1 << 40 for m in (*profile.predicted, *profile.measured))
+
+
+def test_profile_of_views_in_flight(here: Path) -> None:
+    one, four = (Profile.read(run(2, strategy="mini", batch_size=40, views_per_step=4, views_in_flight=n, out=str(n)) / "profile.json")
+                 for n in (1, 4))
+    assert four.sent_bytes == one.sent_bytes and four.sent_messages == one.sent_messages
+    for profile, part in ((one, 0.5), (four, 1.1)):
+        total = np.mean([np.add(book.seconds, book.wait) for book in profile.stages.values()], axis=1).sum()
+        assert total > part * profile.elapsed > 0
+
+
+def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:
+    profile = Profile.read(run(2) / "profile.json")
+    assert np.array(profile.sent_bytes).sum(axis=1).tolist() == profile.stages["move"].bytes
+    assert np.array(profile.sent_messages).sum(axis=1).tolist() == profile.stages["move"].messages
+
+
+@pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
+def test_mpiexec_timeline_and_report(here: Path) -> None:
+    for words in (("train", *WORDS, "--trace", "--out", "run"), ("report", "run", "--to", "pages/two.html")):
+        done = subprocess.run([str(MPIEXEC), "-n", "2", sys.executable, "-m", "graphtheta", *words], capture_output=True, text=True,
+                              check=False, timeout=120, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert done.stdout == "report in pages/two.html\n"
+    events = read_timeline(Path("run/trace.json"), 2)
+    # the clocks of one machine agree: both ranks leave a sum over both at nearly the same time
+    ends = [[e["ts"] + e["dur"] for e in events if e["name"] == "reduce" and e["cat"] == "stage" and e["pid"] == rank] for rank in range(2)]
+    assert len(ends[0]) == 4 and np.abs(np.subtract(*ends)).min() < 1e5
+    assert "2 workers" in read_page(Path("pages/two.html")).text
+
+
+def test_python_writes_the_same_timeline(here: Path) -> None:
+    gt.Trainer(**TINY, trace=True, out="mine").fit()
+    read_timeline(Path("mine/trace.json"), 1)
+
+
+def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
+    run(2, trace=True)
+    with pytest.raises(DataError, match="loss of step"):
+        run(2, trace=True, lr=1e38, optimiser="sgd", epochs=50)
+    folder = Path("run")
+    assert not {"trace.json", "profile.json", "result.json"} & {path.name for path in folder.iterdir()}
+    assert main(["report", "run"]) == 0
+    page = read_page(folder / "report.html")
+    assert "trace-rank-0.json, trace-rank-1.json" in page.text and "There is no profile.json" in page.text
+
+
+def test_a_later_run_takes_the_timeline_away(here: Path) -> None:
+    run(1, trace=True)
+    assert main(["report", str(run(1))]) == 0
+    assert not Path("run/trace.json").exists() and "train with --trace" in read_page(Path("run/report.html")).text
+
+
+@pytest.mark.parametrize("keys", [{"epochs": 0}, {"epochs": 1}, {"eval_every": 3}, {"steps": 2}],
+                         ids=lambda keys: " ".join(keys))
+def test_short_runs(here: Path, keys: dict[str, object]) -> None:
+    run(1, **keys)
+    assert main(["report", "run"]) == 0
+    page = read_page(Path("run/report.html"))
+    assert ("No epoch was run" in page.text) == (keys.get("epochs") == 0)
+    assert ("the mean of 1, those up to the first evaluation left out" in page.text) == (keys.keys() <= {"eval_every", "steps"})
+
+
+def test_everything_is_escaped(here: Path) -> None:
+    name = "<u>&\"'"
+    run_simulated(1, lambda comm: train_once(Job(**{**TINY, "out": f"{name}/x"}), comm))
+    assert main(["report", f"{name}/x"]) == 0
+    page = read_page(Path(name, "x", "report.html"))
+    assert "u" not in [tag for tag, _ in page.seen] and f"{name}/x" in page.text
+
+
+@pytest.mark.parametrize("change, told", [
+    (lambda f: (f / "job.yaml").unlink(), "no job.yaml in it"),
+    (lambda f: (f / "metrics.jsonl").unlink(), "no metrics.jsonl in it"),
+    (lambda f: (f / "job.yaml").write_text("- 1"), "job.yaml: expected lines"),
+    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1'), "metrics.jsonl: line 1: damaged"),
+    (lambda f: (f / "metrics.jsonl").write_text("[]"), "metrics.jsonl: line 1: expected a mapping"),
+    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": "x"}'), "line 1: loss is no number"),
+    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": {}}'), "line 1: epoch is no number"),
+    (lambda f: (f / "metrics.jsonl").open("a").write('{"epoch": 1, "step": 1, "loss": 1}'), "line 5 has not the names of line 1"),
+    (lambda f: (f / "metrics.jsonl").write_bytes(b"\xff\xfe"), "metrics.jsonl: cannot be read"),
+    (lambda f: (f / "result.json").write_text("{}"), "result.json: expected a mapping with best_epoch"),
+    (lambda f: (f / "profile.json").write_text("{}"), "profile.json: not the profile of a run"),
+    (lambda f: (f / "profile.json").write_bytes(b"\xff"), "profile.json: not the profile of a run"),
+    (lambda f: (f / "profile.json").write_text((f / "profile.json").read_text().replace('"ranks": 1', '"ranks": 2')), "each of 2 ranks"),
+    (lambda f: (f / "report.html").mkdir(), "report.html: the page cannot be written"),
+])
+def test_bad_folders_are_one_message(here: Path, change: object, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run(1)
+    change(folder)  # type: ignore[operator]
+    capsys.readouterr()
+    assert main(["report", "run"]) != 0
+    out, err = capsys.readouterr()
+    assert out == "" and told in err and err.startswith("graphtheta: run")
+    assert err.count("\n") == 1 and "Traceback" not in err
+
+
+def test_no_folder_and_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "nowhere"]) == 2 and "nowhere: there is no job.yaml" in capsys.readouterr().err
+    run(1, out="many/seed-0", epochs=1)
+    capsys.readouterr()
+    assert main(["report", "many"]) == 2 and "give one of them, such as many/seed-0" in capsys.readouterr().err
+
+
+def test_without_matplotlib(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run(1, epochs=1)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    capsys.readouterr()
+    assert main(["report", "run"]) == 2 and "pip install 'graphtheta[plot]'" in capsys.readouterr().err
+
+
+def profile_of(elapsed: float, **stages: tuple[list[float], list[float]]) -> Profile:
+    """A profile of one epoch from seconds and waiting by stage."""
+    n = len(next(iter(stages.values()))[0])
+    none, square = [0] * n, [[0] * n for _ in range(n)]
+    books = {name: {"seconds": s, "wait": w, "bytes": none, "messages": none} for name, (s, w) in stages.items()}
+    return Profile(ranks=n, epochs=1, steps=1, elapsed=elapsed, first_left_out=False, stages=books, sent_bytes=square, sent_messages=square,
+                   predicted=none, measured=none)
+
+
+def test_what_is_said_of_the_time() -> None:
+    told = slowest(profile_of(12.5, gather=([3.0, 1.0], [0.0, 0.0]), move=([0.5, 0.5], [0.0, 2.0]), other=([9.0, 9.0], [0.0, 0.0])))
+    assert told == ("The slowest stage is gather: 2000.00 ms of the 12500.00 ms of an epoch (16 %). Waiting is 8 % of the time, "
+                    "mostly in move. The busiest worker, rank 0, works 1.09 times as long as the mean.")
+    assert slowest(profile_of(1.0, gather=([0.0], [0.0]))).startswith("The slowest stage is gather: 0.00 ms")
+    told = slowest(profile_of(2.0, gather=([1.0], [3.0])))
+    assert told.endswith("Views in flight are added up here: by the clock an epoch took 2000.00 ms, of which a worker computed 1000.00 ms.")
+    assert (imbalance([3.0, 1.0]), imbalance([0.0, 0.0])) == (1.5, 1.0)
+
+
+def test_pictures_of_a_run_are_the_same_when_drawn_again() -> None:
+    rows = [{"epoch": i, "step": i, "loss": 1.0, "val_loss": float("nan"), "val_accuracy": 0.5} for i in (1, 2)]
+    assert chart.curves(rows, 2) == chart.curves(rows, 2)

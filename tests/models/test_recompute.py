@@ -1,0 +1,66 @@
+"""``--recompute`` changes no bit: every published model, strategy and task, on one rank and on several."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.ops import chain
+
+# large enough for sums that do not depend on where arrays lie
+GRAPH = graphs.random_graph(300, 1500)
+STRATEGIES = {
+    "global": {},
+    "mini": {"strategy": "mini", "batch_size": 50},
+    "sampled": {"strategy": "mini", "batch_size": 50, "fanout": "3"},
+    "cluster": {"strategy": "cluster", "clusters_per_batch": 2},
+}
+MODELS = {
+    "gcn": {"model": "gcn", "residual": True},
+    "sage": {"model": "sage", "aggregator": "max", "norm": "batch"},
+    "gin": {"model": "gin", "norm": "batch", "jumping": "max"},
+    "gat": {"model": "gat", "attention_dropout": 0.4, "feature_dropout": 0.2, "heads": 2},
+    "gat_e": {"model": "gat_e", "residual": True, "heads": 2, "direction": "both"},
+    "gipa": {"model": "gipa", "norm": "batch", "edge_drop": 0.2, "residual": True, "heads": 2},
+    "links": {"model": "gcn", "task": "link", "decoder": "hadamard", "jumping": "concat"},
+    "edges": {"model": "gat_e", "task": "edge", "heads": 2},
+}
+DEEP = {
+    "plain": {},
+    "residual": {"residual": True, "norm": "batch"},
+    "jumping": {"jumping": "concat", "norm": "layer", "residual": True},
+    "precomputed": {"dropout": 0.0, "precompute": True},
+}
+
+
+def train(comm, on, **keys):
+    """Losses, metrics and weights after two epochs, and the memory of the values that is foretold."""
+    trainer = gt.Trainer(graph=GRAPH, comm=comm, recompute=on, **{"task": "node", "hidden": 5, "backend": "reference", **keys})
+    losses = [trainer.train_epoch(i) for i in range(2)]
+    metrics = trainer.evaluator.metrics(trainer.model)
+    return np.array([*losses, *metrics.values()]), trainer.model.state(), trainer.bound.values
+
+
+def compare(size, **keys):
+    """The share of the memory that is left."""
+    (numbers, state, much), (again, made, less) = (run_simulated(size, train, on, **keys)[0] for on in (False, True))
+    assert np.array_equal(numbers, again) and all(np.array_equal(x, made[name]) for name, x in state.items())
+    return less / much
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("model", MODELS)
+def test_no_bit_changes(model, strategy):
+    for size, dtype in ((1, "float64"), (2, "float32"), (4, "float64")) if strategy == "global" else ((2, "float64"),):
+        compare(size, layers=3, dtype=dtype, **MODELS[model], **STRATEGIES[strategy])
+
+
+@pytest.mark.parametrize("smallest", [1 << 16, 0], ids=["at once", "chains"])
+@pytest.mark.parametrize("backend", ["reference", pytest.param("fused", marks=pytest.mark.fused)])
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_networks_keep_their_bits_and_less_memory(monkeypatch, name, backend, smallest):
+    monkeypatch.setattr(chain, "SMALLEST", smallest)
+    for size in (1, 3):
+        assert compare(size, model="gcn", layers=10, backend=backend, **DEEP[name]) < 0.7
