@@ -42,7 +42,7 @@ class Stub:
     """As much of the active graph as phases look at."""
 
     def __init__(self, partition, edges):
-        self.partition, self.values = partition, edges
+        self.partition, self.values, self.traffic = partition, edges, []
 
     def space(self, n):
         return RowSpace(self.partition.masters[:n])
