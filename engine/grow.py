@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..ops.kernels.batch import number
+from ..ops.kernels.batch import ascending, number
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
 from .partition import MASTER, MIRROR, Partition
@@ -49,7 +49,7 @@ class Frame:
         for rows in found:
             end = number(rows, self.place, room, end)
         self.rows = room[:end]
-        self.rows[n:].sort()
+        self.rows[n:] = ascending(room[n:end], len(self.place))
         self.place[self.rows[n:]] = np.arange(n, end, dtype=np.int32)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from graphtheta.errors import MemoryLimitError
 
+from ..ops.fused import kept_width
 from ..ops.reference import CHUNK_BYTES
 from .comm import Comm
 from .partition import Partition
@@ -71,6 +72,7 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     plans = len(partition.src_plan.rows) + len(partition.dst_plan.rows)
     # a halo column is held at the mirrors and, while it moves, packed at both ends
     halo = probe.halo_width * (2 * mirrors + plans)
+    kept = max((kept_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(probe.layers) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     parameters = probe.parameters * itemsize
@@ -78,7 +80,7 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
         partition.nbytes(),
         in_flight * (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
         in_flight * halo * itemsize,
-        in_flight * 2 * probe.edge_width * edges * itemsize,
+        in_flight * (2 * probe.edge_width + kept) * edges * itemsize,
         in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
         in_flight * search,
         PARAMETER_COPIES * parameters,

@@ -162,7 +162,7 @@ class NeighbourSampler:
         run_blocks(block, n)
         if n == 1:
             return parts[0]
-        ptr, *lists = (np.concatenate(x) for x in zip(*((np.diff(bounds), *rest) for bounds, *rest in parts), strict=True))
+        ptr, *lists = (np.concatenate(x) for x in zip(*((bounds[1:] - bounds[:-1], *rest) for bounds, *rest in parts), strict=True))
         return np.append(0, np.cumsum(ptr)), *lists
 
     def _agreed(self, partition: Partition, shorter: list[Chosen], degree: dict[int, np.ndarray], receivers: Exchange,

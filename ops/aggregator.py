@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -243,8 +244,7 @@ class SoftmaxSum(Aggregator):
         return _over(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
 
     def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        inner = _inner(g, total, axis=tuple(range(state["sum"].ndim, g.ndim)))
-        return {"g": g, "lse": _log_normaliser(state), "inner": inner}
+        return {"g": g, "lse": _log_normaliser(state), "inner": _inner(g, total, kept=state["sum"].ndim)}
 
     def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
         z, x = _scaled(parts[0], scale), parts[1]
@@ -257,8 +257,10 @@ _over = rowwise(np.true_divide)
 
 
 @rowwise
-def _inner(x: np.ndarray, y: np.ndarray, axis: tuple[int, ...]) -> Any:
-    return (x * y).sum(axis=axis)
+def _inner(x: np.ndarray, y: np.ndarray, kept: int) -> Any:
+    """Inner products over all axes but the first ones."""
+    shape = (*x.shape[:kept], prod(x.shape[kept:]))
+    return np.einsum("...i,...i->...", x.reshape(shape), y.reshape(shape))
 
 
 def _scaled(z: np.ndarray, scale: np.ndarray | None) -> np.ndarray:

@@ -41,7 +41,7 @@ def _product(x: Any, w: Any) -> Any:
 def _long_product(x: Any, g: Any) -> Any:
     """x.T @ g of two axes each: products of parts of the long axis, added in order."""
     count = max(1, min(_PARTS, x.shape[0] // _ROWS))
-    ends, parts = np.linspace(0, x.shape[0], count + 1).astype(np.int64), empty((count, g.shape[1], x.shape[1]), g.dtype)
+    ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
     # BLAS is faster with the narrow factor in front, and that is g more often than not
     run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count)
     return (parts.sum(axis=0) if count > 1 else parts[0]).T

@@ -83,7 +83,7 @@ def cut(ptr: np.ndarray, row: np.ndarray) -> Walk:
     n_edges = int(ptr[-1])
     if n_edges < 2 * EDGES_PER_BLOCK:
         return Walk(ptr, row, np.array([0, len(row)]))
-    n_blocks = int(np.clip(n_edges // EDGES_PER_BLOCK, 1, MOST_BLOCKS))
+    n_blocks = min(n_edges // EDGES_PER_BLOCK, MOST_BLOCKS)
     most = -(-n_edges // n_blocks)
     counts = np.diff(ptr)
     pieces = np.where(counts > 2 * most, -(-counts // most), 1)

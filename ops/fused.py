@@ -1,4 +1,4 @@
-"""The fused back end: one generated loop per phase and direction, nothing of the size of all edges in memory.
+"""The fused back end: one generated loop per phase and direction, nothing of edges times features in memory.
 
 Same meaning as ``reference``. Rows are worked on in blocks of about equal numbers of edges, by the threads of this
 process; no two threads write the same row, and what is summed over all edges (gradients of parameters) is kept per
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ from graphtheta import rng
 from graphtheta.errors import ShapeError
 from graphtheta.rng import Purpose
 
+from . import bulk
 from .aggregator import State
-from .codegen import Kernel, Variant, generate, supported
+from .codegen import Kept, Kernel, Variant, generate, kept_at_most, numbers, supported, worth_keeping
 from .edges import EdgeLists
 from .expr import Expr
 from .kernels.compile import compiled
@@ -49,6 +52,11 @@ def usable(phase: Phase) -> bool:
     return bool(phase.__dict__["_supported"])
 
 
+def kept_width(phase: Phase) -> int:
+    """Numbers per edge that walking back holds at most, from the walk by receivers to that by senders."""
+    return kept_at_most(phase) if usable(phase) else 0
+
+
 def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],
             outputs: Arrays) -> None:
     """Sum the messages into states and write new edge values."""
@@ -77,10 +85,14 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
     arrays |= {f"gout_{name}": np.ascontiguousarray(x) for name, x in output_grads.items()}
     frontier = _frontier(phase, grads)
     mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in frontier}
-    for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src})):
-        if not wanted or lists is None or not int(lists.ptr[-1]):
-            continue
-        variant = _variant(phase, columns, lists, mode, frozenset(wanted), have)
+    walks = [(lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
+             for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src}))
+             if wanted and lists is not None and int(lists.ptr[-1])]
+    kept = _kept(phase, *(variant for _, variant in walks)) if len(walks) == 2 else ()
+    if kept:
+        arrays["kept"] = bulk.empty((int(receivers.ptr[-1]), numbers(phase, kept)), walks[0][1].dtype)
+    for lists, variant in walks:
+        mode, wanted, variant = variant.mode, variant.wanted, replace(variant, kept=kept)
         into = dict(arrays)
         for i, e in enumerate(phase.order):
             if e.leaf is not None and e.leaf in wanted:
@@ -180,6 +192,14 @@ def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted
                    dtype.name)
 
 
+def _kept(phase: Phase, receiver: Variant, sender: Variant) -> Kept:
+    """What the first of two walks leaves for the second."""
+    known: dict[tuple[Variant, Variant], Kept] = phase.__dict__.setdefault("_kept", {})
+    if (receiver, sender) not in known:
+        known[receiver, sender] = worth_keeping(phase, receiver, sender)
+    return known[receiver, sender]
+
+
 def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
     known: dict[Variant, tuple[Kernel, Any]] = phase.__dict__.setdefault("_kernels", {})
     if variant not in known:
@@ -242,7 +262,7 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
 
 def _matrix(shape: tuple[int, ...], turned: bool = False) -> tuple[int, int]:
     """A value without rows as kernels see it: its first axis against the others."""
-    matrix = (shape[0] if shape else 1, int(np.prod(shape[1:])))
+    matrix = (shape[0] if shape else 1, prod(shape[1:]))
     return matrix[::-1] if turned else matrix
 
 
@@ -251,4 +271,4 @@ def _flat(x: np.ndarray) -> np.ndarray:
     x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
     # truth values are bytes in memory and bits in registers
     x = x.view(np.uint8) if x.dtype == bool else x
-    return x.reshape(len(x), int(np.prod(x.shape[1:])))
+    return x.reshape(len(x), prod(x.shape[1:]))

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class Phase:
     @property
     def width(self) -> int:
         """Numbers held per edge while a chunk is computed."""
-        return sum(int(np.prod(e.shape)) for e in self.order if e.rows)
+        return sum(prod(e.shape) for e in self.order if e.rows)
 
 
 @dataclass

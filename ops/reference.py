@@ -61,7 +61,7 @@ class Columns:
 
 def chunk_size(phase: Phase, itemsize: int) -> int:
     """Edges per chunk, so that a chunk's values stay within a fixed budget."""
-    return int(np.clip(CHUNK_BYTES // max(1, 2 * phase.width * itemsize), 256, 1 << 17))
+    return min(max(CHUNK_BYTES // max(1, 2 * phase.width * itemsize), 256), 1 << 17)
 
 
 def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dict[str, State], outputs: Arrays) -> None:

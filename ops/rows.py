@@ -18,6 +18,7 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 
+from . import bulk
 from .expr import Expr
 from .primitive import defvjp, primitive
 from .space import RowSpace
@@ -31,8 +32,8 @@ def _prefix(x: Any, *, n: int) -> Any:
 
 
 def _pad_rows(g: Any, y: Any, x: Any, n: int) -> Any:
-    out = np.zeros(x.shape, g.dtype)
-    out[:n] = g
+    out = bulk.empty(x.shape, g.dtype)
+    out[:n], out[n:] = g, 0
     return out
 
 

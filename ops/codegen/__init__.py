@@ -11,11 +11,13 @@ share, such as its running sums, is loaded before its edges and stored after the
 worked on in loops over scratch space.
 
 Each module adds one step to the writer of the one before: place, held, text, value, keep, gradient, aggregate, kernel.
+``frontier`` decides what the walk by receivers leaves for the one by senders.
 """
 if __name__ != "graphtheta.ops.codegen":
     raise ImportError("import graphtheta.ops.codegen, not ops.codegen")
 
-from .kernel import Kernel, generate, supported
+from .frontier import Kept, numbers
+from .kernel import Kernel, generate, kept_at_most, supported, worth_keeping
 from .text import Variant
 
-__all__ = ["Kernel", "Variant", "generate", "supported"]
+__all__ = ["Kept", "Kernel", "Variant", "generate", "kept_at_most", "numbers", "supported", "worth_keeping"]

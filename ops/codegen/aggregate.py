@@ -126,21 +126,29 @@ class AggregateWriter(GradientWriter):
 
     def attention(self, name: str, z: Expr) -> Held:
         """The softmax weights, once more."""
+        n = self.number[id(z)]
+        if n in self.weights:
+            return self.weights[n]
         scores, normaliser = self.score(z), self.spread(name, "lse")
         held = Held.best(self, self.name("p"), z.shape)
         for place in self.cells(z.shape):
             held.set(place, f"exp({scores.get(place)} - {normaliser(place)})")
+        self.weights[n] = held
         return held
 
     def seed_logsumexp(self, name: str, parts: list[Expr]) -> None:
+        if not self.wants(parts[0]):
+            return
         weights, g = self.attention(name, parts[0]), self.spread(name, "g")
         self.give(parts[0], parts[0].shape, lambda p: f"({g(p)} * {weights.get(p)})")
 
     def seed_softmax_sum(self, name: str, parts: list[Expr]) -> None:
         z, x = parts
+        if not (self.wants(z) or self.wants(x) or ("weight", self.number[id(z)]) in self.v.kept):
+            return
         weights, g = self.attention(name, z), self.spread(name, "g")
         heads = np.repeat(np.arange(int(np.prod(z.shape))), int(np.prod(x.shape[len(z.shape):])))
-        if id(z) in self.on_path:
+        if self.wants(z):
             inner, products = self.spread(name, "inner"), self.total(self.name("q"), z.shape)
             self.fold(heads, x.shape, lambda p: f"{g(p)} * {self.value(x, p)}", products)
             score_grad = Held.best(self, self.name("q"), z.shape)

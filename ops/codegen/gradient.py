@@ -1,12 +1,15 @@
 """Gradients of an edge: from the message back to what the kernel wants, each expression's own after those of its uses."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..expr import Expr
 from ..primitive import Primitive
 from ..program import Phase
 from ..scalar import Scalar
+from .frontier import Frontier
 from .held import Held
 from .keep import MOST_STEPS, KeepWriter, Text
 from .place import Place, Shape, broadcast, cells
@@ -33,21 +36,65 @@ class GradientWriter(KeepWriter):
         self.sums: dict[str, Held] = {}
         self.steps = 0
         self.on_path = self._paths()
+        # gradients that are read from where they were kept, or kept for another kernel
+        self.given: set[int] = set()
+        self.left = {n for kind, n in self.v.kept if kind == "gradient"} if variant.mode == "receiver" else set()
+        self.weights: dict[int, Held] = {}
 
     def _paths(self) -> set[int]:
         """Expressions through which a gradient reaches a wanted leaf."""
         path: set[int] = set()
         for e in self.phase.order:
-            wanted = e.leaf in self.v.wanted if e.rows else e.live and ("const", self.number[id(e)]) in self.v.wanted
+            n = self.number[id(e)]
+            wanted = e.leaf in self.v.wanted or ("gradient", n) in self.v.kept if e.rows else e.live and ("const", n) in self.v.wanted
             if wanted or (e.rows and e.prim is not None and _passes(e, e.prim, path)):
                 path.add(id(e))
         return path
 
+    # ---- what one kernel leaves for another
+
+    def columns_kept(self) -> Iterator[tuple[str, Expr, Held]]:
+        """What is kept of an edge: the kind, the expression, and its place in the row."""
+        first = 0
+        for kind, n in self.v.kept:
+            e = self.phase.order[n]
+            yield kind, e, Held(self, f"kept{n}", e.shape, (self.arg("kept"), "en"), first)
+            first += int(np.prod(e.shape))
+
+    def take(self) -> list[Expr]:
+        """Start from what was kept; returns the values that are to be worked out."""
+        frontier = Frontier(self)
+        self.on_path = frontier.path
+        known = {"value": self.kept, "weight": self.weights, "gradient": self.met}
+        for kind, e, kept in self.columns_kept():
+            n = self.number[id(e)]
+            known[kind][n] = held = Held.best(self, f"{kind}{n}", e.shape)
+            for place in self.cells(e.shape):
+                held.set(place, kept.get(place))
+                held.filled.add(int(place.at[0]))
+            if kind == "gradient":
+                self.given.add(n)
+        return frontier.values
+
+    def leave(self) -> None:
+        """Write what is kept, once all gradients are known."""
+        for kind, e, held in self.columns_kept():
+            n = self.number[id(e)]
+            if kind == "gradient":
+                self.met.setdefault(n, self.total(f"g{n}", e.shape)).fill_up()
+            for place in self.cells(e.shape):
+                text = self.value(e, place) if kind == "value" else (self.met if kind == "gradient" else self.weights)[n].get(place)
+                held.set(place, text)
+
     # ---- where gradients go
+
+    def wants(self, e: Expr) -> bool:
+        """Whether the gradient of e is to be worked out."""
+        return id(e) in self.on_path and self.number[id(e)] not in self.given
 
     def give(self, a: Expr, shape: Shape, text: Text, where: np.ndarray | None = None) -> None:
         """A gradient for a: ``text`` over the places of ``shape``, whose numbers stand at positions ``where`` of a."""
-        if id(a) not in self.on_path:
+        if not self.wants(a):
             return
         straight = where is None and shape == a.shape
         if straight and a.rows and a.leaf is None:
@@ -65,7 +112,7 @@ class GradientWriter(KeepWriter):
         n = self.number[id(a)]
         if not a.rows:
             return self.summed(f"gc{n}", a.shape)
-        if a.leaf is not None:
+        if a.leaf is not None and n not in self.left:
             name = self.arg(f"g{a.leaf[0]}{n}")
             return self.over_the_row(name, a.shape) if a.leaf[0] == self.fixed_end else Held(self, name, a.shape, (name, self.row(a)))
         if n not in self.met:
@@ -111,7 +158,7 @@ class GradientWriter(KeepWriter):
         assert e.prim is not None
         once = sum(id(a) in self.on_path for a in e.args) == 1 and e.prim.name not in REPEATS
         self.steps = max((steps for _, steps in parts), default=0)
-        if n not in self.met and len(parts) == 1 and once and self.steps < MOST_STEPS:
+        if n not in self.met and len(parts) == 1 and once and n not in self.left and self.steps < MOST_STEPS:
             return parts[0][0]
         self.steps = 0
         if parts:
@@ -122,6 +169,12 @@ class GradientWriter(KeepWriter):
         return self.met[n].get
 
     def walk_back(self) -> None:
+        for e in self.phase.order:
+            n = self.number[id(e)]
+            if e.leaf is not None and n in self.given:
+                target = self.target(e)
+                for place in self.cells(e.shape):
+                    target.add(place, self.met[n].get(place))
         for e in reversed(self.phase.order):
             if not e.rows or e.prim is None or id(e) not in self.on_path:
                 continue
@@ -161,7 +214,7 @@ class GradientWriter(KeepWriter):
 
             def text(p: Place, rule: str = rule) -> str:
                 y = self.value(e, p) if "{y}" in rule else ""
-                return "(" + rule.format(*(self.value(b, self.narrow(b, e, p)) for b in e.args), g=g(p), y=y) + ")"
+                return "(" + rule.format(*self.arguments_of(rule, e, p), g=g(p), y=y) + ")"
 
             self.give(a, e.shape, text)
 

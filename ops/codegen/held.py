@@ -16,11 +16,12 @@ class Held:
         name: Of its variables, or of its scratch row.
         shape: Trailing shape.
         backing: Array and row if it lives in memory; None for variables.
+        first: Where in the row it begins.
     """
 
-    def __init__(self, writer: Any, name: str, shape: Shape, backing: tuple[str, str] | None = None):
+    def __init__(self, writer: Any, name: str, shape: Shape, backing: tuple[str, str] | None = None, first: int = 0):
         self.writer, self.name, self.shape = writer, name, shape
-        self.backing = backing
+        self.backing, self.first = backing, first
         self.filled: set[int] = set()
         self._cells = cells(shape, writer.lanes) if backing is None else []
         self._number = {(int(c.at[0]), c.active): i for i, c in enumerate(self._cells)}
@@ -38,7 +39,7 @@ class Held:
     def get(self, place: Place) -> str:
         """The numbers at a place."""
         if self.backing is not None:
-            return str(self.writer.read(*self.backing, place))
+            return str(self.writer.read(*self.backing, place.after(self.first)))
         if place.run is not None:
             found = self._number.get((int(place.at[0]), place.active))
             if found is not None:
@@ -51,7 +52,7 @@ class Held:
     def set(self, place: Place, text: str) -> None:
         """Give the vector at one of its places a value."""
         if self.backing is not None:
-            self.writer.write(*self.backing, place, text)
+            self.writer.write(*self.backing, place.after(self.first), text)
         else:
             self.writer.put(f"{self.variable(place)} = {text}")
 

@@ -25,9 +25,10 @@ class KeepWriter(ValueWriter):
         needed: set[int] = set()
 
         def visit(e: Expr) -> None:
-            if id(e) not in needed:
+            if id(e) not in needed and self.number[id(e)] not in self.kept:
                 needed.add(id(e))
-                for a in e.args:
+                # ones_like looks at the shape of its argument only
+                for a in () if e.prim is not None and e.prim.name == "ones_like" else e.args:
                     visit(a)
 
         for root in roots:

@@ -1,13 +1,14 @@
 """The whole kernel: loops over rows and edges around the body, and its arguments in order."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..program import Phase
 from ..scalar import scalar
 from .aggregate import AggregateWriter
+from .frontier import Frontier, Kept, numbers
 from .text import Variant
 from .value import STRUCTURAL
 
@@ -26,12 +27,14 @@ class Kernel:
         arguments: Names in order.
         maps: Constant index arrays among them.
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
+        lines: Cache lines that an edge reads at places nobody can foresee.
     """
 
     source: str
     arguments: list[str]
     maps: dict[str, np.ndarray]
     buffers: dict[str, tuple[int, str]]
+    lines: int
 
 
 def supported(phase: Phase) -> bool:
@@ -46,6 +49,27 @@ def generate(phase: Phase, variant: Variant) -> Kernel:
     return KernelWriter(phase, variant).build()
 
 
+def kept_at_most(phase: Phase) -> int:
+    """Numbers that an edge keeps while the phase is walked back, if all it reads gets a gradient."""
+    wanted = frozenset(e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.live)
+    spreads = tuple(phase.aggregators), tuple(phase.outputs)
+    dtype = next(e.dtype for e in (*phase.message, *phase.outputs.values()))
+    sender = Variant("sender", False, True, False, frozenset(), wanted, spreads, dtype.name)
+    return numbers(phase, Frontier(KernelWriter(phase, sender)).kept)
+
+
+def worth_keeping(phase: Phase, receiver: Variant, sender: Variant) -> Kept:
+    """What the kernel that walks by receivers should keep of each edge for the one that walks by senders.
+
+    It must save more scattered cache lines than the row takes that is written and read.
+    """
+    kept = Frontier(KernelWriter(phase, sender)).kept
+    if not kept:
+        return ()
+    plain, keeping = (sum(generate(phase, replace(v, kept=k)).lines for v in (receiver, sender)) for k in ((), kept))
+    return kept if keeping < plain else ()
+
+
 class KernelWriter(AggregateWriter):
     """Puts the sections into their loops."""
 
@@ -55,10 +79,16 @@ class KernelWriter(AggregateWriter):
             self.keep_values([*self.phase.message, *self.phase.outputs.values()])
             self.accumulate()
         else:
-            roots = list(self.phase.message) if v.spreads[0] else []
-            self.keep_values([*roots, *(self.phase.outputs[n] for n in v.spreads[1])])
+            if v.mode == "sender" and v.kept:
+                roots = self.take()
+            else:
+                roots = [*(self.phase.message if v.spreads[0] else ()), *(self.phase.outputs[n] for n in v.spreads[1])]
+                roots += [self.phase.order[n] for kind, n in v.kept if kind == "value"]
+            self.keep_values(roots)
             self.seed()
             self.walk_back()
+            if v.mode == "receiver":
+                self.leave()
         sender, head = v.mode == "sender", self.head()
         lines = [*self.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
         lines += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *self.sections["row"]]
@@ -67,7 +97,7 @@ class KernelWriter(AggregateWriter):
         arguments = [*FIXED, *self.arguments]
         functions = [f"{name} = {made}" for name, made in sorted(self.functions.items())]
         source = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(arguments)}):", *lines]) + "\n"
-        return Kernel(source, arguments, self.maps, self.buffers)
+        return Kernel(source, arguments, self.maps, self.buffers, sum(-(-size // LINE) for _, _, size in self.far()))
 
     def head(self) -> list[str]:
         """Where an edge stands, and the rows that a later one needs."""
@@ -109,4 +139,6 @@ class KernelWriter(AggregateWriter):
                 if name.startswith("spread_"):
                     (e,) = value if name.endswith("_g") else score
                     found.append((name, "far", item * int(np.prod(e.shape))))
+            if self.v.kept:
+                found.append(("kept", "el", item * numbers(self.phase, self.v.kept)))
         return found

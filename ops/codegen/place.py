@@ -26,6 +26,10 @@ class Place:
         """The positions that a map gives these."""
         return Place(where[self.at], self.active, self.start)
 
+    def after(self, first: int) -> Place:
+        """The positions in a row where the value begins at ``first``."""
+        return Place(self.at + first, self.active, self.start) if first else self
+
     @property
     def run(self) -> str | None:
         """The first position if the others follow it one by one, else None."""

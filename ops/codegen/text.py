@@ -30,6 +30,7 @@ class Variant:
         wanted: Leaves whose gradients this kernel computes, as (kind, name).
         spreads: Totals with a gradient, and output values with one.
         dtype: Of the numbers.
+        kept: What walking by receivers leaves for walking by senders, as (kind, number of the expression).
     """
 
     mode: str
@@ -40,6 +41,7 @@ class Variant:
     wanted: frozenset[tuple[str, object]]
     spreads: tuple[tuple[str, ...], tuple[str, ...]]
     dtype: str
+    kept: tuple[tuple[str, int], ...] = ()
 
 
 class TextWriter:

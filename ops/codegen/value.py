@@ -55,7 +55,11 @@ class ValueWriter(TextWriter):
             return self.value(e.args[0], place.through(self.where(e)))
         code = self.code(e)
         assert code is not None, e
-        return code.value.format(*(self.value(a, self.narrow(a, e, place)) for a in e.args))
+        return code.value.format(*self.arguments_of(code.value, e, place))
+
+    def arguments_of(self, code: str, e: Expr, place: Place) -> list[str]:
+        """The arguments of e as code names them: nothing for one that it does not read."""
+        return [self.value(a, self.narrow(a, e, place)) if f"{{{i}}}" in code else "" for i, a in enumerate(e.args)]
 
     def narrow(self, a: Expr, e: Expr, place: Place) -> Place:
         """The place in an argument that is broadcast to e."""

@@ -8,6 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+# bits that numbers are sorted by at a time
+DIGIT = 11
+LAST_DIGIT = (1 << DIGIT) - 1
+
 
 @njit(nogil=True, cache=True)
 def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
@@ -53,6 +57,25 @@ def number(found, place, rows, n):  # type: ignore[no-untyped-def]
             rows[n] = row
             n += 1
     return n
+
+
+@njit(nogil=True, cache=True)
+def ascending(numbers, end):  # type: ignore[no-untyped-def]
+    """Numbers from 0 to below ``end`` sorted, digit by digit: several times faster than by comparing. Changes its argument."""
+    there, shift = np.empty_like(numbers), 0
+    while (end - 1) >> shift > 0:
+        free = np.zeros((1 << DIGIT) + 1, np.int64)
+        for x in numbers:
+            free[((x >> shift) & LAST_DIGIT) + 1] += 1
+        for d in range(LAST_DIGIT):
+            free[d + 1] += free[d]
+        for x in numbers:
+            d = (x >> shift) & LAST_DIGIT
+            there[free[d]] = x
+            free[d] += 1
+        numbers, there = there, numbers
+        shift += DIGIT
+    return numbers
 
 
 @njit(nogil=True, cache=True)

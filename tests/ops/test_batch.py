@@ -54,6 +54,13 @@ def test_grouping_by_the_other_end_is_a_stable_sort(counts, seed, n):
     np.testing.assert_array_equal(first, row[per_group(ptr)][order])
 
 
+@pytest.mark.parametrize("end", [0, 1, 2, 1 << 11, (1 << 11) + 1, 1 << 23])
+def test_numbers_are_sorted(end):
+    numbers = np.random.default_rng(end).integers(0, end, min(end, 500)) if end else np.zeros(0, np.int64)
+    expected = np.sort(numbers)
+    np.testing.assert_array_equal(batch.ascending(numbers, end), expected)
+
+
 def test_numbers_are_given_once_in_the_order_of_meeting():
     place, rows = np.full(10, -1, np.int32), np.zeros(8, np.int64)
     place[7], rows[0] = 0, 7

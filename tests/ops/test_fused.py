@@ -20,6 +20,8 @@ from graphtheta.engine.superstep import _run_phases
 from graphtheta.engine.view import global_view
 from graphtheta.errors import ShapeError
 from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, edges, fused
+from graphtheta.ops.codegen.frontier import Frontier
+from graphtheta.ops.codegen.kernel import KernelWriter
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.program import trace
 
@@ -40,7 +42,7 @@ class Stub:
     """As much of the active graph as phases look at."""
 
     def __init__(self, partition, edges):
-        self.partition, self.values = partition, edges
+        self.partition, self.values, self.traffic = partition, edges, []
 
     def space(self, n):
         return RowSpace(self.partition.masters[:n])
@@ -183,6 +185,11 @@ SCORES = {
     "softmax squared": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) ** 2 * e.src.z,
     "softmax with dropout": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) * gt.dropout(e.src.z, 0.2),
     "softmax alone": lambda e: gt.softmax(e.src.s + e.dst.t),
+    "softmax of products": lambda e: gt.softmax((e.src.z * e.dst.y).sum(-1)) * e.src.z,
+    "softmax of much": lambda e: gt.softmax(gt.max(gt.dropout(normal(e.src.z * e.dst.y), 0.3), -1)) * e.src.z,
+    "gate": lambda e: gt.sigmoid(e.src.s + e.dst.t + gt.matmul(e.attr, parameter(3, 2))) * gt.tanh(e.src.z),
+    "gate made wider": lambda e: gt.matmul(gt.tanh(e.src.s * e.dst.t), parameter(2, 2, 3)) * e.src.z,
+    "gate as edge value": lambda e: gated(gt.tanh(e.src.s * e.dst.t + e.src.t), e.src.z),
     "softmax, full width": lambda e: gt.softmax(e.src.z * e.dst.y) * e.src.z,
 }
 SHAPES = {
@@ -198,6 +205,14 @@ SHAPES = {
 }
 
 
+def normal(x):
+    return gt.layer_norm(x, parameter(3), parameter(3))
+
+
+def gated(gate, z):
+    return gate * z + gt.dropout(gate, 0.2).sum(-1) * z, {"gate": gate}
+
+
 def deep(x, y):
     for _ in range(6):
         x = gt.leaky_relu(gt.maximum(x, y) - 0.1, 0.3)
@@ -211,6 +226,20 @@ def again(x):
 @pytest.mark.parametrize("name", SCORES)
 def test_softmax(name):
     both(SCORES[name])
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_what_is_kept_is_what_would_be_computed(name, monkeypatch):
+    """Whatever may be left for the walk by senders is left, worth it or not."""
+    kept = {}
+
+    def keep(phase, receiver, sender):
+        return kept.setdefault((id(phase), sender), Frontier(KernelWriter(phase, sender)).kept)
+
+    monkeypatch.setattr(fused, "worth_keeping", keep)
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
+    both(SCORES[name], direction="both", size=2)
+    assert any(kept.values()) == (name not in ("softmax alone", "softmax, full width"))
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -281,7 +310,7 @@ def test_blocks_change_nothing(size, monkeypatch):
 def test_threads_change_no_bit(monkeypatch):
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
     graph, before = graphs.random_graph(200, 3000), numba.get_num_threads()
-    for gather, sum in ((SCORES["softmax with dropout"], "sum"), (ROWWISE["matmul"], "mean")):
+    for gather, sum in ((SCORES["softmax with dropout"], "sum"), (SCORES["softmax"], "sum"), (ROWWISE["matmul"], "mean")):
         found = []
         for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
             numba.set_num_threads(threads)

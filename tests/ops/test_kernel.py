@@ -69,6 +69,20 @@ def test_loops_over_columns_are_vector_code(name: str, tmp_path: Path, monkeypat
         assert "prefetch" in text, f"{name} {mode} asks for no row ahead"
 
 
+@pytest.mark.parametrize("name", ["gat", "gated"])
+def test_senders_read_what_receivers_kept(name: str) -> None:
+    """A row of a weight and a gradient per head, instead of scores made of columns and attributes once more."""
+    gather, nodes, edges = PROGRAMS[name]
+    program = trace(gather, nodes, edges, "sum", "Mine")
+    (phase,) = program.phases
+    run(phase, phase.aggregators[""], program.operands, {n: s for n, (s, _, _) in {**nodes, **edges}.items()})
+    made = {variant.mode: kernel for variant, (kernel, _) in phase.__dict__["_kernels"].items()}
+    read = [n for n in made["sender"].arguments if n.startswith(("src", "dst", "edge", "spread", "kept")) and n != "edge_gid"]
+    assert read == ["kept", "spread__g"] or read == ["spread__g", "kept"]
+    assert fused.kept_width(phase) == 8
+    assert "exp(" not in made["sender"].source and "kept" in made["receiver"].arguments
+
+
 def test_a_second_call_compiles_nothing() -> None:
     gather, nodes, edges = PROGRAMS["gcn"]
     counts = []
