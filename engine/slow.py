@@ -22,6 +22,7 @@ from graphtheta.errors import ConfigError
 from .channel import Send
 from .comm import Comm
 
+_STAMP = 8
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "bit/s": 1 / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8}
 
 
@@ -34,6 +35,10 @@ class SlowComm(Comm):
         bandwidth: Bytes a second that a rank can receive.
         blocking: Whether each move is waited for where it is begun, so that nothing is computed meanwhile: what there is
             to win by not doing so.
+
+    Attributes:
+        link_seconds: How long moves of this rank were under way on the links.
+        exposed_seconds: How much of that it waited for them, after they had been sent.
     """
 
     def __init__(self, inner: Comm, latency: float, bandwidth: float, blocking: bool = False):
@@ -41,7 +46,7 @@ class SlowComm(Comm):
         self.inner, self.latency, self.bandwidth, self.blocking = inner, latency, bandwidth, blocking
         self.cores = inner.cores
         self._levels = int(np.ceil(np.log2(max(inner.size, 1))))
-        self._free_at = 0.0
+        self._free_at = self.link_seconds = self.exposed_seconds = 0.0
 
     def open_channels(self, n: int) -> None:
         """Have at least so many channels besides channel 0; collective."""
@@ -62,19 +67,27 @@ class SlowComm(Comm):
         super()._enter(*operation)
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        began = self._last_to_begin()
-        self.inner._gather_flat(x, out)
-        self._arrive(began, self._levels, (self.size - 1) * x.nbytes)
+        arrived = np.empty((self.size, x.nbytes + _STAMP), np.uint8)
+        self.inner._gather_flat(_stamped(x.reshape(1, -1))[0], arrived)
+        self._unpack(arrived, out, (self.size - 1) * x.nbytes)
 
     def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        began = self._last_to_begin()
-        self.inner._swap_flat(x, out)
-        self._arrive(began, self._levels, (self.size - 1) * x.nbytes // self.size)
+        sent = _stamped(x)
+        arrived = np.empty_like(sent)
+        self.inner._swap_flat(sent, arrived)
+        self._unpack(arrived, out, (self.size - 1) * x.nbytes // self.size)
+
+    def _unpack(self, arrived: np.ndarray, out: np.ndarray, n_bytes: int) -> None:
+        """Take rows and stamps of all ranks apart; returns when the last to begin can be here."""
+        out.reshape(self.size, -1).view(np.uint8)[...] = arrived[:, :-_STAMP]
+        began = float(arrived[:, -_STAMP:].copy().view(np.float64).max())
+        self._arrive(began, self._levels, n_bytes)
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
-        began = self._last_to_begin()
+        stamps = np.empty((self.size, 1))
+        self.inner._gather_flat(np.array([monotonic()]), stamps)
         self.inner._broadcast_flat(x, root)
-        self._arrive(began, self._levels, x.nbytes if self.rank != root else 0)
+        self._arrive(float(stamps.max()), self._levels, x.nbytes if self.rank != root else 0)
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
         stamps = [np.empty(1) for _ in recvs]
@@ -83,8 +96,11 @@ class SlowComm(Comm):
 
         def finish_late() -> None:
             finish()
+            began = monotonic()
+            self.link_seconds += bool(recvs) * self.latency + sum(x.nbytes for _, x in recvs) / self.bandwidth
             for (_, x), stamp in sorted(zip(recvs, stamps, strict=True), key=lambda message: float(message[1][0])):
                 self._arrive(float(stamp[0]), 1, x.nbytes)
+            self.exposed_seconds += monotonic() - began
 
         if not self.blocking:
             return finish_late
@@ -92,16 +108,16 @@ class SlowComm(Comm):
             finish_late()
         return lambda: None
 
-    def _last_to_begin(self) -> float:
-        """When the last rank came to the collective."""
-        stamps = np.empty((self.size, 1))
-        self.inner._gather_flat(np.array([monotonic()]), stamps)
-        return float(stamps.max())
-
     def _arrive(self, sent: float, latencies: int, n_bytes: int) -> None:
         if self.size > 1:
             due = self._free_at = max(sent + latencies * self.latency, self._free_at) + n_bytes / self.bandwidth
             self.until(lambda: monotonic() >= due, f"waits for {n_bytes} bytes on a slow link")
+
+
+def _stamped(rows: np.ndarray) -> np.ndarray:
+    """Bytes of rows [n, ...], with the time at the end of each."""
+    raw = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    return np.hstack([raw, np.tile(np.array([monotonic()]).view(np.uint8), (len(rows), 1))])
 
 
 def read_link(text: str) -> tuple[float, float, bool]:

@@ -43,7 +43,9 @@ def main(model: str, graph: str, weights: str, epochs: str, dropout: str, partit
     seconds, losses = train(step, int(epochs), float(dropout))
     timed = books[-len(seconds):]
     stages = {stage: {field: sum(b[stage][field] for b in timed) / len(timed) for field in FIELDS} for stage in STAGES}
-    ranks = comm.all_gather({"peak": peak_bytes(), "stages": stages})
+    # over slow links: how long messages of an epoch were under way, and were waited for
+    links, exposed = (getattr(comm, name, 0.0) / len(books) for name in ("link_seconds", "exposed_seconds"))
+    ranks = comm.all_gather({"peak": peak_bytes(), "stages": stages, "links": links, "exposed": exposed})
     if comm.rank == 0:
         report({"epoch": seconds}, {"epoch": losses}, f"graphtheta {gt.__version__}", ranks=ranks)
 
