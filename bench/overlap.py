@@ -21,7 +21,7 @@ from epoch import first_weights
 from harness import THREAD_VARIABLES, Contender, disagreement, finish, parser, race, ratio, say, script
 from inputs import HELP, graph_file
 
-MINI: dict[str, Any] = {"dataset": "rmat:scale=15,edge_factor=16,features=64,classes=16", "model": "sage", "strategy": "mini", "hidden": 64,
+MINI: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=16,features=64,classes=16", "model": "sage", "strategy": "mini", "hidden": 64,
                         "batch_size": 256, "fanout": "10,10", "split": "fraction", "views_per_step": 4, "optimiser": "sgd"}
 COLUMNS = ["case", "contender", "seconds", "least", "links", "exposed", "idle", "runs", "note"]
 
@@ -56,6 +56,7 @@ def main() -> int:
     options.add_argument("--model", default="gcn", help="of the full-batch epochs; gcn")
     options.add_argument("--partitioner", default="1d-src", help="of the full-batch epochs; 1d-src")
     options.add_argument("--graph", default="medium", help=f"of the full-batch epochs: {HELP}; medium")
+    options.add_argument("--scale", type=int, default=15, help="of the R-MAT graph of the mini-batches; 15")
     options.add_argument("--epochs", type=int, default=5, help="timed epochs of a round; 5")
     options = options.parse_args()
     rows, faults, findings = [], [], []
@@ -73,7 +74,8 @@ def main() -> int:
         findings += [{"finding": f"{row['contender']}: share of the time on the links that is hidden",
                       "value": 1 - row["exposed"] / row["links"]} for row in found if row["links"]]
     if "views" in options.cases:
-        jobs = {f"{n} in flight": json.dumps({**MINI, "views_in_flight": n}) for n in (1, 4)}
+        mini = {**MINI, "dataset": MINI["dataset"].format(options.scale)}
+        jobs = {f"{n} in flight": json.dumps({**mini, "views_in_flight": n}) for n in (1, 4)}
         one, four = contenders = [on_links(name, options.ranks, options.link, script("own", "flight", job, options.epochs))
                                   for name, job in jobs.items()]
         race(contenders, options.rounds, 1)

@@ -17,16 +17,16 @@ import numpy as np
 from harness import Contender, disagreement, finish, parser, race, ratio, script
 from overlap import on_links
 
-NODES, CLUSTERS = 1 << 17, 32
-KEYS: dict[str, Any] = {"dataset": "rmat:scale=17,edge_factor=32,features=128,classes=16", "model": "sage", "hidden": 128,
+CLUSTERS = 32
+KEYS: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=32,features=128,classes=16", "model": "sage", "hidden": 128,
                         "strategy": "cluster", "split": "fraction", "clusters_per_batch": 1, "views_per_step": 8, "optimiser": "sgd"}
 COLUMNS = ["case", "contender", "seconds", "least", "idle", "views", "runs", "note"]
 
 
-def power_law(path: Path, power: float) -> Path:
+def power_law(path: Path, nodes: int, power: float) -> Path:
     """A file of cluster numbers, of which cluster k has a share of nodes that falls as k to the power."""
     share = np.arange(1, CLUSTERS + 1) ** -power
-    drawn = np.random.default_rng(0).choice(CLUSTERS, NODES, p=share / share.sum())
+    drawn = np.random.default_rng(0).choice(CLUSTERS, nodes, p=share / share.sum())
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, drawn)
     return path
@@ -44,10 +44,12 @@ def row_of(case: str, c: Contender) -> dict[str, Any]:
 def main() -> int:
     options = parser(__doc__, rounds=3)
     options.add_argument("--epochs", type=int, default=4, help="timed epochs of a round; 4")
+    options.add_argument("--scale", type=int, default=17, help="of the R-MAT graph; 17")
     options.add_argument("--power", type=float, default=1.0, help="of the sizes; 1")
     options.add_argument("--in-flight", type=int, default=4, help="views; 4")
     options = options.parse_args()
-    keys = {**KEYS, "cluster_method": str(power_law(options.folder / "clusters.npy", options.power).resolve())}
+    clusters = power_law(options.folder / f"clusters-{options.scale}.npy", 1 << options.scale, options.power)
+    keys = {**KEYS, "dataset": KEYS["dataset"].format(options.scale), "cluster_method": str(clusters.resolve())}
     rows, faults, findings = [], [], []
     for ranks in (1, options.threads):
         threads = options.threads // ranks

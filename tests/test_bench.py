@@ -120,3 +120,18 @@ def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
     assert [(row["layers"], row["contender"], row["note"]) for row in rows[:4]] == [
         (depth, way, "") for depth in (2, 6) for way in ("keep", "recompute")]
     assert all(row["predicted"] > row["MiB"] > 0 for row in rows[:4]) and rows[-1]["value"] >= 0
+
+
+@pytest.mark.slow
+def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
+    rows = run_bench("overlap", tmp_path, "--graph", GRAPH, "--scale", "10", "--ranks", "2", "--epochs", "2", "--rounds", "1")
+    assert [(row["contender"], row["note"]) for row in rows if "contender" in row] == [
+        (name, "") for name in ("no links", "links", "links, blocking", "1 in flight", "4 in flight")]
+    assert rows[1]["links"] > 0 and [row["value"] > 0 for row in rows if "value" in row][-1]
+
+
+@pytest.mark.slow
+def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
+    rows = run_bench("uneven", tmp_path, "--scale", "10", "--epochs", "1", "--rounds", "1")
+    assert [row["note"] for row in rows if "contender" in row] == [""] * 4
+    assert all(0 <= row["idle"] < 1 for row in rows if "contender" in row)
