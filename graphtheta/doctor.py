@@ -20,7 +20,7 @@ from graphtheta.flag import Parser
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
 # a check gives its state, what was found, and what to do about it
 Finding = tuple[str, str, str]
-MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "msgpack": (1, 0), "pydantic": (2, 7)}
+MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3, 0), "msgpack": (1, 0), "pydantic": (2, 7)}
 EXTRAS = {"igraph": ("cluster", "cluster batches by Louvain"), "pymetis": ("metis", "cluster batches by METIS"),
           "matplotlib": ("plot", "pictures of curves and reports")}
 GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"

@@ -29,6 +29,8 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "boundary_hops": ("strategy", ("cluster",)),
     "diagonal": ("strategy", ("cluster",)),
     "degrees": ("strategy", ("cluster",)),
+    "views_in_flight": ("strategy", ("mini", "cluster")),
+    "views_per_step": ("strategy", ("mini", "cluster")),
     "precompute": ("strategy", ("global", "mini")),
     "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
