@@ -185,3 +185,16 @@ def test_report(size):
     assert reports[0]["replication"] == pytest.approx(sum(len(p.gid) for p in parts) / 40)
     assert reports[0]["edge_imbalance"] == pytest.approx(max(p.n_local_edges for p in parts) / 130 * size)
     assert reports[0]["border_edges"] == pytest.approx(sum(p.n_local_edges - p.blocks[0].n_edges for p in parts) / 130)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_rows_lie_as_caches_like_it(size):
+    """Numbers that follow communities stay; where a few nodes have most edges, these come first."""
+    n = 40_000
+    rng, node = np.random.default_rng(0), np.arange(n)
+    near = graphs.fill(node, (node + rng.integers(1, 100, n)) % n, n)
+    for p in build(near, size, ("1d-src", "hash")):
+        assert np.all(np.diff(p.masters) > 0)
+    hubs = graphs.fill(n - 1 - rng.integers(0, 50, 3 * n), rng.integers(0, n, 3 * n), n)
+    for p in build(hubs, size, ("1d-src", "hash")):
+        assert np.count_nonzero(p.masters[:50] >= n - 50) == np.count_nonzero(p.masters >= n - 50) > 0
