@@ -139,7 +139,7 @@ def _bytes(profile: Profile) -> list[str]:
     return ["<h2>Bytes between workers</h2>",
             f'<div class="wide"><table class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
             f"<tr><th>received</th>{received}</tr></tbody></table></div>",
-            _note(f"{unit} of one epoch, {figure(round(float(messages.sum())))} messages in all. Sums over all workers (reduce, metrics) "
+            _note(f"{unit} of one epoch, {figure(round(float(messages.sum())))} messages in all. Sums over all workers (losses, metrics) "
                   "are not among them; the table above counts both.")]
 
 
