@@ -93,7 +93,7 @@ def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
     assert [e["args"]["version"] for e in events if e["name"] == "update" and e["pid"] == 0] == [1, 2, 3, 4]
     assert [e["name"] for e in events if e["ph"] == "i" and e["pid"] == 0] == [f"epoch {i}" for i in (1, 2, 3, 4)]
     assert sum(e["name"] == "evaluate" for e in events) == 4 * ranks
-    assert {e["name"] for e in events if e["ph"] == "b"} == ({"to_mirrors", "to_masters"} if ranks > 1 else set())
+    assert {e["name"] for e in events if e["ph"] == "b"} == ({"to_mirrors", "to_masters", "reduce"} if ranks > 1 else set())
 
     assert main(["report", "run"]) == 0
     page = read_page(folder / "report.html")
@@ -113,8 +113,10 @@ def test_profile_adds_up(here: Path) -> None:
             assert np.mean(getattr(book, name)) == pytest.approx(sum(row["time"][stage][name] for row in rows[1:])), (stage, name)
     sent = np.array(profile.sent_bytes)
     assert (np.diag(sent) == 0).all() and sent.sum() > 0
-    # moves belong to three stages, and only "move" has no collectives besides
-    assert sum(profile.stages["move"].bytes) <= sent.sum() <= sum(sum(profile.stages[s].bytes) for s in ("move", "batch", "evaluate"))
+    # moves belong to four stages, of which "move" and "reduce" have no collectives besides
+    moves, most = (sum(sum(profile.stages[s].bytes) for s in stages)
+                   for stages in (("move", "reduce"), ("move", "reduce", "batch", "evaluate")))
+    assert moves <= sent.sum() <= most
     assert all(0 < m < 1 << 40 for m in (*profile.predicted, *profile.measured))
 
 
@@ -129,8 +131,9 @@ def test_profile_of_views_in_flight(here: Path) -> None:
 
 def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:
     profile = Profile.read(run(2) / "profile.json")
-    assert np.array(profile.sent_bytes).sum(axis=1).tolist() == profile.stages["move"].bytes
-    assert np.array(profile.sent_messages).sum(axis=1).tolist() == profile.stages["move"].messages
+    move, reduce = profile.stages["move"], profile.stages["reduce"]
+    assert np.array(profile.sent_bytes).sum(axis=1).tolist() == np.add(move.bytes, reduce.bytes).tolist()
+    assert np.array(profile.sent_messages).sum(axis=1).tolist() == np.add(move.messages, reduce.messages).tolist()
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
@@ -141,9 +144,9 @@ def test_mpiexec_timeline_and_report(here: Path) -> None:
         assert done.returncode == 0 and done.stderr == "", done.stderr
     assert done.stdout == "report in pages/two.html\n"
     events = read_timeline(Path("run/trace.json"), 2)
-    # the clocks of one machine agree: both ranks leave a sum over both at nearly the same time
+    # the clocks of one machine agree: both ranks leave a sum over both at nearly the same time; it begins and ends in a stage each
     ends = [[e["ts"] + e["dur"] for e in events if e["name"] == "reduce" and e["cat"] == "stage" and e["pid"] == rank] for rank in range(2)]
-    assert len(ends[0]) == 4 and np.abs(np.subtract(*ends)).min() < 1e5
+    assert len(ends[0]) == 8 and np.abs(np.subtract(*ends)).min() < 1e5
     assert "2 workers" in read_page(Path("pages/two.html")).text
 
 
