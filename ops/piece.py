@@ -23,7 +23,7 @@ class Piece:
         parameters: Those it reads.
     """
 
-    def __init__(self, tape: Tape, run: Run, outputs: list[Var], parameters: set[Parameter]):
+    def __init__(self, tape: Tape, run: Run, outputs: list[Var], parameters: list[Parameter]):
         self.outputs, self.parameters, self._tape, self._run = outputs, parameters, tape, run
 
     def again(self) -> tuple[Tape, list[Var]]:
@@ -61,7 +61,7 @@ def run_piece(first: Run, again: Run) -> None:
     with part:
         made = first()
     outputs = _settled(part, tape, made)
-    tape.keep(Piece(later, again, outputs, part.read), part)
+    tape.keep(Piece(later, again, outputs, list(part.read)), part)
     passing.over = True
 
 

@@ -134,8 +134,8 @@ class Step(Protocol):
     outputs: list[Var]
 
     @property
-    def parameters(self) -> set[Parameter]:
-        """Those it reads."""
+    def parameters(self) -> list[Parameter]:
+        """Those it reads, in an order that the recorded operations determine."""
 
     def back(self, grads: Gradients) -> None:
         """Take the gradients of the outputs and add those of what they were made from."""
@@ -151,9 +151,9 @@ class Node:
     vjp: Vjp
 
     @property
-    def parameters(self) -> set[Parameter]:
+    def parameters(self) -> list[Parameter]:
         """Those it reads."""
-        return {x for x in self.inputs if isinstance(x, Parameter)}
+        return [x for x in self.inputs if isinstance(x, Parameter)]
 
     def back(self, grads: Gradients) -> None:
         """Walk back over it."""
@@ -207,7 +207,7 @@ class Tape:
         self.all_sum = all_sum or (lambda x: x)
         self.nodes: list[Step] = []
         self.changes: list[Callable[[], None]] = []
-        self.read: set[Parameter] = set()
+        self.read: dict[Parameter, None] = {}
         self._sites = 0
         self._spent = False
         self._token: Any = None
@@ -236,7 +236,7 @@ class Tape:
         if self._marks is True:
             self.nodes.append(node)
         else:
-            self.read |= node.parameters
+            self.read.update(dict.fromkeys(node.parameters))
 
     def part(self, marks: bool | Passing) -> Tape:
         """A tape for a piece of this pass, which starts where this one stands.
@@ -245,7 +245,7 @@ class Tape:
             marks: What is said of values into which gradients flow: True, or a ``Passing`` for a piece that is not to be kept.
         """
         part = copy(self)
-        part.nodes, part.changes, part.read, part._marks, part._token, part._whole = [], [], set(), marks, None, False
+        part.nodes, part.changes, part.read, part._marks, part._token, part._whole = [], [], {}, marks, None, False
         return part
 
     def keep(self, step: Step, end: Tape) -> None:
@@ -256,7 +256,7 @@ class Tape:
             if out.needs_grad is end._marks:
                 out.needs_grad = self._marks
         if self._marks is not True:
-            self.read |= step.parameters
+            self.read.update(dict.fromkeys(step.parameters))
         elif any(needs_grad(out) for out in step.outputs):
             self.nodes.append(step)
 
@@ -279,18 +279,20 @@ class Tape:
         self._spent = True
         grads = Gradients()
         grads.add(output, np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype))
+        if final is None:
+            self.walk(grads)
+            return grads
         first: dict[Parameter, int] = {}
         for i, step in enumerate(self.nodes):
-            for p in sorted(step.parameters - first.keys(), key=lambda p: p.name):
-                first[p] = i
+            for p in step.parameters:
+                first.setdefault(p, i)
         ends: dict[int, list[Parameter]] = {}
         for p, i in first.items():
             ends.setdefault(i, []).append(p)
         while self.nodes:
             self.nodes.pop().back(grads)
-            if final is not None:
-                for p in ends.get(len(self.nodes), ()):
-                    final(p, grads.of(p))
+            for p in ends.get(len(self.nodes), ()):
+                final(p, grads.of(p))
         return grads
 
     def walk(self, grads: Gradients) -> None:

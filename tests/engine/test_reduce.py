@@ -86,6 +86,26 @@ def test_what_a_piece_reads_is_final_when_the_piece_is_passed():
         np.testing.assert_array_equal(g, grads.of({"p": p, "q": q}[name]))
 
 
+def test_the_order_is_that_of_the_operations_also_without_names():
+    """Ranks that bring parameters in different orders would add up one's gradient with another's."""
+    parameters = [Parameter(np.full(2, float(i))) for i in range(30)]
+    orders = []
+    for _ in range(2):
+        made, order = [], []
+        with Tape() as tape:
+            def once(made=made):
+                out = parameters[0]
+                for p in parameters[1:]:
+                    out = mul(out, p)
+                made.append(out)
+                return [out]
+
+            run_piece(once, once)
+            tape.backward(made[0], final=lambda p, g, order=order: order.append(int(p.value[0])))
+        orders.append(order)
+    assert orders == [list(range(30))] * 2
+
+
 def test_without_a_gradient_anywhere_there_are_zeros():
     def program(comm):
         parameters = _parameters()
