@@ -9,7 +9,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
+from types import FrameType
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -19,7 +21,8 @@ from .ledger import Ledger
 from .reduction import Reduction
 from .site import call_site
 
-MAX_TAG = 32767
+# A tag is the purpose of a move and, above it, the last bits of its number. MPI promises tags up to 32767.
+PURPOSES, NUMBERS = 64, 512
 
 Send = tuple[int, np.ndarray]
 
@@ -33,6 +36,18 @@ class Tag(IntEnum):
     ALL_TO_ALL = 4
     REDUCE = 5
     REDUCED = 6
+    ROWS = 7
+
+
+def numbered(purpose: int, number: int) -> int:
+    """The tag of a move: messages of moves that are not the same do not match, even if they serve the same purpose."""
+    return number % NUMBERS * PURPOSES + purpose
+
+
+def purpose(tag: int) -> str:
+    """What a move with this tag is for, in words."""
+    kind = tag % PURPOSES
+    return Tag(kind).name.lower() if kind in list(Tag) else f"move {kind}"
 
 
 class Running(Protocol):
@@ -43,8 +58,23 @@ class Running(Protocol):
     def wait(self, ready: Callable[[], bool], line: str) -> None:
         """Let other tasks compute until ``ready``; ``line`` says what for."""
 
+    def look(self) -> tuple[str, FrameType | None]:
+        """What it is and waits for, and where, unless it runs."""
+
 
 TASK: ContextVar[Running | None] = ContextVar("graphtheta_task", default=None)
+# all there are, for reports of where a rank is
+TASKS: WeakSet[Running] = WeakSet()
+
+
+def under_way() -> list[Running]:
+    """Tasks of this process; of use in any thread."""
+    while True:
+        try:
+            return list(TASKS)
+        except RuntimeError:
+            # another thread has started a task meanwhile
+            continue
 
 
 @dataclass
@@ -55,13 +85,15 @@ class Channel:
         ledger: Account of the stream.
         reduction: How arrays of all ranks are combined; it keeps buffers.
         operation: The collective being run, for error messages.
-        calls: Collectives so far, if they are checked.
+        calls: Collectives and moves begun so far.
+        header: What the first message of the collective begins with.
     """
 
     ledger: Ledger
     reduction: Reduction
     operation: tuple[Any, ...] = ()
     calls: int = 0
+    header: int = 0
 
 
 class Pending:
@@ -95,8 +127,7 @@ def follow(ledger: Ledger, sends: list[Send], recvs: list[Send], tag: int, finis
     for partner, array in sends:
         ledger.sent_to(partner, array.nbytes)
     if ledger.trace is not None:
-        name = Tag(tag).name.lower() if tag in list(Tag) else f"move {tag}"
-        finish = ledger.trace.moved(ledger.row, name, sends, recvs, finish)
+        finish = ledger.trace.moved(ledger.row, purpose(tag), sends, recvs, finish)
     return Pending(ledger, finish)
 
 
@@ -114,8 +145,8 @@ def check_move(rank: int, size: int, sends: list[Send], recvs: list[Send], tag: 
     for partner, array in recvs:
         if not array.flags.writeable:
             raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}")
-    if not 0 <= tag <= MAX_TAG:
-        raise CommError(f"move: expected a tag from 0 to {MAX_TAG}, got {tag} at {call_site()}")
+    if not 0 <= tag < PURPOSES:
+        raise CommError(f"move: expected a tag from 0 to {PURPOSES - 1}, got {tag} at {call_site()}")
 
 
 def check_rows(name: str, kinds: list[tuple[str, tuple[int, ...]]]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from graphtheta.errors import ConfigError, FormatError
+from graphtheta.npy import read_npy
 
 METHODS = ("louvain", "metis")
 
@@ -94,13 +95,9 @@ def _pack(found: np.ndarray, n: int) -> np.ndarray:
 
 
 def _from_file(path: str, n_nodes: int) -> np.ndarray:
-    file = Path(path)
-    if not file.exists():
+    if not Path(path).exists():
         raise ConfigError(f"cluster method {path!r} is neither {' nor '.join(METHODS)} nor a file; give one of these or an .npy file")
-    try:
-        found = np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise FormatError(f"{path} is not a readable .npy file of cluster numbers: {error}") from error
-    if found.shape != (n_nodes,) or found.dtype.kind not in "iu":
-        raise FormatError(f"{path} holds {found.dtype}{list(found.shape)}; expected one integer for each of the {n_nodes} nodes")
+    found = read_npy(path, "cluster numbers", "iu", 1)
+    if len(found) != n_nodes:
+        raise FormatError(f"{path} holds {len(found)} cluster numbers; expected one integer for each of the {n_nodes} nodes")
     return found

@@ -17,6 +17,8 @@ from graphtheta.errors import FormatError
 LARGE = 1 << 16
 _TUPLE, _ARRAY, _ASIDE = 1, 2, 3
 _KINDS = "biufcSUmM"
+# of the names of dtypes of these kinds, such as <M8[25us]
+_LONGEST_DTYPE = 20
 
 
 def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
@@ -86,16 +88,21 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
         value = unpack(payload)
         if code == _TUPLE:
             return tuple(value)
-        dtype = np.dtype(value[0])
-        if dtype.kind not in _KINDS:
-            raise FormatError(f"refused to decode an array of dtype {dtype}")
-        if code == _ASIDE and aside is not None:
-            aside.append(np.empty(value[1], dtype))
+        text, shape, *raw = value
+        dtype = np.dtype(text) if isinstance(text, str) and len(text) <= _LONGEST_DTYPE else None
+        if dtype is None or dtype.kind not in _KINDS:
+            raise FormatError(f"refused to decode an array of dtype {text!r:.60}")
+        if shape is not None and (type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape)):
+            raise FormatError(f"refused to decode an array of shape {shape!r:.60}")
+        if code == _ASIDE and aside is not None and shape is not None:
+            aside.append(np.empty(shape, dtype))
             return aside[-1]
         if code != _ARRAY:
             raise FormatError(f"cannot decode extension {code}")
-        flat = np.frombuffer(value[2], dtype) if dtype.itemsize else np.zeros(1 if value[1] is None else value[1], dtype)
-        return flat[0] if value[1] is None else flat.reshape(value[1]).copy()
+        if shape is None:
+            # an empty text has no bytes
+            return (np.frombuffer(raw[0], dtype) if dtype.itemsize else np.zeros(1, dtype))[0]
+        return np.frombuffer(raw[0], dtype).reshape(shape).copy()
 
     def unpack(payload: bytes | memoryview) -> Any:
         return msgpack.unpackb(payload, ext_hook=extend, strict_map_key=False)
@@ -104,5 +111,5 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
         return unpack(data)
     except FormatError:
         raise
-    except (ValueError, TypeError, IndexError, KeyError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, LookupError, MemoryError, RecursionError, OverflowError, SyntaxError, msgpack.UnpackException) as error:
         raise FormatError(f"cannot decode {len(data)} bytes: {error}; they are damaged or were not written by encode") from error

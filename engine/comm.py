@@ -6,26 +6,24 @@ that all implementations agree.
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from graphtheta.errors import CommError, ShapeError
 
-from .channel import TASK, Channel, Pending, Send, Tag, check_move, check_rows, follow
+from .channel import Pending, Send, Tag, check_move, check_rows, follow, numbered
 from .codec import decode, encode
 from .failure import kinds, rebuild
-from .ledger import Ledger
-from .reduction import Reduction
-from .site import call_site, collective, describe, digest, mismatch
+from .reduction import fold
+from .site import call_site, collective
+from .wire import Wire
 
-# An encoded object up to this size travels together with its length.
-FRAME = 248
+# An array up to this many bytes is copied behind the header of its collective; for a longer one the header goes first.
+SHORT = 1 << 15
 
 
-class Comm(ABC):
+class Comm(Wire):
     """A group of ranks.
 
     Messages of one channel never match those of another. Within a channel all ranks run the same operations in the
@@ -38,21 +36,6 @@ class Comm(ABC):
         cores: Threads of this rank that may compute at the same time.
     """
 
-    def __init__(self, rank: int, size: int, strict: bool = False) -> None:
-        self.rank = rank
-        self.size = size
-        self.cores = 1
-        self._strict = strict
-        self._channels = [self._new_channel(Ledger())]
-
-    @property
-    def ledger(self) -> Ledger:
-        """Account of time, bytes and messages of the current channel; that of channel 0 contains the others.
-
-        A collective counts as one message with the bytes this rank contributes; with one rank nothing is counted.
-        """
-        return self._now.ledger
-
     @collective
     def open_channels(self, n: int) -> None:
         """Have at least so many channels besides channel 0.
@@ -60,64 +43,16 @@ class Comm(ABC):
         Args:
             n: Their number, the same on all ranks.
         """
+        self._enter("open_channels", n)
+        self._meet(np.empty(0, np.uint8))
         while len(self._channels) <= n:
             self._channels.append(self._new_channel(self._channels[0].ledger.branch()))
-
-    def until(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``; meanwhile other tasks of this rank may compute.
-
-        Args:
-            ready: Cheap and without side effects on what others see; called from any thread, often.
-            line: What is waited for, for messages about ranks that wait for each other.
-        """
-        task = TASK.get()
-        if task is None:
-            self.poll(ready, line)
-        else:
-            task.wait(ready, line)
-
-    @abstractmethod
-    def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``, without letting other tasks compute."""
-
-    def _new_channel(self, ledger: Ledger) -> Channel:
-        return Channel(ledger, Reduction(self.size, self._gather_into, self._swap_into))
-
-    @property
-    def _number(self) -> int:
-        task = TASK.get()
-        return 0 if task is None else task.channel
-
-    @property
-    def _now(self) -> Channel:
-        return self._channels[self._number]
-
-    @property
-    def operation(self) -> tuple[Any, ...]:
-        """The collective being run in the current channel, for error messages."""
-        return self._now.operation
-
-    @abstractmethod
-    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        """Write every rank's ``x`` [n] into ``out`` [size, n]."""
-
-    @abstractmethod
-    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        """Send row q of ``x`` [size, n] to rank q and write the rows received into ``out`` [size, n]."""
-
-    @abstractmethod
-    def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
-        """Fill the bytes ``x`` [n] with those of ``root``."""
-
-    @abstractmethod
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
-        """Start messages between distinct ranks; returns the function that waits for them."""
 
     @collective
     def barrier(self) -> None:
         """Return when every rank has called it."""
         self._enter("barrier")
-        self._gather(np.zeros(1, np.uint8))
+        self._meet(np.empty(0, np.uint8))
         self._count(0)
 
     @collective
@@ -136,7 +71,7 @@ class Comm(ABC):
         x = np.asarray(x)
         if x.dtype.kind not in "fiu":
             raise CommError(f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()}; convert it first")
-        self._enter("all_sum", str(x.dtype), x.shape)
+        self._enter("all_sum", x.dtype, x.shape)
         return self._reduce(x, np.add)
 
     @collective
@@ -203,10 +138,11 @@ class Comm(ABC):
         self._enter("broadcast", root)
         arrays: list[np.ndarray] = []
         data = encode(obj, arrays) if self.rank == root else b""
-        n_bytes = np.array([len(data)], np.int64).view(np.uint8)
+        head = np.array([self._now.header, len(data)], np.int64)
         with self.ledger.waiting():
-            self._broadcast_flat(n_bytes, root)
-            body = np.frombuffer(bytearray(data) or bytearray(int(n_bytes.view(np.int64)[0])), np.uint8)
+            self._broadcast_flat(head.view(np.uint8), root)
+            self._check(head[:1])
+            body = np.frombuffer(bytearray(data) or bytearray(int(head[1])), np.uint8)
             self._broadcast_flat(body, root)
             result = obj if self.rank == root else decode(body.data, arrays)
             for array in arrays:
@@ -253,26 +189,23 @@ class Comm(ABC):
 
         Raises:
             ShapeError: If the number of parts is not ``size`` or dtypes or trailing shapes differ.
+            CommError: If they differ between ranks.
         """
         if len(parts) != self.size:
             raise ShapeError(f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at {call_site()}")
         parts = [np.ascontiguousarray(part) for part in parts]
         kinds = [(part.dtype.str, part.shape[1:]) for part in parts]
         check_rows("all_to_all", kinds)
-        self._enter("all_to_all")
-        heads = np.array([(len(part), digest(kinds[0])) for part in parts], np.int64)
+        self._enter("all_to_all", *kinds[0])
+        header = self._now.header
+        heads = np.array([(header, len(part)) for part in parts], np.int64)
         arriving = np.empty_like(heads)
         self._swap_into(heads, arriving)
         self._count(heads.nbytes)
-        strange = np.flatnonzero(arriving[:, 1] != heads[0, 1])
-        if len(strange):
-            raise ShapeError(
-                f"all_to_all: rank {self.rank} sends {kinds[0][0]} rows of shape {kinds[0][1]}, rank {strange[0]} another "
-                f"dtype or row shape, at {call_site()}; use one dtype and trailing shape on all ranks"
-            )
+        self._check(arriving[:, 0])
         result = [
             parts[q].copy() if q == self.rank else np.empty((n, *kinds[0][1]), parts[0].dtype)
-            for q, n in enumerate(arriving[:, 0])
+            for q, n in enumerate(arriving[:, 1])
         ]
         others = [q for q in range(self.size) if q != self.rank]
         self.move_begin([(q, parts[q]) for q in others], [(q, result[q]) for q in others], Tag.ALL_TO_ALL).end()
@@ -298,16 +231,16 @@ class Comm(ABC):
             if head is not None:
                 raise rebuild(head[0], f"rank {rank}: {head[1]}")
 
-    def move_begin(self, sends: list[Send], recvs: list[Send], tag: int) -> Pending:
+    def move_begin(self, sends: list[Send], recvs: list[Send], tag: int, *, at_most: bool = False) -> Pending:
         """Start sending and receiving arrays whose sizes both sides know.
 
-        Messages between two ranks with one tag are received in the order in which they were sent. Empty arrays are
-        not sent at all.
+        Every rank begins the same moves, also one that has nothing to send or receive. Empty arrays are not sent at all.
 
         Args:
             sends: Pairs of destination rank and C-contiguous array.
             recvs: Pairs of source rank and C-contiguous, writable array to be filled.
-            tag: Kind of move, 0 to 32767, usually a ``Tag``.
+            tag: Purpose of the move, 0 to 63, usually a ``Tag``.
+            at_most: Arrays received may be longer than what arrives, which fills their beginning and says where it ends.
 
         Returns:
             The pending move; call its ``end``.
@@ -318,7 +251,9 @@ class Comm(ABC):
         sends = [item for item in sends if item[1].size]
         recvs = [item for item in recvs if item[1].size]
         check_move(self.rank, self.size, sends, recvs, tag)
-        return follow(self.ledger, sends, recvs, tag, self._post(sends, recvs, int(tag)))
+        now = self._now
+        now.calls += 1
+        return follow(now.ledger, sends, recvs, tag, self._post(sends, recvs, numbered(tag, now.calls), at_most))
 
     def leave(self, text: str, code: int) -> int:
         """End this rank's part after an uncaught error; other processes of the job end too.
@@ -334,62 +269,21 @@ class Comm(ABC):
         sys.stderr.flush()
         return code
 
-    def _enter(self, *operation: Any) -> None:
-        self._now.operation = operation
-        if self._strict:
-            self._check_together()
-
-    def _check_together(self) -> None:
-        now = self._now
-        now.calls += 1
-        own = np.array([digest((now.calls, now.operation))], np.int64)
-        if (self._gather(own) == own).all():
-            return
-        lines = self._gather_bytes(f"call {now.calls}, {describe(now.operation)} at {call_site()}".encode())
-        raise CommError(mismatch([line.decode() for line in lines]))
-
-    def _count(self, n_bytes: int, messages: int = 1) -> None:
-        if self.size > 1:
-            self.ledger.sent(n_bytes, messages)
-
-    def _gather(self, x: np.ndarray) -> np.ndarray:
-        out = np.empty((self.size, *x.shape), x.dtype)
-        self._gather_into(x, out)
-        return out
-
-    def _gather_into(self, x: np.ndarray, out: np.ndarray) -> None:
-        with self.ledger.waiting():
-            self._gather_flat(x, out)
-
-    def _swap_into(self, x: np.ndarray, out: np.ndarray) -> None:
-        with self.ledger.waiting():
-            self._swap_flat(x, out)
-
-    def _gather_bytes(self, data: bytes) -> list[bytes]:
-        frame = np.zeros(8 + FRAME, np.uint8)
-        frame[:8].view(np.int64)[0] = len(data)
-        frame[8 : 8 + len(data)] = np.frombuffer(data[:FRAME], np.uint8)
-        frames = self._gather(frame)
-        lengths = frames[:, :8].copy().view(np.int64)[:, 0]
-        rest = int(lengths.max()) - FRAME
-        if rest > 0:
-            tail = np.zeros(rest, np.uint8)
-            tail[: max(len(data) - FRAME, 0)] = np.frombuffer(data[FRAME:], np.uint8)
-            frames = np.concatenate([frames, self._gather(tail)], axis=1)
-        self._count(len(data))
-        return [row[8 : 8 + n].tobytes() for row, n in zip(frames, lengths, strict=True)]
-
     def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
         x = np.asarray(x)
         if x.dtype.kind not in "fiub":
             raise CommError(f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}")
-        self._enter(name, str(x.dtype), x.shape)
+        self._enter(name, x.dtype, x.shape)
         return self._reduce(x, combine)
 
     def _reduce(self, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
-        result = self._now.reduction.combine(x, combine)
         self._count(x.nbytes)
-        return result
+        if self.size > 1:
+            if x.nbytes <= SHORT:
+                raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+                return fold(self._meet(raw).view(x.dtype), combine).reshape(x.shape).copy()
+            self._meet(np.empty(0, np.uint8))
+        return self._now.reduction.combine(x, combine)
 
     def _check_rank(self, root: int, name: str) -> None:
         if not 0 <= root < self.size:

@@ -27,6 +27,8 @@ from .channel import Tag
 from .comm import Comm
 from .mail import Columns, Layout, Mail
 
+NOTHING = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True)
 class MovePlan:
@@ -58,17 +60,57 @@ class MovePlan:
 
         Collective: all ranks of comm.
         """
+        return self.kept(_tell(comm, wanted, self.recv_ptr, self.send_ptr), wanted) if self.anywhere else self
+
+    def narrow(self, comm: Comm, active: np.ndarray) -> tuple[MovePlan, np.ndarray]:
+        """The plan that serves only the readers of some master rows; readers learn which halo rows that leaves.
+
+        Args:
+            active: Mask of the master rows, [n_rows] bool.
+
+        Returns:
+            The plan, and its halo rows in this one, ascending.
+
+        Collective: all ranks of comm.
+        """
         if not self.anywhere:
-            return self
-        bounds = np.searchsorted(wanted, self.recv_ptr)
-        asked = comm.all_to_all([(wanted[a:b] - start).astype(np.int32)
-                                 for a, b, start in zip(bounds[:-1], bounds[1:], self.recv_ptr[:-1], strict=True)])
-        rows = [self.rows[start + a] for start, a in zip(self.send_ptr[:-1], asked, strict=True)]
-        return MovePlan(self.n_rows, np.concatenate(rows), pointers([len(r) for r in rows]), bounds, True)
+            return self, NOTHING
+        sent = np.flatnonzero(active[self.rows])
+        halo = _tell(comm, sent, self.send_ptr, self.recv_ptr)
+        return self.kept(sent, halo), halo
+
+    def kept(self, sent: np.ndarray, halo: np.ndarray) -> MovePlan:
+        """The part of the plan that both sides have agreed to keep.
+
+        Args:
+            sent: Positions in ``rows``, ascending.
+            halo: Halo rows, ascending.
+        """
+        return MovePlan(self.n_rows, self.rows[sent], np.searchsorted(sent, self.send_ptr), np.searchsorted(halo, self.recv_ptr), True)
 
     def renumbered(self, position: np.ndarray, n_rows: int) -> MovePlan:
         """The same plan over a frame in which master row r stands at position[r]."""
         return MovePlan(n_rows, position[self.rows], self.send_ptr, self.recv_ptr, self.anywhere)
+
+
+def _tell(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.ndarray) -> np.ndarray:
+    """Tell partners which rows of the groups that belong to them are chosen, and hear which they have chosen.
+
+    Both sides know how many rows a group has and so how long a list can be: one message each, which begins with its length.
+
+    Args:
+        chosen: Rows, ascending.
+        ptr: Bounds of the group of each partner.
+        their_ptr: Bounds of the groups of which partners choose.
+
+    Returns:
+        The rows they have chosen, ascending.
+    """
+    bounds = np.searchsorted(chosen, ptr)
+    lists = [np.append(b - a, chosen[a:b] - start).astype(np.int32) for a, b, start in zip(bounds[:-1], bounds[1:], ptr[:-1], strict=True)]
+    heard = {q: np.empty(1 + n, np.int32) for q, n in enumerate(np.diff(their_ptr)) if n}
+    comm.move_begin([(q, x) for q, x in enumerate(lists) if ptr[q + 1] > ptr[q]], list(heard.items()), Tag.ROWS, at_most=True).end()
+    return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in heard.items())])
 
 
 def pointers(counts: list[int]) -> np.ndarray:

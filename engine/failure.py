@@ -10,6 +10,9 @@ from contextlib import suppress
 from graphtheta import errors
 from graphtheta.errors import CommError, ConfigError, GraphThetaError
 
+# exit status if nobody reads what is printed; there is nothing to say then
+BROKEN_PIPE = 141
+
 
 def kinds(error: Exception) -> list[str]:
     """Names of the class of an error and its bases, nearest first.
@@ -56,7 +59,7 @@ def exit_code(error: BaseException) -> int:
     """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
-    kinds: tuple[tuple[type[BaseException], int], ...] = ((ConfigError, 2), (KeyboardInterrupt, 130), (BrokenPipeError, 141))
+    kinds: tuple[tuple[type[BaseException], int], ...] = ((ConfigError, 2), (KeyboardInterrupt, 130), (BrokenPipeError, BROKEN_PIPE))
     return next((code for kind, code in kinds if isinstance(error, kind)), 1)
 
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from ..ops.kernels.batch import ascending, number
 from ..ops.space import RowSpace
-from .exchange import Exchange, MovePlan
+from .exchange import NOTHING, Exchange, MovePlan
 from .partition import MASTER, MIRROR, Partition
 from .sampler import Candidates, Chosen, NeighbourSampler
 from .view import Ends, GraphView, Level, Pass, Selection, directions, halo_map, plans, receiving
 
-NOBODY = np.zeros(0, np.int64)
+# a plan, and the mirrors it serves
+Served = tuple[MovePlan, np.ndarray]
 
 
 class Frame:
@@ -54,14 +55,18 @@ class Frame:
 
 
 class _Sweep:
-    """The edges of one pass, the restricted plans of both ends, and the mirrors these serve."""
+    """The edges of one pass, the restricted plans of both ends, and the mirrors these serve.
 
-    def __init__(self, partition: Partition, chosen: list[Chosen], reverse: bool):
+    Args:
+        chosen: The edges, by block.
+        receivers: The plan of the receiving end, and its mirrors.
+    """
+
+    def __init__(self, partition: Partition, chosen: list[Chosen], reverse: bool, receivers: Served):
         self.partition, self.chosen = partition, chosen
-        (send_plan, send_mirrors), (recv_plan, recv_mirrors) = plans(partition, reverse)
-        senders = [c.senders for c in chosen if c.kinds[0] == MIRROR]
-        self.send, self.senders = _restricted(partition, send_plan, send_mirrors, senders)
-        self.receive, self.receivers = _restricted(partition, recv_plan, recv_mirrors, _receiving_mirrors(chosen))
+        self.receive, self.receivers = receivers
+        senders = plans(partition, reverse)[0]
+        self.send, self.senders = _restricted(partition, senders, [c.senders for c in chosen if c.kinds[0] == MIRROR])
 
     def met(self) -> list[np.ndarray]:
         """The masters whose columns the pass reads at the sending end."""
@@ -137,50 +142,46 @@ def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
 def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
             layer: int, step: int, inside: bool = False) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
-    _, (plan, mirrors) = plans(partition, reverse)
-    masters = frame.rows
-    rows = {MASTER: masters, MIRROR: np.flatnonzero(_active_mirrors(partition, masters, reverse))}
+    plan, mirrors = receivers = _narrowed(partition, frame.rows, reverse)
+    rows = {MASTER: frame.rows, MIRROR: mirrors}
     blocks = [b for b in partition.blocks if b.n_edges]
     candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
     if inside:
-        sending = {MASTER: frame.place >= 0, MIRROR: _active_mirrors(partition, masters, not reverse)}
+        sending = {MASTER: frame.place >= 0, MIRROR: np.zeros(partition.n_mirrors, bool)}
+        sending[MIRROR][_narrowed(partition, frame.rows, not reverse)[1]] = True
         candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in _listed(candidates)]
     if excluded is not None:
         candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in _listed(candidates)]
-    if sampler is None:
-        return _Sweep(partition, _listed(candidates), reverse)
-    # a row without candidates takes no part in drawing
-    restricted, used = _restricted(partition, plan, mirrors, _receiving_mirrors(candidates))
-    exchange = Exchange(partition.comm, restricted.renumbered(frame.place, len(masters)))
-    halo = halo_map(partition, used)
-    places = {MASTER: np.arange(len(masters)), MIRROR: rows[MIRROR] if halo is None else halo[rows[MIRROR]].astype(np.int64)}
-    return _Sweep(partition, sampler.choose(partition, candidates, exchange, places, layer=layer, reverse=reverse, step=step), reverse)
+    if sampler is not None:
+        exchange = Exchange(partition.comm, plan.renumbered(frame.place, len(frame.rows)))
+        chosen, kept = sampler.choose(partition, candidates, exchange, layer=layer, reverse=reverse, step=step)
+        if kept is not None:
+            return _Sweep(partition, chosen, reverse, (plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers)
+        candidates = chosen
+    # every mirror of the plan has edges, unless some were taken out
+    if inside or excluded is not None:
+        receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
+    return _Sweep(partition, _listed(candidates), reverse, receivers)
 
 
 def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:
     return [c.listed() for c in candidates]
 
 
-def _active_mirrors(partition: Partition, receiving: np.ndarray, reverse: bool) -> np.ndarray:
-    """Which mirrors that receive in a pass have one of these masters, [n_mirrors] bool."""
-    _, (plan, mirrors) = plans(partition, reverse)
-    active = np.zeros(partition.n_mirrors, bool)
-    if plan.anywhere:
-        on = np.zeros(partition.n_masters, bool)
-        on[receiving] = True
-        active[mirrors] = Exchange(partition.comm, plan).to_mirrors({"on": on})["on"]
-    return active
+def _narrowed(partition: Partition, masters: np.ndarray, reverse: bool) -> Served:
+    """The plan of the receiving end of a pass for some masters only, and the mirrors that these have."""
+    plan, mirrors = plans(partition, reverse)[1]
+    on = np.zeros(partition.n_masters, bool)
+    on[masters] = True
+    narrow, halo = plan.narrow(partition.comm, on)
+    return narrow, mirrors[halo]
 
 
-def _receiving_mirrors(candidates: Sequence[Candidates]) -> list[np.ndarray]:
-    """Mirrors into which some edge runs."""
-    return [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR]
-
-
-def _restricted(partition: Partition, plan: MovePlan, mirrors: np.ndarray, used: list[np.ndarray]) -> tuple[MovePlan, np.ndarray]:
+def _restricted(partition: Partition, served: Served, used: list[np.ndarray]) -> Served:
     """A plan that serves only those of its mirrors that are used, and which they are."""
+    plan, mirrors = served
     if not plan.anywhere:
-        return plan, NOBODY
+        return plan, NOTHING
     mark = np.zeros(partition.n_mirrors, bool)
     for rows in used:
         mark[rows] = True

@@ -33,6 +33,8 @@ LIST_BYTES_PER_EDGE = 28
 GRADIENTS_ALIVE = 4
 # copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their successors, the best model
 PARAMETER_COPIES = 9
+# in a checkpoint: value, two optimiser slots, the best model
+CHECKPOINT_COPIES = 4
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class MemoryBound:
         return sum(getattr(self, f.name) for f in fields(self))
 
 
-def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0) -> MemoryBound:
+def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
+                 checkpoints: int = 0) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:
@@ -64,6 +67,7 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
         fanout: Largest number of sampled neighbours, 0 without sampling.
         in_flight: Views under way at a time.
         staleness: Updates that a view may miss.
+        checkpoints: How many may wait to be written, or be written, at a time.
 
     Returns:
         Bytes by purpose; ``partition`` counts what is held already.
@@ -84,8 +88,8 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
         in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
         in_flight * search,
         PARAMETER_COPIES * parameters,
-        # versions that late views use, and the gradients of views that are done before their turn
-        (staleness + 2 * (in_flight - 1)) * parameters,
+        # versions that late views use, the gradients of views that are done before their turn, and what checkpoints hold of the past
+        (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness)) * parameters,
     )
 
 

@@ -13,12 +13,15 @@ is a run replayed. With a lag of 0 a step waits for the one before it, which is 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import numpy as np
+
+from graphtheta.errors import FormatError
 
 from ..ops.optim import Optimiser
 from ..ops.tape import Parameter, version_scope
@@ -107,6 +110,33 @@ class ParameterManager:
             delivered.gradients[place], delivered.changes[place] = gradients, list(changes)
             while (due := self._steps.get(self.newest)) is not None and len(due.gradients) == due.views:
                 self._update(self._steps.pop(self.newest))
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs beside the parameters, between two steps: ``newest``, and older versions as NUMBER/NAME."""
+        return {"newest": self.newest, **{f"{n}/{name}": self._versions[n].values[p] for n in self._held() for name, p in self._named()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned, once the parameters have their values.
+
+        Raises:
+            FormatError: Versions are missing or unknown, or of another shape or type.
+        """
+        self.newest = int(state["newest"])
+        expected = {f"{n}/{name}": p.value for n in self._held() for name, p in self._named()}
+        if set(state) - {"newest"} != set(expected):
+            raise FormatError(f"versions of parameters at step {self.newest} are not those of the {self.staleness} steps before it")
+        for name, like in expected.items():
+            x = state[name]
+            if x.shape != like.shape or x.dtype != like.dtype:
+                raise FormatError(f"version {name} of the parameters is {x.dtype}{list(x.shape)}, expected {like.dtype}{list(like.shape)}")
+        self._versions = {n: _Version({p: state[f"{n}/{name}"] for name, p in self._named()}) for n in self._held()}
+
+    def _held(self) -> range:
+        """Numbers of the versions, older than the newest, that may still be asked for."""
+        return range(self.version_of(self.newest), self.newest)
+
+    def _named(self) -> Iterator[tuple[str, Parameter]]:
+        return zip(self.optimiser.names, self.optimiser.parameters, strict=True)
 
     def _update(self, step: _Step) -> None:
         if self.staleness:

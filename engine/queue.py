@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from threading import Lock, Thread
 from time import perf_counter
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from greenlet import GreenletExit, greenlet
 
 from graphtheta.errors import CommError
 
-from .channel import TASK
+from .channel import TASK, TASKS
 from .comm import Comm
 
 T = TypeVar("T")
@@ -40,6 +41,11 @@ class _Task:
         self.line = "starts"
         self.coroutine = greenlet(lambda: run.serve(self))
         self.coroutine.gr_context = copy_context()
+        TASKS.add(self)
+
+    def look(self) -> tuple[str, FrameType | None]:
+        """What it is and waits for, and where, unless it runs."""
+        return f"view {self.number} {self.line}", self.coroutine.gr_frame
 
     def wait(self, ready: Callable[[], bool], line: str) -> None:
         """Let other tasks compute until ``ready``."""
@@ -111,8 +117,7 @@ class _Run(Generic[T]):
         for thread in others:
             thread.start()
         self._work(0)
-        for thread in others:
-            thread.join()
+        self.comm.poll(lambda: not any(thread.is_alive() for thread in others), "waits for other threads of this rank")
         self._pool.share_threads(1)
         if self._failures:
             raise min(self._failures, key=lambda failure: failure[0])[1]

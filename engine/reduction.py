@@ -57,11 +57,11 @@ class Reduction:
             if self._one_round(block.nbytes):
                 arrived = self._room(len(block), x.dtype)
                 self._gather(block, arrived)
-                out[...] = _fold(arrived, combine)
+                out[...] = fold(arrived, combine)
             else:
                 arrived = self._room(len(block) // self._size, x.dtype)
                 self._swap(block.reshape(arrived.shape), arrived)
-                self._gather(_fold(arrived, combine), out.reshape(arrived.shape))
+                self._gather(fold(arrived, combine), out.reshape(arrived.shape))
         return result.reshape(x.shape)
 
     def _blocks(self, n: int, itemsize: int) -> Iterator[slice]:
@@ -88,7 +88,7 @@ class Reduction:
         return self._arrived[:need].view(dtype).reshape(self._size, n)
 
 
-def _fold(parts: np.ndarray, combine: np.ufunc) -> np.ndarray:
+def fold(parts: np.ndarray, combine: np.ufunc) -> np.ndarray:
     """Combine the rows of ``parts`` in order, in place; returns the first row, which then holds the result."""
     total: np.ndarray = parts[0]
     for part in parts[1:]:

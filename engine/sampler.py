@@ -30,6 +30,9 @@ from .partition import MASTER, MIRROR, EdgeBlock, Partition
 EDGES_PER_BLOCK = 1 << 16
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _IN_ORDER = np.zeros(0, np.int32)
+_NOBODY = np.zeros(0, bool)
+# positions of the sent rows of a plan, and halo rows
+Kept = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass
@@ -119,21 +122,24 @@ class NeighbourSampler:
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"one sample shared by all layers needs equal fanouts, got {self.fanouts}")
 
-    def choose(self, partition: Partition, candidates: Sequence[Candidates], receivers: Exchange, places: dict[int, np.ndarray], *,
-               layer: int, reverse: bool, step: int) -> list[Chosen]:
+    def choose(self, partition: Partition, candidates: Sequence[Candidates], receivers: Exchange, *, layer: int, reverse: bool,
+               step: int) -> tuple[list[Chosen], Kept | None]:
         """Keep a sample of the edges of each receiving row.
 
         Args:
-            candidates: All edges of one pass, by block.
-            receivers: Moves of the receiving rows that have candidates.
-            places: Row in those moves of each group of edges, by the kind of the receiving rows; anything without edges.
+            candidates: All edges of one pass, by block: a group of edges for each row of the moves, also for those without edges.
+            receivers: Moves of the receiving rows.
             layer, reverse, step: Words of the key.
+
+        Returns:
+            The edges by block, and the rows of the moves that still have edges at mirrors, as ``MovePlan.kept`` takes them;
+            None if all may have.
 
         Collective: all ranks of the partition.
         """
         fanout = self.fanouts[layer]
         if fanout < 0:
-            return [c.listed() for c in candidates]
+            return [c.listed() for c in candidates], None
         k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse)))
         shorter = []
         for c in candidates:
@@ -141,12 +147,11 @@ class NeighbourSampler:
             shorter.append(c.of(*lists).scaled(often, self._share(c.end - c.begin, fanout)))
         # without receiving mirrors and with one block all edges of a row are here, and the shortlist is the sample
         if not receivers.plan.anywhere and len(candidates) < 2:
-            return shorter
+            return shorter, None
         degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
         for c in candidates:
-            some = np.flatnonzero(c.end > c.begin)
-            degree[c.kinds[1]][places[c.kinds[1]][some]] += (c.end - c.begin)[some]
-        return self._agreed(partition, shorter, degree, receivers, places, k, fanout)
+            degree[c.kinds[1]] += c.end - c.begin
+        return self._agreed(partition, shorter, degree, receivers, k, fanout)
 
     def _shortlist(self, c: Candidates, gid: np.ndarray, k: np.uint64, fanout: int) -> Sequence[np.ndarray]:
         """``sample.shortlist`` by all threads, each on some of the rows."""
@@ -165,30 +170,34 @@ class NeighbourSampler:
         ptr, *lists = (np.concatenate(x) for x in zip(*((bounds[1:] - bounds[:-1], *rest) for bounds, *rest in parts), strict=True))
         return np.append(0, np.cumsum(ptr)), *lists
 
-    def _agreed(self, partition: Partition, shorter: list[Chosen], degree: dict[int, np.ndarray], receivers: Exchange,
-                places: dict[int, np.ndarray], k: np.uint64, fanout: int) -> list[Chosen]:
+    def _agreed(self, partition: Partition, shorter: list[Chosen], degree: dict[int, np.ndarray], receivers: Exchange, k: np.uint64,
+                fanout: int) -> tuple[list[Chosen], Kept]:
         """The edges of shortlists that are still among the chosen once all workers have been heard."""
         ids = [_ids(partition, c)[c.edges] for c in shorter]
         low = {kind: np.full((len(n), fanout), _LAST) for kind, n in degree.items()}
         for c, gid in zip(shorter, ids, strict=True):
-            (sample.lowest_each if self.replace else sample.lowest)(c.ptr, places[c.kinds[1]], gid, k, low[c.kinds[1]])
+            (sample.lowest_each if self.replace else sample.lowest)(c.ptr, gid, k, low[c.kinds[1]])
+        heard = []
 
         def merge(rows: np.ndarray, other: Columns) -> None:
+            heard.append((rows, other["low"], other["degree"]))
             low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
             degree[MASTER][rows] += other["degree"]
 
-        receivers.to_masters_begin({"low": low[MIRROR], "degree": degree[MIRROR]}).end(merge)
-        cut = low if self.replace else {kind: x[:, -1] for kind, x in low.items()}
+        mine = degree[MIRROR]
+        receivers.to_masters_begin({"low": low[MIRROR], "degree": mine}).end(merge)
+        cut = dict(low) if self.replace else {kind: x[:, -1:] for kind, x in low.items()}
         back = receivers.to_mirrors({"cut": cut[MASTER], "degree": degree[MASTER]})
         cut[MIRROR], degree[MIRROR] = back["cut"], back["degree"]
         chosen = []
         for c, gid in zip(shorter, ids, strict=True):
             kind = c.kinds[1]
-            times = (sample.times_each if self.replace else sample.times_low)(c.ptr, places[kind], gid, k, np.ascontiguousarray(cut[kind]))
-            share = self._share(degree[kind], fanout)
-            # rows without edges may have no place
-            chosen.append(c.kept(times, share[places[kind]] if len(share) else np.zeros(len(c.rows))))
-        return chosen
+            bound = np.ascontiguousarray(cut[kind] if self.replace else cut[kind][:, 0])
+            times = (sample.times_each if self.replace else sample.times_low)(c.ptr, gid, k, bound)
+            chosen.append(c.kept(times, self._share(degree[kind], fanout)))
+        # what a worker has drawn tells it and the master alike whether any of its edges is among the chosen
+        sent = [_among(theirs, n, cut[MASTER][rows]) for rows, theirs, n in heard]
+        return chosen, (np.flatnonzero(np.concatenate([_NOBODY, *sent])), np.flatnonzero(_among(low[MIRROR], mine, cut[MIRROR])))
 
     def _share(self, degree: np.ndarray, fanout: int) -> np.ndarray:
         """How many edges a chosen edge of each row stands for, each time it is chosen; a row that keeps all needs no scale."""
@@ -198,6 +207,11 @@ class NeighbourSampler:
         if self.replace:
             return np.minimum(mine, theirs)
         return np.sort(np.concatenate((mine, theirs), axis=1), axis=1)[:, : mine.shape[1]]
+
+
+def _among(low: np.ndarray, degree: np.ndarray, cut: np.ndarray) -> np.ndarray:
+    """Which rows have an edge among the chosen, [n] bool, given their lowest draws and where each column is cut."""
+    return (low[:, : cut.shape[1]] <= cut).any(axis=1) & (degree > 0)
 
 
 def _ids(partition: Partition, c: Candidates) -> np.ndarray:

@@ -33,7 +33,7 @@ class SerialComm(Comm):
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         pass
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
         return _nothing
 
 

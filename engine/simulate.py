@@ -18,9 +18,9 @@ import numpy as np
 
 from graphtheta.errors import CommError, PeerError, annotate
 
-from .channel import Send, Tag
+from .channel import Send, purpose
 from .comm import Comm
-from .site import call_site, describe, mismatch
+from .site import call_site, mismatch
 
 T = TypeVar("T")
 _Key = tuple[int, int, int, int, int]
@@ -111,21 +111,21 @@ class SimComm(Comm):
         self._world.wait(self.rank, ready, line)
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        np.stack(self._meet(x), out=out)
+        np.stack(self._exchange(x), out=out)
 
     def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        np.stack([rows[self.rank] for rows in self._meet(x)], out=out)
+        np.stack([rows[self.rank] for rows in self._exchange(x)], out=out)
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
-        x[:] = self._meet(x)[root]
+        x[:] = self._exchange(x)[root]
 
-    def _meet(self, x: np.ndarray) -> list[np.ndarray]:
+    def _exchange(self, x: np.ndarray) -> list[np.ndarray]:
         """Everybody's ``x``, once everybody is here."""
-        world, site, channel = self._world, call_site(), self._number
+        world, channel = self._world, self._number
         number = channel, self._met[channel]
         self._met[channel] += 1
         meeting = world.meetings.setdefault(number, _Meeting(self.operation))
-        meeting.lines[self.rank] = line = f"{describe(self.operation)} at {site}"
+        meeting.lines[self.rank] = line = self._place()
         if meeting.operation != self.operation:
             raise CommError(mismatch([meeting.lines.get(q) or world.state(q) for q in range(self.size)]))
         meeting.values[self.rank] = x.copy()
@@ -135,7 +135,10 @@ class SimComm(Comm):
             del world.meetings[number]
         return [meeting.values[q] for q in range(self.size)]
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
+    def _places(self) -> list[str]:
+        return [self._place() if q == self.rank else self._world.state(q) for q in range(self.size)]
+
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
         site = call_site()
         out = [(self._key("send", self.rank, q, tag), array, array.copy()) for q, array in sends]
         into = [(self._key("recv", q, self.rank, tag), array) for q, array in recvs]
@@ -149,24 +152,24 @@ class SimComm(Comm):
 
         def finish() -> None:
             for key, array in into:
-                line = f"waits for {array.size} {array.dtype} from rank {key[0]} (tag {_tag(tag)}) at {call_site()}, begun at {site}"
+                line = f"waits for {array.size} {array.dtype} from rank {key[0]} ({purpose(tag)}) at {call_site()}, begun at {site}"
                 self.until(lambda key=key: key in self._world.letters, line)  # type: ignore[misc]
-                self._receive(key, array, site)
+                self._receive(key, array, site, at_most)
             for key, array, copy in out:
                 if array.tobytes() != copy.tobytes():
-                    raise CommError(f"the array sent to rank {key[1]} (tag {_tag(tag)}) at {site} was changed before end(); copy it first")
+                    raise CommError(f"the array sent to rank {key[1]} ({purpose(tag)}) at {site} was changed before end(); copy it first")
             self._open.pop(move, None)
 
         return finish
 
-    def _receive(self, key: _Key, array: np.ndarray, site: str) -> None:
+    def _receive(self, key: _Key, array: np.ndarray, site: str, at_most: bool) -> None:
         letter = self._world.letters.pop(key)
-        if letter.dtype != array.dtype or letter.size != array.size:
+        if letter.dtype != array.dtype or not (letter.size == array.size or (at_most and letter.size < array.size)):
             raise CommError(
-                f"move: rank {self.rank} expects {array.size} {array.dtype} from rank {key[0]} (tag {_tag(key[2])}, begun at "
+                f"move: rank {self.rank} expects {array.size} {array.dtype} from rank {key[0]} ({purpose(key[2])}, begun at "
                 f"{site}), got {letter.size} {letter.dtype}; both sides must use the same plan"
             )
-        array[...] = letter.reshape(array.shape)
+        array.reshape(-1)[: letter.size] = letter.reshape(-1)
 
     def _key(self, side: str, src: int, dst: int, tag: int) -> _Key:
         """Messages between two ranks with one tag are numbered on both sides, which keeps them in order as MPI does."""
@@ -236,7 +239,7 @@ def _raise_first(world: _World) -> None:
             raise error
     if world.letters:
         (src, dst, tag, *_), letter = next(iter(world.letters.items()))
-        raise CommError(f"rank {src} sent {letter.size} {letter.dtype} to rank {dst} (tag {_tag(tag)}), which never received them")
+        raise CommError(f"rank {src} sent {letter.size} {letter.dtype} to rank {dst} ({purpose(tag)}), which never received them")
 
 
 def _spoil(array: np.ndarray) -> None:
@@ -245,7 +248,3 @@ def _spoil(array: np.ndarray) -> None:
         array[...] = np.nan
     elif array.dtype.kind in "iu":
         array[...] = np.iinfo(array.dtype).max
-
-
-def _tag(tag: int) -> str:
-    return Tag(tag).name if tag in list(Tag) else str(tag)

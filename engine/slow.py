@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import ConfigError
+from graphtheta.errors import CommError, ConfigError
 
 from .channel import Send
 from .comm import Comm
@@ -66,6 +66,9 @@ class SlowComm(Comm):
         self.inner._enter(*operation)
         super()._enter(*operation)
 
+    def _disagreement(self) -> CommError:
+        return self.inner._disagreement()
+
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         arrived = np.empty((self.size, x.nbytes + _STAMP), np.uint8)
         self.inner._gather_flat(_stamped(x.reshape(1, -1))[0], arrived)
@@ -89,17 +92,21 @@ class SlowComm(Comm):
         self.inner._broadcast_flat(x, root)
         self._arrive(float(stamps.max()), self._levels, x.nbytes if self.rank != root else 0)
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int) -> Callable[[], None]:
-        stamps = [np.empty(1) for _ in recvs]
-        finish = self.inner._post([pair for q, x in sends for pair in ((q, np.array([monotonic()])), (q, x))],
-                                  [pair for (q, x), stamp in zip(recvs, stamps, strict=True) for pair in ((q, stamp), (q, x))], tag)
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+        # when each was sent, and how long it is
+        stamps = [np.empty(2) for _ in recvs]
+        finish = self.inner._post([pair for q, x in sends for pair in ((q, np.array([monotonic(), x.nbytes])), (q, x))],
+                                  [pair for (q, x), stamp in zip(recvs, stamps, strict=True) for pair in ((q, stamp), (q, x))],
+                                  tag, at_most)
 
         def finish_late() -> None:
             finish()
             began = monotonic()
-            self.link_seconds += bool(recvs) * self.latency + sum(x.nbytes for _, x in recvs) / self.bandwidth
-            for (_, x), stamp in sorted(zip(recvs, stamps, strict=True), key=lambda message: float(message[1][0])):
-                self._arrive(float(stamp[0]), 1, x.nbytes)
+            arrived = sorted((float(sent), int(n_bytes)) for sent, n_bytes in stamps)
+            self.link_seconds += bool(recvs) * self.latency + sum(n_bytes for _, n_bytes in arrived) / self.bandwidth
+            for sent, n_bytes in arrived:
+                self._free_at = self._due(sent, 1, n_bytes)
+            self._wait_until(self._free_at)
             self.exposed_seconds += monotonic() - began
 
         if not self.blocking:
@@ -109,9 +116,16 @@ class SlowComm(Comm):
         return lambda: None
 
     def _arrive(self, sent: float, latencies: int, n_bytes: int) -> None:
+        """Return when bytes that were sent then are here."""
+        self._free_at = self._due(sent, latencies, n_bytes)
+        self._wait_until(self._free_at)
+
+    def _due(self, sent: float, latencies: int, n_bytes: int) -> float:
+        return max(sent + latencies * self.latency, self._free_at) + n_bytes / self.bandwidth
+
+    def _wait_until(self, due: float) -> None:
         if self.size > 1:
-            due = self._free_at = max(sent + latencies * self.latency, self._free_at) + n_bytes / self.bandwidth
-            self.until(lambda: monotonic() >= due, f"waits for {n_bytes} bytes on a slow link")
+            self.until(lambda: monotonic() >= due, "waits for a slow link")
 
 
 def _stamped(rows: np.ndarray) -> np.ndarray:

@@ -110,6 +110,24 @@ def run_main(fn: Callable[[], int | None]) -> int:
         return _fail(error)
 
 
+def read_patience(text: str) -> float | None:
+    """Seconds that a rank may make no progress while others wait for it, from a text; None for nothing.
+
+    Raises:
+        ConfigError: It is no number of seconds.
+    """
+    if not text.strip():
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"GRAPHTHETA_PATIENCE={text!r} is no number of seconds; give one, 0 to wait for ever, or nothing, so that it "
+                          "follows the pace of the program")
+    return seconds
+
+
 def _start_mpi(size: int) -> MpiComm:
     try:
         with warnings.catch_warnings():
@@ -120,7 +138,7 @@ def _start_mpi(size: int) -> MpiComm:
             f"{size} processes were started together, but MPI cannot be used here ({error}); "
             'run pip install "graphtheta[mpich]", or start one process with plain python'
         ) from error
-    comm = MpiComm(strict=os.environ.get("GRAPHTHETA_STRICT", "0") not in ("", "0"))
+    comm = MpiComm(read_patience(os.environ.get("GRAPHTHETA_PATIENCE", "")))
     if comm.size == 1:
         raise CommError(
             f"{size} processes were started together, but each sees only itself: the launcher belongs to another MPI than "

@@ -5,7 +5,7 @@ over the ranks and hands them in. What tasks do at the same time has no influenc
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -61,18 +61,41 @@ class Training:
         """Updates made so far."""
         return self.versions.newest
 
-    def epoch(self, epoch: int, most: int | None = None) -> np.ndarray:
-        """Run the views of an epoch; returns this rank's share of the loss of each.
+    def run(self, epoch: int, first: int, last: int) -> np.ndarray:
+        """Run some views of an epoch, to the end of each; returns this rank's share of the loss of each.
+
+        Where an epoch is cut changes no number: which version a view uses is known beforehand, and no view of a later step
+        asks for one that is not kept.
 
         Args:
             epoch: Number of the epoch.
-            most: Updates to stop after.
+            first: Number of the first view, at the beginning of a step.
+            last: Number behind the last view, at the end of a step.
 
         Collective: all ranks.
         """
-        n = self.strategy.steps_per_epoch
-        n = n if most is None else min(n, most * self.views_per_step)
-        return np.array(self._run([partial(self.strategy.batch, epoch, i) for i in range(n)]))
+        return np.array(self._run([partial(self.strategy.batch, epoch, i) for i in range(first, last)]))
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on, between two steps: arrays, which are never changed, and whole numbers, by name."""
+        parts = {"model": self.model.state(), "optimiser": self.versions.optimiser.state(), "version": self.versions.state()}
+        return {"views": self.views, **{f"{part}/{name}": x for part, held in parts.items() for name, x in held.items()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned, on any number of ranks.
+
+        Raises:
+            ConfigError, FormatError: It belongs to another model or optimiser.
+        """
+        parts: dict[str, dict[str, Any]] = {"model": {}, "optimiser": {}, "version": {}}
+        for name, x in state.items():
+            part, slash, rest = name.partition("/")
+            if slash and part in parts:
+                parts[part][rest] = x
+        self.model.load_state(parts["model"])
+        self.versions.optimiser.load_state(parts["optimiser"])
+        self.versions.load_state(parts["version"])
+        self.views = int(state["views"])
 
     def update(self, view: GraphView) -> float:
         """One update from one view; returns this rank's share of the loss.

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 # where each public name lives
 _FRONT = {
-    "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "trainer", "preset": "published",
+    "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "progress", "preset": "published",
     "check": "conformance", "explain": "explanation",
 }
 _ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "recompute": "recompute", "start": "start"}

@@ -14,6 +14,7 @@ from graphtheta.job import did_you_mean
 # what a command is called, where it lives, and what it is for
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("graphtheta.command", "train a model; without flags, the embedded default job"),
+    "launch": ("graphtheta.launch", "run a command on several ranks, and again from its last good checkpoint when it fails"),
     "evaluate": ("graphtheta.command", "metrics of a finished run on every split"),
     "predict": ("graphtheta.command", "predictions of a finished run for all nodes, by original id"),
     "report": ("graphtheta.report", "one HTML page about a run: learning curve, time, balance, bytes, memory"),

@@ -13,7 +13,8 @@ import numpy as np
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.generate import random_code, random_features
 from graphtheta.graph import Graph
-from graphtheta.reader_npz import AGAIN, ArrayFile, read_edges, read_meta, read_npz
+from graphtheta.npy import AGAIN
+from graphtheta.reader_npz import ArrayFile, read_edges, read_meta, read_npz
 from graphtheta.rng import Purpose, integers, key
 from graphtheta.split import masks_of, region_split
 from graphtheta.transform import standardise
@@ -23,6 +24,8 @@ BOND = ("type", "stereo", "conjugated")
 # an element with fewer atoms in training molecules is "other"
 COMMON = 100
 CODE_WIDTH = 32
+# of a category
+MOST_VALUES = 256
 # columns shared by all majors, dorms or schools
 BUCKETS = 16
 FIRST_YEAR, LAST_YEAR = 2004, 2009
@@ -39,6 +42,8 @@ def bag_of_words(path: Path) -> Graph:
     Source: https://github.com/shchur/gnn-benchmark (protocol of Shchur et al.)
     """
     graph = read_npz(path).without_self_loops()
+    if graph.x is None:
+        raise FormatError(f"{path}: field 'x' is missing, the words of each node; {AGAIN}")
     if isinstance(graph.x, np.ndarray):
         return graph.replace(x=graph.x != 0)
     binary = graph.x.copy()
@@ -52,9 +57,15 @@ def topology(path: Path, features: int = 0) -> Graph:
     return graph.replace(x=random_features(graph.n_nodes, features)) if features else graph
 
 
-def one_hot(column: np.ndarray) -> np.ndarray:
-    """One column for each value that occurs, [n, k] float32."""
+def one_hot(column: np.ndarray, where: str) -> np.ndarray:
+    """One column for each value that occurs, [n, k] float32.
+
+    Raises:
+        FormatError: There are too many values for a category; ``where`` names the file and what the column holds.
+    """
     values, which = np.unique(column, return_inverse=True)
+    if len(values) > MOST_VALUES:
+        raise FormatError(f"{where} has {len(values)} different values, expected at most {MOST_VALUES}; {AGAIN}")
     return np.eye(len(values), dtype=np.float32)[which.ravel()]
 
 
@@ -81,7 +92,8 @@ def atoms(path: Path, hide: str = "") -> Graph:
     with ArrayFile(path) as file:
         ends, meta = read_edges(file), read_meta(file)
         atom, bond = file.read("node_attr", "iu", 2), file.read("edge_attr", "iu", 2)
-        bounds, split = file.read("graph_ptr", "iu", 1), file.read("graph_split", "iu", 1)
+        # what is too large becomes negative, and is refused
+        bounds, split = file.read("graph_ptr", "iu", 1).astype(np.int64), file.read("graph_split", "iu", 1)
     steps = np.diff(bounds)
     whole = len(bounds) == len(split) + 1 and bounds[0] == 0 and bounds[-1] == len(atom) and bool((steps >= 0).all())
     if not whole or atom.shape[1] != len(ATOM) or bond.shape[1] != len(BOND):
@@ -89,9 +101,9 @@ def atoms(path: Path, hide: str = "") -> Graph:
                           f"graph_split {list(split.shape)} do not describe molecules; {AGAIN}")
     part = np.repeat(split, steps)
     y, elements = element_classes(atom[:, 0], part == 0)
-    shown = [one_hot(atom[:, i]) for i, name in enumerate(ATOM) if i and name not in hidden]
+    shown = [one_hot(atom[:, i], f"{path}: {name} in node_attr") for i, name in enumerate(ATOM) if i and name not in hidden]
     x = np.concatenate(shown or [np.ones((len(atom), 1), np.float32)], axis=1)
-    attr = np.concatenate([one_hot(bond[:, i]) for i in range(len(BOND))], axis=1)
+    attr = np.concatenate([one_hot(bond[:, i], f"{path}: {name} in edge_attr") for i, name in enumerate(BOND)], axis=1)
     # the file counts elements from 0 (hydrogen)
     meta |= {"class_names": [f"Z={int(z) + 1}" for z in elements] + ["other"], "hidden": ["atomic_number", *sorted(hidden)]}
     train, val, test = masks_of(part)
@@ -143,7 +155,7 @@ def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions
     graph = Graph((src, dst), n, name=path.stem, meta=meta, where=str(path))
     train, val, test = region_split(graph, position, n_regions=regions, seed=seed)
     kind = attr[:, 7]
-    columns = np.concatenate((np.log1p(attr[:, :3]), attr[:, 5:7], one_hot(kind)), axis=1)
+    columns = np.concatenate((np.log1p(attr[:, :3]), attr[:, 5:7], one_hot(kind, f"{path}: link type in edge_attr")), axis=1)
     # links of type 3 connect zones and roads; a zone has no others
     zone = np.zeros(n)
     zone[dst[kind == 3]] = 1
@@ -156,7 +168,7 @@ def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions
     mean, deviation = float(y[train].mean()), float(y[train].std())
     meta |= {"target": target, "target_mean": mean, "target_deviation": deviation}
     return graph.replace(x=standardise(x, at_training), edge_attr=standardise(columns, train), edge_y=(y - mean) / deviation,
-                         edge_train=train, edge_val=val, edge_test=test, meta=meta)
+                         edge_train=train, edge_val=val, edge_test=test, meta=meta, where=str(path))
 
 
 def ratings(path: Path, target: str = "rating") -> Graph:
@@ -180,7 +192,7 @@ def ratings(path: Path, target: str = "rating") -> Graph:
     degrees = [np.log1p(np.bincount(end[train], minlength=len(ids))) for end in (dst, src)]
     y = attr[:, 0] / 10 if target == "rating" else attr[:, 0] > 0
     return graph.replace(x=np.stack([*degrees, np.ones(len(ids))], axis=1), edge_attr=standardise(attr[:, 1:], train), edge_y=y,
-                         edge_train=train, edge_val=val, edge_test=test)
+                         edge_train=train, edge_val=val, edge_test=test, where=str(path))
 
 
 def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
@@ -198,7 +210,7 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
     if len(kind) and (kind.min() < 0 or kind.max() >= len(names)):
         raise FormatError(f"{path}: edge_type runs from {kind.min()} to {kind.max()}, but there are {len(names)} relation_names; {AGAIN}")
     how = ("onehot" if len(names) <= 64 else "code") if relations == "auto" else relations
-    table = {"onehot": np.eye(len(names), dtype=np.float32), "code": random_code(len(names), CODE_WIDTH)}.get(how)
+    table = np.eye(len(names), dtype=np.float32) if how == "onehot" else random_code(len(names), CODE_WIDTH) if how == "code" else None
     train, val, test = masks_of(split)
     x = random_features(len(ids), features) if features else None
     return Graph(ends, len(ids), x=x, edge_attr=None if table is None else table[kind],
@@ -221,10 +233,12 @@ def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
         raise ConfigError(f"{path.stem}: target is 'year' or 'gender', not {target!r}")
     with ArrayFile(path) as file:
         degree, delta = file.read("upper_degree", "iu", 1).astype(np.int64), file.read("delta", "iu", 1)
-        info, bounds = file.read("info", "iu", 2), file.read("school_ptr", "iu", 1)
+        info, bounds = file.read("info", "iu", 2), file.read("school_ptr", "iu", 1).astype(np.int64)
     if not 1 <= colleges < len(bounds):
         raise ConfigError(f"{path.stem}: colleges must lie in 1..{len(bounds) - 1}, got {colleges}")
-    if info.shape != (len(degree), 7) or degree.sum() != len(delta) or bounds[0] != 0 or bounds[-1] != len(degree):
+    whole = bounds[0] == 0 and bounds[-1] == len(degree) and bool((np.diff(bounds) >= 0).all())
+    whole &= degree.min(initial=0) >= 0 and degree.max(initial=0) <= len(delta)
+    if not whole or info.shape != (len(degree), 7) or degree.sum() != len(delta):
         raise FormatError(f"{path}: upper_degree, delta, info and school_ptr do not fit together; {AGAIN}")
     n = int(bounds[colleges])
     src, dst = unpack(degree[:n], delta[:degree[:n].sum()], str(path))
@@ -239,6 +253,8 @@ def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
         code = college << 32 | info[:, i] & 0xFFFFFFFF
         columns.append(np.where(info[:, i] != 0, 1 + integers(key(0, Purpose.DATA, i), code, BUCKETS), 0))
     widths = [7, 2 if target == "year" else n_years] + [BUCKETS] * 4
+    if info[:, :2].min(initial=0) < 0 or info[:, 1].max(initial=0) > 2:
+        raise FormatError(f"{path}: field 'info' has a status below 0 or a gender outside 0..2; {AGAIN}")
     return Graph((src, dst), n, x=indicator(columns, widths), y=label - 1, n_classes=n_years if target == "year" else 2, name="facebook100",
                  meta={"kind": f"node classification of {target}", "colleges": colleges}, where=str(path))
 
@@ -261,8 +277,9 @@ def unpack(degree: np.ndarray, delta: np.ndarray, where: str) -> tuple[np.ndarra
     total = np.concatenate(([0], np.cumsum(delta, dtype=np.int64)))
     low = np.repeat(np.arange(n), degree)
     high = total[1:] - total[bounds[low]] + low
-    if len(high) and high.max() >= n:
-        raise FormatError(f"{where}: field 'delta' leads to node {int(high.max())} of {n}; {AGAIN}")
+    if len(high) and (high.min() < 0 or high.max() >= n):
+        bad = int(high.min() if high.min() < 0 else high.max())
+        raise FormatError(f"{where}: field 'delta' leads to node {bad} of {n}; {AGAIN}")
     upper = sp.csr_array((np.ones(len(high), np.int8), high, bounds), shape=(n, n))
     # adding the transpose counts instead of sorting
     both = upper + sp.csr_array(upper.T)

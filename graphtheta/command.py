@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import graphtheta
+from graphtheta.atomic import whole_file
 from graphtheta.console import amount, figure, pairs, say, table
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.memory import MemoryBound
@@ -20,15 +21,15 @@ from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.flag import Parser
 from graphtheta.graph import Graph
 from graphtheta.job import Job
+from graphtheta.keeper import refuse_to_lose
 from graphtheta.logger import start_logging
 from graphtheta.ops.kernels.cache import cache_folder
 from graphtheta.prepare import load_graph
+from graphtheta.progress import Result
 from graphtheta.rounding import halo_error
 from graphtheta.runlog import JOB_FILE, RESULT_FILE, RunLog
-from graphtheta.trainer import Result
 from graphtheta.warmup import jobs_of, warm_up
-
-WEIGHTS = "weights.npz"
+from graphtheta.weights import WEIGHTS
 
 
 def train(argv: list[str]) -> int:
@@ -53,10 +54,11 @@ def train_all(job: Job, comm: Comm) -> None:
 
     Collective: all ranks of comm.
     """
-    results = []
-    for seed in range(job.seed, job.seed + job.seeds):
-        one = job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}")) if job.seeds > 1 else job
-        results.append(train_once(one, comm))
+    jobs = [job]
+    if job.seeds > 1:
+        jobs = [job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}")) for seed in range(job.seed, job.seed + job.seeds)]
+    check_startable(jobs, comm)
+    results = [train_once(one, comm) for one in jobs]
     if comm.rank == 0 and job.seeds > 1:
         spread = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
         rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in spread.items()]
@@ -64,8 +66,28 @@ def train_all(job: Job, comm: Comm) -> None:
         write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": spread, "ranks": comm.size})
 
 
+def check_startable(jobs: list[Job], comm: Comm) -> None:
+    """Refuse at once, and not after hours, to replace a run that has not come to its end.
+
+    Raises:
+        ConfigError: A folder holds such a run; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    error = None
+    try:
+        for job in jobs:
+            if comm.rank == 0 and not job.resume:
+                refuse_to_lose(job)
+    except ConfigError as e:
+        error = e
+    comm.agree(error)
+
+
 def train_once(job: Job, comm: Comm) -> Result:
     """Train with one seed; weights, metrics and the curve are in the job's folder afterwards.
+
+    A run that is resumed and has left everything there already is left as it is.
 
     Collective: all ranks of comm.
     """
@@ -79,6 +101,10 @@ def train_once(job: Job, comm: Comm) -> Result:
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.metric) as log:
         result: Result = trainer.fit(log)
+        if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
+            if comm.rank == 0:
+                say(f"{job.folder} holds a run that came to its end; nothing was changed. More --epochs go on with it")
+            return result
         # before the curve is drawn: drawing takes memory too
         log.write_profile(predicted)
         log.finish(result.best_epoch)
@@ -297,7 +323,8 @@ def metrics_line(metrics: dict[str, float]) -> str:
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
     """Write a record for people and programs to read."""
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    with whole_file(path) as f:
+        f.write((json.dumps(record, indent=1) + "\n").encode())
 
 
 def save_predictions(path: Path, found: tuple[np.ndarray, np.ndarray] | None) -> int:

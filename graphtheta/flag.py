@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from graphtheta.console import say
 from graphtheta.engine.start import launched
 from graphtheta.errors import ConfigError
-from graphtheta.job import SECTIONS, Job, ModelKeys, choices, did_you_mean, flag, read_keys
+from graphtheta.job import Job, choices, did_you_mean, flag, read_keys
+from graphtheta.keys import SECTIONS, ModelKeys
 from graphtheta.models.registry import MODELS, READ_BY
 from graphtheta.published import PRESETS, preset
 

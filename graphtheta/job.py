@@ -1,7 +1,6 @@
 """The job: every choice of a run, under the same keys in Python, in a YAML file and as flags.
 
-The fields below are the only list of keys there is. The text under a field is its line in ``--help``, and a value is
-checked by the same code wherever it comes from.
+The keys stand in :mod:`graphtheta.keys`; a value is checked by the same code wherever it comes from.
 """
 from __future__ import annotations
 
@@ -11,230 +10,16 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError, field_validator, model_validator
 
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError
+from graphtheta.keyfile import EXPECTED, LARGEST_NUMBER, read_mapping
+from graphtheta.keys import NEEDS, SECTIONS, ComputeKeys, DataKeys, ModelKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
 
-ALL_NEIGHBOURS = -1
+ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
+# in bits; longer ones cannot become numbers with a point
+LONGEST_INTEGER = 64
 LINK_METRICS = ("mrr", "hits1", "hits3", "hits10")
-# a key that only one value of another key makes use of
-NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "batch_size": ("strategy", ("mini",)),
-    "fanout": ("strategy", ("mini",)),
-    "replace": ("strategy", ("mini",)),
-    "share_sample": ("strategy", ("mini",)),
-    "clusters": ("strategy", ("cluster",)),
-    "clusters_per_batch": ("strategy", ("cluster",)),
-    "cluster_method": ("strategy", ("cluster",)),
-    "boundary_hops": ("strategy", ("cluster",)),
-    "diagonal": ("strategy", ("cluster",)),
-    "degrees": ("strategy", ("cluster",)),
-    "views_in_flight": ("strategy", ("mini", "cluster")),
-    "views_per_step": ("strategy", ("mini", "cluster")),
-    "precompute": ("strategy", ("global", "mini")),
-    "halo": ("dtype", ("float32",)),
-    "momentum": ("optimiser", ("sgd",)),
-    "negatives": ("task", ("link", "auto")),
-    "eval_negatives": ("task", ("link", "auto")),
-    "decoder": ("task", ("link", "auto")),
-}
-# what pydantic found, in the words of the user
-EXPECTED = {
-    "int_parsing": "a whole number", "int_type": "a whole number", "int_from_float": "a whole number",
-    "float_parsing": "a number", "float_type": "a number", "finite_number": "a finite number",
-    "bool_parsing": "true or false", "bool_type": "true or false", "string_type": "text",
-    "greater_than_equal": "at least {ge}", "greater_than": "more than {gt}", "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-}
-
-
-class Keys(BaseModel):
-    """A section of keys; its title is its docstring."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class DataKeys(Keys):
-    """Data"""
-
-    dataset: str = "sbm"
-    """Embedded graph (sbm, rmat, ring, star), a named one (cora, ...), an npz file or a folder of Planetoid files; options
-    follow as rmat:scale=17,edge_factor=8."""
-    data_dir: str = ""
-    """Folder of the named files; by default that in the environment variable GRAPHTHETA_DATA."""
-    split: Literal["auto", "public", "random", "fraction", "none"] = "auto"
-    """Who trains, validates and tests: the split that comes with the data, equally many of each class, or random shares; auto is the
-    usual one of the dataset."""
-    train_per_class: int = Field(0, ge=0)
-    """Training nodes of each class in a random split; 0 is as usual for the dataset, mostly 20."""
-    val_per_class: int = Field(0, ge=0)
-    """Validation nodes of each class in a random split; 0 is as usual for the dataset, mostly 30."""
-    self_loops: Literal["auto", "yes", "no"] = "auto"
-    """Add missing self loops (yes), drop all (no), or leave them as they are."""
-    symmetric: Literal["auto", "yes", "no"] = "auto"
-    """Add missing reverse edges; auto is as usual for the dataset."""
-    largest_component: Literal["auto", "yes", "no"] = "auto"
-    """Keep only the largest connected component; auto is as usual for the dataset."""
-    normalise_features: Literal["auto", "none", "row", "standard"] = "auto"
-    """Node features: each node adds up to 1 (row), or each feature has mean 0 and deviation 1 over the training nodes (standard)."""
-
-
-class ModelKeys(Keys):
-    """Model"""
-
-    model: str = "gcn"
-    """A published model (gcn, sage, gin, gat, gat_e, gipa), or your own as FILE.py:Class."""
-    layers: int = Field(2, ge=1)
-    """Number of supersteps, and so of hops."""
-    hidden: int = Field(16, ge=1)
-    """Width of the hidden layers; of each head for attention models."""
-    heads: int = Field(8, ge=1)
-    """Attention heads of the hidden layers."""
-    out_heads: int = Field(1, ge=1)
-    """Attention heads of the last layer."""
-    dropout: float = Field(0.5, ge=0, lt=1)
-    """Share of the inputs of each layer set to zero in training."""
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the attention weights set to zero in training."""
-    residual: bool = False
-    """Add the input of a hidden layer to its output."""
-    norm: Literal["none", "batch", "layer"] = "none"
-    """Normalisation after each hidden layer; batch uses the statistics over all workers."""
-    jumping: Literal["none", "concat", "max"] = "none"
-    """Jumping knowledge: the decoder sees the outputs of all layers."""
-    aggregator: Literal["mean", "max", "sum"] = "mean"
-    """How GraphSAGE combines messages."""
-    activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
-    """Activation between layers; auto is what the model was published with."""
-    feature_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the projected features set to zero in messages (gat, gat_e, gipa)."""
-    edge_drop: float = Field(0.0, ge=0, lt=1)
-    """Share of the edges taken out of each step (gipa)."""
-    normalisation: Literal["sym", "row"] = "sym"
-    """How gcn divides by degrees: by the roots of both ends, or by that of the receiving end."""
-    separate: bool = False
-    """The gat of DistGNN-MB: own weights for the two ends, bias and activation before the attention."""
-    train_eps: bool = False
-    """Learn the weight of the node itself (gin)."""
-    reduce: Literal["sum", "mean", "max"] = "sum"
-    """How gipa combines weighted messages."""
-    direction: Literal["in", "out", "both"] = "in"
-    """Which edges carry messages: those that come in, those that go out, or both."""
-    decoder: Literal["dot", "hadamard"] = "dot"
-    """How the score of a link is made from its two ends."""
-
-
-class StrategyKeys(Keys):
-    """Strategy"""
-
-    strategy: Literal["global", "mini", "cluster"] = "global"
-    """What one step computes: all nodes, a batch of target nodes with their neighbourhoods, or a set of clusters."""
-    batch_size: int = Field(0, ge=0)
-    """Target nodes of a mini-batch, over all workers together; 0 takes all training nodes."""
-    fanout: tuple[int, ...] = ()
-    """Neighbours sampled for each node, one number per layer from the targets outwards, such as 10,10; all keeps all.
-    Without it nothing is sampled."""
-    replace: bool = False
-    """Sample with replacement."""
-    share_sample: bool = False
-    """Draw one sample for all layers, so that edge values can be carried from layer to layer; needs equal fanouts."""
-    clusters: int = Field(0, ge=0)
-    """Number of clusters; 0 leaves it to louvain."""
-    clusters_per_batch: int = Field(1, ge=1)
-    """Clusters computed together in one step; edges between them are kept."""
-    cluster_method: str = "louvain"
-    """louvain, metis, or a .npy file with one cluster number per node."""
-    boundary_hops: int = Field(0, ge=0, le=2)
-    """Hops around the clusters of a step that are computed with them."""
-    degrees: Literal["graph", "view"] = "graph"
-    """Normalise by degrees in the whole graph or in the part that a step computes."""
-    diagonal: float = Field(0.0, allow_inf_nan=False)
-    """Diagonal enhancement of Cluster-GCN, its lambda; 0 is off."""
-
-
-class PartitionKeys(Keys):
-    """Partition"""
-
-    partitioner: Literal["1d-src", "1d-dst", "vertex-cut"] = "1d-src"
-    """Which worker keeps an edge: that of its source, that of its destination, or one on a grid."""
-    masters: Literal["hash", "block"] = "hash"
-    """Which worker owns a node: by hash, or in contiguous blocks of the numbering."""
-
-
-class ComputeKeys(Keys):
-    """Computing"""
-
-    backend: Literal["fused", "reference"] = "fused"
-    """How messages are computed: compiled loops, or plain NumPy, which is slow and easy to follow."""
-    views_in_flight: int = Field(1, ge=1, le=64)
-    """Views each worker has under way at a time: one computes while others wait for messages. Results are the same for any number."""
-    precompute: bool = False
-    """Sum the features of neighbours once and not in every step; for node tasks whose first layer sums features over whole
-    neighbourhoods, such as gcn, sage and gin without dropout of the features."""
-    recompute: bool = False
-    """Make values of the layers again in backward instead of keeping them: memory grows with the root of the depth, for the time of
-    a second forward pass."""
-    halo: Literal["exact", "bf16"] = "exact"
-    """How values travel between workers in training: as they are, or wide ones in 16 bits (bf16), which halves the bytes and makes results
-    depend on the number of workers by rounding."""
-
-
-class TrainKeys(Keys):
-    """Training"""
-
-    task: Literal["auto", "node", "link", "edge"] = "auto"
-    """Classify or regress nodes, predict links, or predict edge targets; auto takes what the data has labels for."""
-    metric: Literal["auto", "accuracy", "f1_micro", "f1_macro", "auc", "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2"] = "auto"
-    """What the best model is chosen by on the validation set."""
-    epochs: int = Field(100, ge=0)
-    """Passes over the training set."""
-    steps: int = Field(0, ge=0)
-    """Number of parameter updates to stop after, instead of epochs."""
-    views_per_step: int = Field(1, ge=1)
-    """Views whose gradients are summed for one update of the parameters."""
-    staleness: int = Field(0, ge=0)
-    """Updates that a view misses: it computes with the parameters from so many steps before, so that it need not wait for the last; 0
-    is synchronous training."""
-    lr: float = Field(0.01, gt=0, allow_inf_nan=False)
-    """Learning rate."""
-    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
-    """Optimiser."""
-    momentum: float = Field(0.0, ge=0, lt=1)
-    """Momentum of sgd."""
-    weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
-    """L2 penalty; decoupled in adamw."""
-    decay_first_layer_only: bool = False
-    """Put the penalty on the first layer only, as the original GCN does."""
-    negatives: int = Field(1, ge=1)
-    """Links that do not exist drawn for each that does, in training."""
-    eval_negatives: int = Field(50, ge=1)
-    """The same for validation and testing; the draws are fixed."""
-    patience: int = Field(0, ge=0)
-    """Stop after this many evaluations without a better validation metric; 0 is off."""
-    eval_every: int = Field(1, ge=1)
-    """Epochs between two evaluations."""
-    seed: int = Field(0, ge=0)
-    """Seed of everything random."""
-    seeds: int = Field(1, ge=1)
-    """Repeat the run with this many consecutive seeds and report mean and spread."""
-    dtype: Literal["float32", "float64"] = "float32"
-    """Precision of all numbers."""
-
-
-class OutputKeys(Keys):
-    """Output"""
-
-    out: str = ""
-    """Folder for results; by default runs/DATASET-MODEL-STRATEGY, replaced by the next run of that name."""
-    save_predictions: bool = False
-    """Write predictions of all nodes, under their original ids, at the end."""
-    trace: bool = False
-    """Leave a timeline of all workers in trace.json: stages, waiting, moves and tasks, for ui.perfetto.dev or chrome://tracing."""
-    log_level: Literal["debug", "info", "warning", "error"] = "warning"
-    """How much the log tells."""
-
-
-SECTIONS: tuple[type[Keys], ...] = (DataKeys, ModelKeys, StrategyKeys, PartitionKeys, ComputeKeys, TrainKeys, OutputKeys)
 
 
 class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKeys):
@@ -250,9 +35,10 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     """
 
     def __init__(self, **values: Any):
-        for key in values:
-            if key not in Job.model_fields:
-                raise ConfigError(f"there is no key '{key}'{did_you_mean(key, Job.model_fields)}; all keys: graphtheta train --help")
+        check_known(values)
+        for key, value in values.items():
+            if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+                raise ConfigError(f"{key}: got a number of {value.bit_length()} bits, expected at most {LONGEST_INTEGER}")
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -263,7 +49,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def _read_fanout(cls, value: Any) -> Any:
         items = value.replace(" ", "").split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [value]
         items = [ALL_NEIGHBOURS if item == "all" else item for item in items if item != ""]
-        if any(str(item).lstrip("-").isdigit() is False or int(item) < ALL_NEIGHBOURS or int(item) == 0 for item in items):
+        whole = all(str(item).lstrip("-").isdecimal() for item in items)
+        if not whole or any(int(item) != ALL_NEIGHBOURS and int(item) not in SAMPLED for item in items):
             raise ValueError("expected numbers of at least 1, or all, separated by commas, such as 10,10")
         return tuple(int(item) for item in items)
 
@@ -283,13 +70,15 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
 
     @model_validator(mode="after")
     def _check_together(self) -> Job:
+        for key in Job.model_fields:
+            if type(getattr(self, key)) is int and getattr(self, key) > LARGEST_NUMBER and key != "seed":
+                raise ConfigError(f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}")
         for key, (other, values) in NEEDS.items():
             if getattr(self, key) != Job.model_fields[key].default and getattr(self, other) not in values:
                 raise ConfigError(f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)}, only with "
                                   f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}")
         if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
-            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; "
-                              f"give one number per layer, or one for all")
+            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; give one for each")
         for key in ("replace", "share_sample"):
             if getattr(self, key) and not self.fanout:
                 raise ConfigError(f"{key} is about sampling and nothing is sampled; give --fanout, or drop {flag(key)}")
@@ -349,7 +138,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             FormatError: The file cannot be read or is not YAML.
             ConfigError: A key or a value is not allowed.
         """
-        return cls(**read_keys(path))
+        keys = read_keys(path)
+        try:
+            return cls(**keys)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
 
 
 def read_keys(path: str | Path) -> dict[str, Any]:
@@ -357,16 +150,19 @@ def read_keys(path: str | Path) -> dict[str, Any]:
 
     Raises:
         FormatError: The file cannot be read or is not a mapping.
+        ConfigError: There is no such key.
     """
-    try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise FormatError(f"{path}: cannot be read as a job: {' '.join(str(error).split())}; write one 'key: value' a line") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise FormatError(f"{path}: expected lines of 'key: value', got a {type(values).__name__}")
-    return {str(key): value for key, value in values.items()}
+    values = read_mapping(path)
+    check_known(values, f"{path}: ")
+    return values
+
+
+def check_known(keys: Iterable[Any], where: str = "") -> None:
+    """All are keys of a job; ``where`` is put in front of the error."""
+    for key in keys:
+        if key not in Job.model_fields:
+            near = did_you_mean(key, Job.model_fields)
+            raise ConfigError(f"{where}there is no key '{key!s:.40}'{near}; all keys: graphtheta train --help")
 
 
 def flag(key: str) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 from graphtheta import chart
 from graphtheta.console import amount, figure
 from graphtheta.engine.evaluate import SPLITS
-from graphtheta.job import SECTIONS, Job, flag
+from graphtheta.job import Job, flag
+from graphtheta.keys import SECTIONS
 from graphtheta.profile import Profile
 
 if TYPE_CHECKING:

@@ -3,12 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from graphtheta.errors import FormatError
 
 PROFILE_FILE = "profile.json"
+# numbers that pictures and sums can be made of
+Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class Book(BaseModel):
@@ -16,10 +20,10 @@ class Book(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    seconds: list[float]
-    wait: list[float]
-    bytes: list[int]
-    messages: list[int]
+    seconds: list[Seconds]
+    wait: list[Seconds]
+    bytes: list[Count]
+    messages: list[Count]
 
 
 class Profile(BaseModel):
@@ -38,16 +42,16 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ranks: int
-    epochs: int
-    steps: int
-    elapsed: float
+    ranks: Count
+    epochs: Count
+    steps: Count
+    elapsed: Seconds
     first_left_out: bool
-    stages: dict[str, Book]
-    sent_bytes: list[list[int]]
-    sent_messages: list[list[int]]
-    predicted: list[int]
-    measured: list[int]
+    stages: Annotated[dict[str, Book], Field(max_length=64)]
+    sent_bytes: list[list[Count]]
+    sent_messages: list[list[Count]]
+    predicted: list[Count]
+    measured: list[Count]
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Profile:

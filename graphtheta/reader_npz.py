@@ -1,7 +1,4 @@
-"""Graphs in npz files: arrays only, never pickles, and nothing allocated that the file does not hold.
-
-A file is a zip of .npy members. Each header is read first; the shape it declares must match the size of the member, the
-size must fit into memory, and only then is the array read.
+"""Graphs in npz files: zip archives of .npy members, read as :mod:`graphtheta.npy` says.
 
 Fields of a graph file: ``edge_index`` [2, n_edges] (or ``src`` and ``dst``), ``x`` (or CSR parts ``x_data, x_indices,
 x_indptr, x_shape``), ``y``, ``train_mask, val_mask, test_mask`` (or ``train, val, test``), ``edge_attr``,
@@ -10,27 +7,23 @@ x_indptr, x_shape``), ``y``, ``train_mask, val_mask, test_mask`` (or ``train, va
 from __future__ import annotations
 
 import json
-import math
 import os
-import struct
-import tokenize
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 
 from graphtheta.errors import FormatError
 from graphtheta.graph import Graph
+from graphtheta.npy import AGAIN, UNREADABLE, memory_bytes, read_array
 
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, RuntimeError, NotImplementedError, MemoryError,
-              OverflowError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError)
-AGAIN = "the file is damaged or incomplete; copy or download it again"
 ALIASES = {"train_mask": "train", "val_mask": "val", "test_mask": "test", "orig_id": "node_ids", "entity_names": "node_ids"}
 FIELDS = ("x", "y", "train", "val", "test", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test", "node_ids")
 PARTS = ("data", "indices", "indptr", "shape")
+# deflate turns one byte into 1,032 at most
+MOST_EXPANDED = 1032
+WIDEST = np.iinfo(np.int32).max
 
 
 class ArrayFile:
@@ -52,12 +45,14 @@ class ArrayFile:
         if not self.path.is_file():
             raise FormatError(f"{self.path}: there is no such file; check the path")
         try:
+            self._size = self.path.stat().st_size
             self._zip = zipfile.ZipFile(self.path)
             members = self._zip.infolist()
         except UNREADABLE as error:
             raise FormatError(f"{self.path}: not a readable npz file ({error}); {AGAIN}, or write it with numpy.savez") from error
         self._members = {m.filename[:-4]: m for m in members if m.filename.endswith(".npy")}
         self.fields = list(self._members)
+        self._taken = 0
 
     def __contains__(self, field: str) -> bool:
         return field in self._members
@@ -80,62 +75,31 @@ class ArrayFile:
             FormatError: Missing, of another kind or number of axes, or damaged; names file, field and remedy.
         """
         if field not in self._members:
-            raise FormatError(f"{self.path}: field '{field}' is missing; the file has {', '.join(self.fields) or 'no arrays'}")
+            raise FormatError(f"{self.path}: field '{field}' is missing; the file has {self.listed()}")
         at, member = f"{self.path}: field '{field}'", self._members[field]
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise FormatError(f"{at} is compressed in a way that NumPy does not write; save it with numpy.savez_compressed")
+        self._taken += member.file_size
+        if self._taken > MOST_EXPANDED * self._size:
+            raise FormatError(f"{at}: a file of {self._size} bytes claims to hold {self._taken}, more than compression allows; {AGAIN}")
+        if self._taken > memory_bytes():
+            raise FormatError(f"{at}: the arrays up to this one need {self._taken / 2**30:.1f} GiB and this machine has "
+                              f"{memory_bytes() / 2**30:.1f}; use a larger machine")
         try:
             with self._zip.open(member) as stream:
-                shape, dtype = read_header(stream)
-                self._check(at, shape, dtype, member.file_size - stream.tell(), kinds, ndim)
-            with self._zip.open(member) as stream:
-                return np.asarray(npy.read_array(stream, allow_pickle=False))
+                return read_array(stream, member.file_size, at, kinds, ndim)
         except FormatError:
             raise
         except UNREADABLE as error:
-            raise FormatError(f"{at}: cannot be read ({error or type(error).__name__}); {AGAIN}") from error
+            raise FormatError(f"{at} cannot be read ({error or type(error).__name__}); {AGAIN}") from error
 
-    def _check(self, at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None) -> None:
-        """What the header declares is wanted, is in the file and fits into memory."""
-        if dtype.hasobject:
-            raise FormatError(f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling can run code; "
-                              "save plain number or text arrays")
-        if dtype.kind not in kinds:
-            raise FormatError(f"{at} has dtype {dtype}, expected {kinds_text(kinds)}; convert it before saving")
-        if ndim is not None and len(shape) != ndim:
-            raise FormatError(f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving")
-        declared = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or declared != held:
-            raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; "
-                              f"{AGAIN}")
-        if declared > memory_bytes():
-            raise FormatError(f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; "
-                              "use a larger machine")
+    def listed(self) -> str:
+        """The fields in words."""
+        return ", ".join(self.fields[:20]) + ", ..." * (len(self.fields) > 20) or "no arrays"
 
     def text(self, field: str) -> str:
         """A field holding one text; empty if the field is missing."""
         return str(self.read(field, "U", 0)) if field in self else ""
-
-
-def read_header(stream: Any) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of a .npy stream."""
-    version = npy.read_magic(stream)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"npy format version {version} is for structured arrays only")
-    shape, _, dtype = npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
-    return shape, dtype
-
-
-def memory_bytes() -> int:
-    """Bytes of memory of this machine; no limit where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 2**63
-
-
-def kinds_text(kinds: str) -> str:
-    """Dtype kinds in words."""
-    names = {"f": "floats", "i": "integers", "u": "unsigned integers", "b": "bool", "U": "text"}
-    return " or ".join(names[k] for k in kinds)
 
 
 def read_meta(file: ArrayFile) -> dict[str, Any]:
@@ -146,6 +110,17 @@ def read_meta(file: ArrayFile) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{file.path}: field 'meta' is not JSON ({error}); write it with json.dumps") from error
     return meta if isinstance(meta, dict) else {"note": meta}
+
+
+def count_in(file: ArrayFile, meta: dict[str, Any], *names: str) -> int | None:
+    """The first of these counts that ``meta`` states; None if it states none."""
+    for name in names:
+        count = meta.get(name)
+        if count is not None and (type(count) is not int or not 0 <= count <= np.iinfo(np.int64).max):
+            raise FormatError(f"{file.path}: field 'meta' has {name} = {count!r:.40}, expected a whole number; correct it or leave it out")
+        if count is not None:
+            return count
+    return None
 
 
 def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +137,7 @@ def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
     if several:
         raise FormatError(f"{file.path}: several kinds of edges ({', '.join(several)}); graphs with more than one type of node or edge are "
                           "not supported, save one type under 'edge_index'")
-    raise FormatError(f"{file.path}: field 'edge_index' is missing; the file has {', '.join(file.fields) or 'no arrays'}")
+    raise FormatError(f"{file.path}: field 'edge_index' is missing; the file has {file.listed()}")
 
 
 def read_features(file: ArrayFile, field: str = "x") -> Any:
@@ -192,6 +167,8 @@ def csr(values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Any,
     if len(shape) != 2 or len(indptr) != int(shape[0]) + 1 or len(values) != len(indices):
         raise FormatError(f"{at}: CSR parts of {len(values)} values, {len(indices)} indices and {len(indptr)} bounds do not make a "
                           f"matrix of shape {[int(n) for n in shape]}; {AGAIN}")
+    if not 0 <= int(shape[1]) <= WIDEST:
+        raise FormatError(f"{at}: a CSR matrix of {int(shape[1])} columns, expected 0 to {WIDEST}; {AGAIN}")
     if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
         raise FormatError(f"{at}: the row bounds (indptr) must rise from 0 to {len(indices)}; {AGAIN}")
     if len(indices) and (indices.min() < 0 or indices.max() >= int(shape[1])):
@@ -221,11 +198,11 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
             if field in FIELDS and field != "x":
                 fields[field] = file.read(name, "iuU" if field == "node_ids" else "fiub")
                 used.add(name)
-        n_nodes = int(file.read("n_nodes", "iu", 0)) if "n_nodes" in file else meta.get("num_nodes", meta.get("n_nodes"))
+        n_nodes = int(file.read("n_nodes", "iu", 0)) if "n_nodes" in file else count_in(file, meta, "num_nodes", "n_nodes")
         unused = [name for name in file.fields if name not in used]
         if unused:
             meta["unused_fields"] = unused
-        classes = meta.get("num_classes")
+        classes = count_in(file, meta, "num_classes")
         plain = "y" in fields and fields["y"].ndim == 1 and fields["y"].dtype.kind in "iu"
         return Graph(read_edges(file), n_nodes, n_classes=classes if plain else None, name=file.path.stem, meta=meta,
                      where=str(file.path), **fields)

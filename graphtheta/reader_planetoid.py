@@ -1,17 +1,12 @@
 """The original Planetoid files: ``ind.NAME.x, tx, allx, y, ty, ally, graph`` (pickles) and ``ind.NAME.test.index``.
 
-A pickle can run any code it names. Here it can name only what these files need: arrays, CSR matrices, dictionaries and
-lists. Neither numpy nor scipy objects are built by the pickle: their states are kept as plain records, checked, and made
-into arrays afterwards.
+A pickle can run any code it names, so these are not unpickled but read by :mod:`graphtheta.reader_pickle`.
 
 Source: https://github.com/kimiyoung/planetoid (layout), https://github.com/tkipf/gcn (order of the test nodes)
 """
 from __future__ import annotations
 
 import os
-import pickle
-from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +14,9 @@ import numpy as np
 
 from graphtheta.errors import FormatError
 from graphtheta.graph import Graph
-from graphtheta.reader_npz import AGAIN, csr
+from graphtheta.npy import AGAIN
+from graphtheta.reader_npz import csr
+from graphtheta.reader_pickle import Made, Pairs, Reader, Refused
 from graphtheta.transform import first_of_each, pair_key
 
 PICKLED = ("x", "y", "tx", "ty", "allx", "ally", "graph")
@@ -27,106 +24,8 @@ N_VAL = 500
 REMEDY = "only the original Planetoid pickles are read, since unpickling can run code; save other data as npz"
 
 
-class Refused(pickle.UnpicklingError):
-    """A pickle holds something that no Planetoid file holds."""
-
-
-class Record:
-    """The state of one pickled object, as stored and not yet believed."""
-
-    def __init__(self, *args: Any) -> None:
-        self.args = args
-        self.state: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-class CsrRecord(Record):
-    """A CSR matrix: its state is the dictionary of its parts."""
-
-
-class ArrayRecord(Record):
-    """An array: its state is (version, shape, dtype, Fortran order, bytes)."""
-
-    def array(self) -> np.ndarray:
-        """The array, if it is one of plain numbers."""
-        _, shape, dtype, fortran, raw = self.state
-        raw = raw.encode("latin1") if isinstance(raw, str) else raw
-        # frombuffer and reshape refuse a shape that the bytes do not fill
-        return np.frombuffer(raw, dtype.dtype()).reshape(shape, order="F" if fortran else "C")
-
-
-class DtypeRecord(Record):
-    """A dtype: its code is an argument, its byte order is in the state."""
-
-    def dtype(self) -> np.dtype:
-        """The dtype, if it is one of plain numbers."""
-        dtype = np.dtype(str(self.args[0]))
-        if dtype.kind not in "fiub":
-            raise Refused(f"an array of dtype {dtype}")
-        return dtype.newbyteorder(self.state[1]) if self.state else dtype
-
-
-class Name:
-    """What a name in a pickle means here: a function to call, or nothing but itself. A pickle cannot change it."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[..., Any] | None = None):
-        self._call = call
-
-    def __call__(self, *args: Any) -> Any:
-        if self._call is None:
-            raise Refused("an object made by calling its class")
-        return self._call(*args)
-
-    def __setstate__(self, state: Any) -> None:
-        raise Refused("a name that is given a state")
-
-
-def new_object(cls: Any, *_: Any) -> CsrRecord:
-    """An object of protocol 0 and 1: here always a CSR matrix."""
-    if cls is not CsrRecord:
-        raise Refused("an object that is not a CSR matrix")
-    return CsrRecord()
-
-
-def encode(text: str, encoding: str) -> bytes:
-    """Bytes written by Python 3 in an old protocol."""
-    if encoding != "latin1":
-        raise Refused(f"bytes in the encoding {encoding!r}")
-    return text.encode("latin1")
-
-
-ARRAY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core._multiarray_umath", "numpy._core._multiarray_umath")
-CSR_MODULES = ("scipy.sparse.csr", "scipy.sparse._csr")
-BUILTINS = (("list", list), ("dict", dict), ("int", int), ("object", Name()))
-ALLOWED: dict[tuple[str, str], Any] = {
-    **{(module, "_reconstruct"): Name(lambda *_: ArrayRecord()) for module in ARRAY_MODULES},
-    **{(module, name): CsrRecord for module in CSR_MODULES for name in ("csr_matrix", "csr_array")},
-    ("numpy", "ndarray"): Name(),
-    ("numpy", "dtype"): DtypeRecord,
-    ("collections", "defaultdict"): defaultdict,
-    ("_codecs", "encode"): Name(encode),
-    **{(module, "bytes"): Name(lambda: b"") for module in ("__builtin__", "builtins")},
-    **{(module, "_reconstructor"): Name(new_object) for module in ("copy_reg", "copyreg")},
-    **{(module, name): kind for module in ("__builtin__", "builtins") for name, kind in BUILTINS},
-}
-
-
-class ArrayUnpickler(pickle.Unpickler):
-    """An unpickler that knows the names in ``ALLOWED`` and no others."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return ALLOWED[module, name]
-        except KeyError:
-            raise Refused(f"the name {module}.{name}") from None
-
-
 def read_pickle(path: Path) -> Any:
-    """The contents of a pickle: an array, a CSR record, a dictionary or a list.
+    """The contents of a pickle: an array, the record of a CSR matrix, the entries of a dictionary or a list.
 
     Raises:
         FormatError: Missing, damaged, or the pickle names anything else.
@@ -135,24 +34,31 @@ def read_pickle(path: Path) -> Any:
         raise FormatError(f"{path}: there is no such file; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} "
                           "in one folder")
     try:
-        with path.open("rb") as stream:
-            content = ArrayUnpickler(stream, encoding="latin1").load()
-        return content.array() if isinstance(content, ArrayRecord) else content
+        content = Reader(path.read_bytes()).read()
+        return content.array() if isinstance(content, Made) and content.kind == "array" else content
     except Refused as error:
         raise FormatError(f"{path}: refused: it holds {error}; {REMEDY}") from error
-    # damaged bytes make the unpickler raise nearly anything
+    # damaged bytes make anything fail
     except Exception as error:
         raise FormatError(f"{path}: cannot be unpickled ({type(error).__name__}: {error}); {AGAIN}") from error
+
+
+def kind_of(content: Any) -> str:
+    """What was found, in words."""
+    if isinstance(content, np.ndarray):
+        return f"{content.dtype}{list(content.shape)}"
+    return "dictionary" if isinstance(content, Pairs) else content.kind if isinstance(content, Made) else type(content).__name__
 
 
 def read_matrix(path: Path) -> Any:
     """A CSR array from a pickle."""
     record = read_pickle(path)
-    if not isinstance(record, CsrRecord):
-        raise FormatError(f"{path}: holds a {type(record).__name__}, expected a CSR matrix; {AGAIN}")
+    if not isinstance(record, Made):
+        raise FormatError(f"{path}: holds a {kind_of(record)}, expected a CSR matrix; {AGAIN}")
     try:
-        values, indices, indptr = (record.state[name].array() for name in ("data", "indices", "indptr"))
-        height, width = map(int, record.state.get("_shape") or record.state["shape"])
+        parts = record.parts()
+        values, indices, indptr = (parts[name].array() for name in ("data", "indices", "indptr"))
+        height, width = map(int, parts.get("_shape") or parts["shape"])
     # a state can be anything at all
     except Exception as error:
         raise FormatError(f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}: {error}); "
@@ -167,20 +73,22 @@ def read_labels(path: Path, rows: int) -> np.ndarray:
     """One-hot labels, [rows, n_classes]."""
     labels = read_pickle(path)
     if not isinstance(labels, np.ndarray) or labels.ndim != 2 or labels.dtype.kind not in "fiub" or len(labels) != rows:
-        got = f"{labels.dtype}{list(labels.shape)}" if isinstance(labels, np.ndarray) else type(labels).__name__
-        raise FormatError(f"{path}: expected {rows} rows of one-hot labels, got {got}; {AGAIN}")
+        raise FormatError(f"{path}: expected {rows} rows of one-hot labels, got {kind_of(labels)}; {AGAIN}")
     return labels
 
 
 def read_edges(path: Path, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """The adjacency lists as edges, both directions, without duplicates, sorted by source."""
-    lists = read_pickle(path)
-    if not isinstance(lists, dict) or not all(isinstance(v, list) for v in lists.values()):
+    found = read_pickle(path)
+    if not isinstance(found, Pairs) or not all(isinstance(neighbours, list) for _, neighbours in found):
         raise FormatError(f"{path}: expected a dictionary of lists of neighbours; {AGAIN}")
-    degree = np.fromiter(map(len, lists.values()), np.int64, len(lists))
+    degree = np.fromiter((len(neighbours) for _, neighbours in found), np.int64, len(found))
+    # a list may stand in several places; the bytes of a file bound its edges, unless it is made to be large
+    if degree.sum() > path.stat().st_size:
+        raise FormatError(f"{path}: refused: {int(degree.sum())} neighbours are more than its bytes; {REMEDY}")
     try:
-        src = np.repeat(np.fromiter(lists, np.int64, len(lists)), degree)
-        dst = np.fromiter((v for neighbours in lists.values() for v in neighbours), np.int64, int(degree.sum()))
+        src = np.repeat(np.fromiter((node for node, _ in found), np.int64, len(found)), degree)
+        dst = np.fromiter((v for _, neighbours in found for v in neighbours), np.int64, int(degree.sum()))
     except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"{path}: nodes and neighbours must be integers ({error}); {AGAIN}") from error
     src, dst = np.concatenate((src, dst)), np.concatenate((dst, src))

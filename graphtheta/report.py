@@ -19,6 +19,11 @@ from graphtheta.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
 REPORT_FILE = "report.html"
 # numbers that every epoch and every result has
 ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
+# of these, those that count
+COUNTS = ("epoch", "step", "best_epoch")
+# metrics of a row; each has a picture
+MOST_NAMES = 100
+LARGEST = 1e100
 
 
 @dataclass
@@ -101,11 +106,18 @@ def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
     """A mapping in JSON with these names, of numbers and mappings."""
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{where}: damaged ({error}); delete it, or train again") from None
-    if not isinstance(record, dict) or not set(names) <= set(record):
+    if not isinstance(record, dict) or not set(names) <= set(record) or len(record) > MOST_NAMES:
         raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
-    wrong = [name for name, value in record.items() if not isinstance(value, int | float | dict)]
-    if wrong or any(isinstance(record[name], dict) for name in names):
-        raise FormatError(f"{where}: {wrong[0] if wrong else names[0]} is no number; delete it, or train again")
+    wrong = [name for name, value in record.items() if not _plain(name, value) and (name in names or not isinstance(value, dict))]
+    if wrong:
+        raise FormatError(f"{where}: {wrong[0]:.60} is no number, or none that it can have; delete it, or train again")
     return record
+
+
+def _plain(name: str, value: Any) -> bool:
+    """Whether it is a number that can be told and drawn; a loss may be infinite or NaN."""
+    if name in COUNTS:
+        return type(value) is int and 0 <= value <= LARGEST
+    return type(value) in (int, float) and (not abs(value) > LARGEST or value in (float("inf"), -float("inf")))

@@ -5,7 +5,7 @@ import json
 import sys
 from time import perf_counter
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -34,19 +34,37 @@ class RunLog:
         comm: All ranks; only rank 0 writes and speaks.
         metric: Metric to show, such as accuracy.
 
-    Raises:
-        FormatError: The folder cannot be written; on all ranks together.
-
-    Collective: all ranks of comm.
+    Attributes:
+        rows: One per evaluated epoch of the run.
+        begun: Whether there was anything to train.
     """
 
     def __init__(self, job: Job, comm: Comm, metric: str):
         self.job, self.comm, self.metric = job, comm, metric
         self.rows: list[dict[str, Any]] = []
+        self.begun = False
+        # rows of an earlier process, whose times are not those of this one
+        self._earlier = 0
         self._times = np.zeros((comm.size, len(STAGES), len(FIELDS)))
-        self._file = None
-        error = None
-        if comm.rank == 0:
+        self._file: TextIO | None = None
+        self._bar: tqdm | None = None
+        self._unit, self._goal = ("step", job.steps) if job.steps else ("epoch", job.epochs)
+        self._said = -1
+        self._before = comm.ledger.snapshot()
+        self._sent = self._sent_before = comm.ledger.receivers(comm.size)
+        self._clock = self._clock_before = perf_counter()
+
+    def begin(self, history: list[dict[str, Any]]) -> None:
+        """Training begins, or goes on after the rows of ``history``: what the folder has of others is replaced.
+
+        Raises:
+            FormatError: The folder cannot be written; on all ranks together.
+
+        Collective: all ranks of comm.
+        """
+        job, error = self.job, None
+        self.begun, self.rows, self._earlier = True, list(history), len(history)
+        if self.comm.rank == 0:
             try:
                 job.folder.mkdir(parents=True, exist_ok=True)
                 # an earlier run in this folder must not speak for this one, should it not come to its end
@@ -54,16 +72,13 @@ class RunLog:
                     old.unlink(missing_ok=True)
                 (job.folder / JOB_FILE).write_text(job.to_yaml(), encoding="utf-8")
                 self._file = (job.folder / METRICS_FILE).open("w", encoding="utf-8")
+                self._file.writelines(json.dumps(row) + "\n" for row in history)
+                self._file.flush()
             except OSError as e:
                 error = FormatError(f"{job.folder}: the folder for results cannot be written: {e.strerror or e}; choose another with --out")
-        comm.agree(error)
-        live = comm.rank == 0 and sys.stderr.isatty()
-        self._unit, self._goal = ("step", job.steps) if job.steps else ("epoch", job.epochs)
-        self._bar = tqdm(total=self._goal, unit=self._unit, leave=False) if live else None
-        self._said = -1
-        self._before = comm.ledger.snapshot()
-        self._sent = self._sent_before = comm.ledger.receivers(comm.size)
-        self._clock = self._clock_before = perf_counter()
+        self.comm.agree(error)
+        if self.comm.rank == 0 and sys.stderr.isatty():
+            self._bar = tqdm(total=self._goal, unit=self._unit, leave=False)
 
     def __enter__(self) -> RunLog:
         return self
@@ -76,14 +91,22 @@ class RunLog:
 
     def finish(self, best_epoch: int) -> None:
         """Show where the time went and draw the curve; does nothing if no epoch was run."""
-        if self.comm.rank == 0 and self.rows:
+        if self.comm.rank == 0 and self._new:
             if self._bar is not None:
                 self._bar.close()
             say(self.time_table())
             draw_curve(self.rows, self.metric, best_epoch, self.job.folder / CURVE_FILE)
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    @property
+    def _new(self) -> list[dict[str, Any]]:
+        """Rows of this process."""
+        return self.rows[self._earlier:]
+
+    def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
         """Take the row of one evaluated epoch: epoch, step, loss, seconds and the metrics of each split.
+
+        Returns:
+            Where its time went, to be kept in the row.
 
         Collective: all ranks of comm.
         """
@@ -92,17 +115,18 @@ class RunLog:
         ranks = np.stack(self.comm.all_gather(mine))
         self._before = self.comm.ledger.snapshot()
         # the first epoch makes plans and warms caches; it would hide what a steady epoch costs
-        self._times = ranks if len(self.rows) < 2 else self._times + ranks
-        if len(self.rows) == 1:
+        self._times = ranks if len(self._new) < 2 else self._times + ranks
+        if len(self._new) == 1:
             self._sent_before, self._clock_before = self._sent, self._clock
         self._sent, self._clock = self.comm.ledger.receivers(self.comm.size), perf_counter()
-        self.rows.append(row)
+        mean = ranks.mean(axis=0).tolist()
+        times = {"time": {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, mean, strict=True)}}
+        self.rows.append({**row, **times})
         if self._file is not None:
-            mean = ranks.mean(axis=0).tolist()
-            times = {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, mean, strict=True)}
-            self._file.write(json.dumps({**row, "time": times}) + "\n")
+            self._file.write(json.dumps(self.rows[-1]) + "\n")
             self._file.flush()
             self._show(row)
+        return times
 
     def write_profile(self, predicted: int) -> None:
         """Leave where time, bytes and memory of all ranks went; does nothing if no epoch was run.
@@ -115,7 +139,7 @@ class RunLog:
 
         Collective: all ranks of comm.
         """
-        if not self.rows:
+        if not self._new:
             return
         sent = np.stack(self.comm.all_gather(self._sent - self._sent_before))
         memory = np.array(self.comm.all_gather([predicted, resident_bytes()]))
@@ -123,7 +147,7 @@ class RunLog:
         if self.comm.rank == 0:
             books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
             profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
-                              elapsed=self._clock - self._clock_before, first_left_out=len(self.rows) > 1,
+                              elapsed=self._clock - self._clock_before, first_left_out=len(self._new) > 1,
                               stages=dict(zip(STAGES, books, strict=True)),
                               sent_bytes=sent[..., 0].tolist(), sent_messages=sent[..., 1].tolist(),
                               predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist())
@@ -148,14 +172,15 @@ class RunLog:
         """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
         times = self._times / self._epochs()
         lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
-        which = "of an epoch, the first left out" if len(self.rows) > 1 else "of an epoch, the first included"
+        which = "of an epoch, the first left out" if len(self._new) > 1 else "of an epoch, the first included"
         return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
                                           [*lines, self._line("total", times.sum(axis=1))])
 
     def _epochs(self) -> int:
         """How many epochs the kept times are those of; there may be several to a row."""
-        first = self.rows[0]["epoch"] if len(self.rows) > 1 else 0
-        return int(self.rows[-1]["epoch"] - first)
+        rows = self._new
+        before = rows[0] if len(rows) > 1 else self.rows[self._earlier - 1] if self._earlier else {"epoch": 0}
+        return max(1, int(rows[-1]["epoch"] - before["epoch"]))
 
     def _line(self, name: str, times: np.ndarray) -> tuple[str, ...]:
         """One line of the table from [n_ranks, n_fields]."""

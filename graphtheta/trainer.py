@@ -4,17 +4,17 @@ The loop is the same for every strategy, task and number of workers.
 """
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
+from graphtheta.checkpoint import Checkpoint, Manifest
+from graphtheta.console import complain, say
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.evaluate import SPLITS, Evaluator
 from graphtheta.engine.layer import Model
@@ -28,9 +28,13 @@ from graphtheta.engine.training import QUIET, Training
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
 from graphtheta.graph import Graph
 from graphtheta.job import Job, did_you_mean
+from graphtheta.keeper import Keeper, job_hash, take_up
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.prepare import Setup, build_strategy, load_graph, prepare, source_of
+from graphtheta.progress import Pace, Progress, Result
+from graphtheta.stopping import PREEMPTED, Stop, Stopped, code_of
+from graphtheta.weights import read_weights, write_weights
 
 SMALLER_IS_BETTER = ("loss", "mae", "rmse")
 
@@ -38,25 +42,11 @@ SMALLER_IS_BETTER = ("loss", "mae", "rmse")
 class Log(Protocol):
     """Where the trainer reports to."""
 
-    def epoch(self, row: dict[str, Any]) -> None:
-        """One evaluated epoch."""
+    def begin(self, history: list[dict[str, Any]]) -> None:
+        """Training begins, or goes on after the rows of ``history``."""
 
-
-@dataclass
-class Result:
-    """What came out of a run.
-
-    Attributes:
-        best_epoch: Epoch of the best validation metric.
-        metrics: Metrics of the best model ("test_accuracy", ...).
-        history: One row per evaluated epoch.
-        seconds: Time spent training.
-    """
-
-    best_epoch: int = 0
-    metrics: dict[str, float] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float = 0.0
+    def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
+        """One evaluated epoch; returns what else to keep in its row."""
 
 
 class Trainer:
@@ -111,14 +101,17 @@ class Trainer:
         self.probe = probe(self.model, self.partition)
         setup.check_output(self.probe)
         self.kind = setup.kind
-        in_flight = 1 if job.strategy == "global" else job.views_in_flight
-        self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, max(job.fanout, default=0), in_flight, job.staleness)
+        fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
+        # one that waits, and one being written with its bytes, once by array and once as a file
+        checkpoints = 4 * (self.comm.rank == 0 and job.keep > 0)
+        self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, fanout, in_flight, job.staleness, checkpoints)
         check_memory(self.bound, self.comm, job.strategy == "global")
         self.task, self.evaluator = setup.build_task(self.partition, self.probe.layers)
         self.metric = choose_metric(job, self.evaluator)
         self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
         self.parameters = self.model.parameters()
         self.optimiser = make_optimiser(job, self.parameters)
+        self._best: dict[str, np.ndarray] | None = None
         self.training = Training(self.model, self.strategy, self.optimiser, self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                                  views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness)
 
@@ -132,42 +125,133 @@ class Trainer:
     def fit(self, log: Log | None = None) -> Result:
         """Train; afterwards the model holds the weights of the best validation metric.
 
+        A run that reports to a log, or whose job says ``resume`` or ``checkpoint_every``, leaves checkpoints in its folder. Only such
+        a run can be stopped: after SIGTERM or a first Ctrl-C it finishes the step and leaves a checkpoint.
+
+        Args:
+            log: Where to report to.
+
         Raises:
-            FormatError: The timeline that the job asks for cannot be written.
+            ConfigError: The folder holds a run that is not to be lost, or one of another job.
+            FormatError: The timeline that the job asks for, or the checkpoint of a run that is asked to stop, cannot be written.
+            Stopped: The run was asked to stop and can go on; on all ranks together.
 
         Collective: all ranks.
         """
-        with tracing(self.comm, self.job.folder / TRACE_FILE) if self.job.trace else nullcontext():
-            return self._fit(log)
-
-    def _fit(self, log: Log | None) -> Result:
-        job, result, best, waited = self.job, Result(), None, 0
-        epochs = job.epochs if not job.steps else -(-job.steps // -(-self.strategy.steps_per_epoch // job.views_per_step))
-        for epoch in range(epochs):
-            began = perf_counter()
-            loss = self.train_epoch(epoch)
-            seconds = perf_counter() - began
-            result.seconds += seconds
-            if (epoch + 1) % job.eval_every and epoch + 1 < epochs:
-                continue
-            metrics = self._measure()
-            row = {"epoch": epoch + 1, "step": self.step, "loss": loss, "seconds": seconds, **metrics}
-            result.history.append(row)
+        job = self.job
+        asked = log is not None or job.resume or job.checkpoint_every > 0
+        found = take_up(job, self.comm) if asked else None
+        run = self._restored(found) if found is not None else Progress()
+        if found is None or not self._is_over(run):
+            if found is not None and self.comm.rank == 0:
+                say(f"going on from step {self.step}, in epoch {run.epoch + 1}")
             if log is not None:
-                log.epoch(row)
-            quality = self._quality(metrics, loss)
-            # a smaller loss at an equal metric is kept, but is no reason to wait longer
-            waited = 0 if best is None or quality[0] > best[0][0] else waited + 1
-            if best is None or quality > best[0]:
-                best = (quality, {n: x.copy() for n, x in self.model.state().items()})
-                result.best_epoch, result.metrics = epoch + 1, metrics
-            if job.patience and waited >= job.patience:
-                break
-        if best is not None:
-            self.model.load_state(best[1])
+                log.begin(run.history)
+            with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
+                self._go_on(run, log, keeps=asked and job.keep > 0)
+        if self._best is not None:
+            self.model.load_state(self._best)
         else:
-            result.metrics = self._measure()
-        return result
+            run.metrics = self._measure()
+        return run.result()
+
+    def _go_on(self, run: Progress, log: Log | None, keeps: bool) -> None:
+        """Train to the end of the run, a few updates at a time."""
+        job, pace, over = self.job, Pace(self.job.checkpoint_every), self._is_over(run)
+        with Keeper(job, keeps and self.comm.rank == 0, self.step) as keeper, Stop(keeps) as stop:
+            while not over:
+                code = self._train_some(run, pace, stop)
+                if not code and len(run.losses) == self._views(run.epoch):
+                    if (run.epoch + 1) % job.eval_every == 0 or run.epoch + 1 >= self._epochs:
+                        self._evaluate(run, log)
+                    if len(run.losses) == self.strategy.steps_per_epoch:
+                        run.next_epoch()
+                over = run.over = self._is_over(run)
+                if code or over or keeper.due(self.step):
+                    keeper.offer(partial(self._checkpoint, run))
+                if code:
+                    self._leave(keeper, code)
+
+    def _train_some(self, run: Progress, pace: Pace, stop: Stop) -> int:
+        """Train on some more views of the epoch; returns the exit code to stop with, the same on all ranks, or 0."""
+        first, last, per_step = len(run.losses), self._views(run.epoch), self.job.views_per_step
+        if first == 0:
+            self.comm.ledger.mark(f"epoch {run.epoch + 1}")
+        if first >= last:
+            return 0
+        began = perf_counter()
+        last = min(last, first + pace.updates(self.step) * per_step)
+        own = self.training.run(run.epoch, first, last)
+        seconds = perf_counter() - began
+        # all ranks follow the clock of rank 0
+        losses, told = self._summed(own, [*stop.flags(), seconds * (self.comm.rank == 0)])
+        run.take_views(losses, seconds)
+        pace.adapt(-(-(last - first) // per_step), told[2])
+        return code_of(told[0], told[1])
+
+    def _evaluate(self, run: Progress, log: Log | None) -> None:
+        """Measure the model, and keep it if it is the best so far."""
+        loss, metrics = float(np.mean(run.losses)), self._measure()
+        row: dict[str, Any] = {"epoch": run.epoch + 1, "step": self.step, "loss": loss, "seconds": run.epoch_seconds, **metrics}
+        if log is not None:
+            row.update(log.epoch(row))
+        if run.take_row(row, metrics, self._quality(metrics, loss)):
+            self._best = self.model.state()
+
+    def _leave(self, keeper: Keeper, code: int) -> None:
+        """Stop where the run is, with a checkpoint."""
+        keeper.close()
+        error = None if keeper.failure is None else FormatError(
+            f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be written: {keeper.failure}; "
+            "make room or let the folder be written, and go on from the checkpoint before with --resume")
+        self.comm.agree(error)
+        if self.comm.rank == 0:
+            complain(f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; go on with --resume")
+        raise Stopped(code)
+
+    @property
+    def _epochs(self) -> int:
+        """Epochs of the whole run; the last may be a part of one."""
+        return -(-self.job.steps // self._updates) if self.job.steps else self.job.epochs
+
+    @property
+    def _updates(self) -> int:
+        """Updates of a whole epoch."""
+        return -(-self.strategy.steps_per_epoch // self.job.views_per_step)
+
+    def _views(self, epoch: int) -> int:
+        """Views to run in an epoch."""
+        n = self.strategy.steps_per_epoch
+        return min(n, (self.job.steps - epoch * self._updates) * self.job.views_per_step) if self.job.steps else n
+
+    def _is_over(self, run: Progress) -> bool:
+        """Whether nothing is left to do: enough updates, or enough evaluations without a better one."""
+        done = run.epoch * self._updates + -(-len(run.losses) // self.job.views_per_step)
+        goal = self.job.steps or self.job.epochs * self._updates
+        waited = 0 < self.job.patience <= run.waited
+        return goal == 0 or (run.measured and (done >= goal or waited))
+
+    def _checkpoint(self, run: Progress) -> Checkpoint:
+        state = self.training.state() | self._sizes | {f"best/{name}": x for name, x in (self._best or {}).items()}
+        manifest = Manifest(step=self.step, counters={name: x for name, x in state.items() if isinstance(x, int)}, progress=run.frozen(),
+                            job=self.job.model_dump(mode="json"), job_hash=job_hash(self.job))
+        return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)})
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """Of the graph, so that a run does not go on with another one."""
+        return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges}
+
+    def _restored(self, found: Checkpoint) -> Progress:
+        """Everything as it was at a checkpoint."""
+        for name, n in self._sizes.items():
+            if found.manifest.counters.get(name) != n:
+                raise ConfigError(f"the graph has {n:,} {name} and that of the run in {self.job.folder} had "
+                                  f"{found.manifest.counters.get(name, 0):,}; give the same data, or choose another folder with --out")
+        self.training.load_state({**found.manifest.counters, **found.arrays})
+        best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
+        self._best = best or None
+        return found.manifest.progress
 
     @np.errstate(**QUIET)
     def _measure(self) -> dict[str, float]:
@@ -183,13 +267,18 @@ class Trainer:
         Collective: all ranks.
         """
         self.comm.ledger.mark(f"epoch {epoch + 1}")
-        first, per_step = self.step, self.job.views_per_step
-        total = self.comm.all_sum(self.training.epoch(epoch, self.job.steps - first if self.job.steps else None))
-        wrong = np.flatnonzero(~np.isfinite(total))
+        return float(np.mean(self._summed(self.training.run(epoch, 0, self._views(epoch)), [])[0]))
+
+    def _summed(self, losses: np.ndarray, told: list[float]) -> tuple[np.ndarray, list[float]]:
+        """Losses of the last views, and what else the ranks tell each other, summed over the ranks in one message."""
+        n, per_step = len(losses), self.job.views_per_step
+        total = self.comm.all_sum(np.append(losses, told))
+        wrong = np.flatnonzero(~np.isfinite(total[:n]))
         if len(wrong):
+            first = self.step - -(-n // per_step)
             raise DataError(f"the loss of step {first + int(wrong[0]) // per_step + 1} is {total[wrong[0]]}; lower --lr, or check "
                             "features, targets and edge values for extreme numbers")
-        return float(total.mean())
+        return total[:n], total[n:].tolist()
 
     def _quality(self, metrics: dict[str, float], loss: float) -> tuple[float, float]:
         """Larger is better: the validation metric, and among equals the smaller validation loss."""
@@ -232,20 +321,17 @@ class Trainer:
         """Write the weights and the job, on rank 0; the file appears whole or not at all.
 
         Raises:
-            FormatError: It cannot be written.
+            FormatError: It cannot be written; on all ranks together.
+
+        Collective: all ranks.
         """
-        if self.comm.rank:
-            return
-        path = Path(path)
-        aside = path.with_name(path.name + ".part")
-        arrays: dict[str, Any] = {f"weight/{n}": x for n, x in self.model.state().items()}
+        error = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with aside.open("wb") as f:
-                np.savez(f, job=np.array(json.dumps(self.job.model_dump())), **arrays)
-            os.replace(aside, path)
-        except OSError as e:
-            raise FormatError(f"{path}: the weights cannot be written: {e.strerror or e}") from None
+            if self.comm.rank == 0:
+                write_weights(Path(path), self.job, self.model.state())
+        except FormatError as e:
+            error = e
+        self.comm.agree(error)
 
     def load(self, path: str | Path) -> None:
         """Take the weights from a file that ``save`` wrote.
@@ -253,6 +339,8 @@ class Trainer:
         Raises:
             FormatError: The file cannot be read.
             ConfigError: It belongs to another model.
+
+        Collective: all ranks.
         """
         error = None
         try:
@@ -260,27 +348,6 @@ class Trainer:
         except (ConfigError, FormatError) as e:
             error = e
         self.comm.agree(error)
-
-
-def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
-    """Job and weights of a file that ``Trainer.save`` wrote.
-
-    Raises:
-        FormatError: It cannot be read, or is something else.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as z:
-            weights = {n.removeprefix("weight/"): z[n] for n in z.files if n.startswith("weight/")}
-            return Job(**json.loads(str(z["job"]))), weights
-    except OSError as e:
-        raise FormatError(f"{path}: cannot be read: {e.strerror or e}; give the weights.npz that 'graphtheta train' wrote") from None
-    except (ValueError, KeyError, EOFError) as e:
-        if isinstance(e, ConfigError):
-            raise
-        raise FormatError(f"{path}: not a file of weights ({e}); give the weights.npz that 'graphtheta train' wrote") from None
-    except Exception as e:
-        # zipfile and zlib raise errors of their own on damaged archives
-        raise FormatError(f"{path}: damaged file of weights ({e}); train again or use a copy") from None
 
 
 def choose_metric(job: Job, evaluator: Evaluator) -> str:

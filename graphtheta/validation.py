@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphtheta.errors import DataError, ShapeError
+from graphtheta.npy import memory_bytes
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 SPARSE_BELOW = 0.25
+# of memory that every worker takes for each node, of whatever graph: its owner, and its row there
+NODE_BYTES = 8
+# more classes than this, and than nodes, are no classes but codes
+MOST_CLASSES = 1 << 16
 
 
 class Place:
@@ -73,7 +78,8 @@ def count_nodes(n_nodes: int | None, arrays: tuple[Any, ...], src: np.ndarray, d
     if n_nodes is not None:
         return int(n_nodes)
     for a in arrays:
-        if a is not None:
+        # a single number is no array of rows; its own check says so
+        if a is not None and getattr(a, "shape", None) != ():
             return int(a.shape[0]) if hasattr(a, "shape") and len(a.shape) else len(a)
     return max(int(src.max(initial=-1)), int(dst.max(initial=-1))) + 1
 
@@ -82,6 +88,11 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
     """Both ends of every edge lie in 0..n_nodes-1."""
     if n_nodes < 1:
         raise Place(where, "n_nodes").data(f"the graph has {n_nodes} nodes", "a graph needs at least one")
+    if n_nodes * NODE_BYTES > memory_bytes():
+        raise Place(where, "n_nodes").data(
+            f"the graph has {n_nodes} nodes, which no memory of this machine holds, and its edges reach node "
+            f"{max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
+            "number the nodes from 0 without gaps and give the original numbers as node_ids")
     for name, ids in (("source", src), ("destination", dst)):
         if not len(ids) or (ids.min() >= 0 and ids.max() < n_nodes):
             continue
@@ -122,6 +133,11 @@ def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.n
     if x.dtype.kind not in "fiub":
         raise place.data(f"values have dtype {x.dtype}", "features must be real numbers")
     x = sp.csr_array(x)
+    try:
+        # compiled code follows the indices without looking
+        x.check_format(full_check=True)
+    except ValueError as error:
+        raise place.data(f"not a valid sparse matrix ({error})", "make it anew, for example from its coordinates") from None
     if not (x.has_canonical_format and x.dtype == np.float32):
         x = x.astype(np.float32)
         x.sum_duplicates()
@@ -193,6 +209,8 @@ def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None,
     if y.ndim > 2:
         raise place.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
     y = y[:, None] if y.ndim == 1 else y
+    if not y.shape[1]:
+        raise place.shape(f"expected [{n}, C] targets, got {list(y.shape)}", "give at least one column, or leave y out")
     out = to_float32(y, "node", place, allow_nan=True)
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
@@ -207,6 +225,9 @@ def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None,
 def check_classes(y: np.ndarray, n_classes: int | None, place: Place) -> tuple[np.ndarray, int, bool]:
     """Class numbers 0..n_classes-1, or -1 for unlabelled."""
     known = int(y.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
+    if known > max(len(y), MOST_CLASSES):
+        raise place.data(f"{known} classes for {len(y)} nodes; the largest label is {int(y.max(initial=-1))}",
+                         "number the classes 0..C-1, for example by np.unique(y, return_inverse=True)[1]")
     wrong = np.flatnonzero((y < -1) | (y >= known))
     if len(wrong):
         node = int(wrong[0])

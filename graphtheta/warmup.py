@@ -46,7 +46,8 @@ def _some(n: int, most: int, masks: list[np.ndarray | None]) -> np.ndarray:
 
 def shortened(job: Job) -> Job:
     """The job for one epoch and few nodes."""
-    changes: dict[str, Any] = {"epochs": 1, "steps": 0, "seeds": 1, "eval_every": 1, "patience": 0, "trace": False}
+    changes: dict[str, Any] = {"epochs": 1, "steps": 0, "seeds": 1, "eval_every": 1, "patience": 0, "trace": False,
+                               "checkpoint_every": 0, "resume": False}
     if job.strategy == "mini":
         changes["batch_size"] = BATCH
     if job.strategy == "cluster":

@@ -134,15 +134,23 @@ def moves(comm: Comm) -> None:
 
 
 def moves_stay_in_order(comm: Comm) -> None:
-    if comm.size < 2 or comm.rank > 1:
-        return
-    other = 1 - comm.rank
-    boxes = [np.empty(3) for _ in range(4)]
-    # the second pair has another tag and is waited for first
-    pendings = [comm.move_begin([(other, np.full(3, float(i)))], [(other, boxes[i])], 1 + i // 2) for i in range(4)]
+    # only the first two ranks have messages, but every rank begins every move
+    partners = [1 - comm.rank] if comm.size > 1 and comm.rank < 2 else []
+    boxes = [np.full(3, float(i)) if not partners else np.empty(3) for i in range(4)]
+    # the second pair has another purpose and is waited for first
+    pendings = [comm.move_begin([(q, np.full(3, float(i))) for q in partners], [(q, boxes[i]) for q in partners], 1 + i // 2)
+                for i in range(4)]
     for i in (3, 0, 2, 1):
         pendings[i].end()
         assert (boxes[i] == i).all()
+
+
+def moves_of_unknown_length(comm: Comm) -> None:
+    others = [q for q in range(comm.size) if q != comm.rank]
+    boxes = [(q, np.full(4 * comm.size, -1)) for q in others]
+    comm.move_begin([(q, np.arange(1 + comm.rank)) for q in others], boxes, 1, at_most=True).end()
+    for q, box in boxes:
+        assert (box[: 1 + q] == np.arange(1 + q)).all()
 
 
 def refuses_bad_moves(comm: Comm) -> None:
@@ -156,7 +164,7 @@ def refuses_bad_moves(comm: Comm) -> None:
         with pytest.raises(CommError, match="read-only"):
             comm.move_begin([], [(other, np.broadcast_to(np.ones(1), (1,)))], 1)
         with pytest.raises(CommError, match="tag"):
-            comm.move_begin([(other, np.ones(1))], [], 1 << 15)
+            comm.move_begin([(other, np.ones(1))], [], 64)
 
 
 def agrees(comm: Comm) -> None:
@@ -191,5 +199,5 @@ def counts_messages_and_bytes(comm: Comm) -> None:
 CONTRACT = [
     sums_keep_shape_and_dtype, sums_are_exact_for_integers, sums_have_the_same_bits_everywhere, sums_take_any_layout, extremes,
     refuses_dtypes, gathers_objects, refuses_objects, broadcasts, gathers_rows, refuses_uneven_rows, all_to_all, moves,
-    moves_stay_in_order, refuses_bad_moves, agrees, counts_messages_and_bytes,
+    moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees, counts_messages_and_bytes,
 ]  # fmt: skip

@@ -1,8 +1,7 @@
 """Neighbour sampling by hashes: the edges of a row that drew lowest.
 
 All edges of a row are looked at once, for a shortlist; what follows works on shortlists. Draws are made again where
-they are needed twice: a hash costs less than its way to memory and back. Rows of the sketches are numbered apart from
-the groups of edges, because edges of one row may lie in several blocks.
+they are needed twice: a hash costs less than its way to memory and back.
 """
 from __future__ import annotations
 
@@ -81,56 +80,56 @@ def _put_each(low, which, h, e):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def lowest(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
+def lowest(ptr, ids, key, low):  # type: ignore[no-untyped-def]
     """Merge the draws of edges into the lowest draws of their rows.
 
     Args:
-        ptr, place: Groups of edges, and the sketch row of each.
+        ptr: Bounds of the edges of each row.
         ids: Global id of each edge.
         key: Key of the draws, uint64.
         low: The lowest draws of each sketch row, ascending, [n, fanout] uint64; changed.
     """
     last = low.shape[1] - 1
-    for g in range(len(place)):
+    for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
             h, k = draw(key, ids[e]), last
-            if h >= low[place[g], last]:
+            if h >= low[g, last]:
                 continue
-            while k > 0 and low[place[g], k - 1] > h:
-                low[place[g], k] = low[place[g], k - 1]
+            while k > 0 and low[g, k - 1] > h:
+                low[g, k] = low[g, k - 1]
                 k -= 1
-            low[place[g], k] = h
+            low[g, k] = h
 
 
 @njit(nogil=True, cache=True)
-def times_low(ptr, place, ids, key, last):  # type: ignore[no-untyped-def]
-    """How often each edge is chosen without replacement, 0 or 1: whether its draw is at most last[sketch row]."""
+def times_low(ptr, ids, key, last):  # type: ignore[no-untyped-def]
+    """How often each edge is chosen without replacement, 0 or 1: whether its draw is at most that of its row in ``last``."""
     times = np.empty(len(ids), np.int32)
-    for g in range(len(place)):
+    for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            times[e] = draw(key, ids[e]) <= last[place[g]]
+            times[e] = draw(key, ids[e]) <= last[g]
     return times
 
 
 @njit(nogil=True, cache=True)
-def lowest_each(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
+def lowest_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
     """As ``lowest``, with one draw per edge and column, and the lowest of each column kept."""
-    for g in range(len(place)):
+    for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
             h = draw(key, ids[e])
             for column in range(low.shape[1]):
-                low[place[g], column] = min(low[place[g], column], mix(h + np.uint64(column + 1) * COLUMN))
+                low[g, column] = min(low[g, column], mix(h + np.uint64(column + 1) * COLUMN))
 
 
 @njit(nogil=True, cache=True)
-def times_each(ptr, place, ids, key, low):  # type: ignore[no-untyped-def]
+def times_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
     """How often each edge is chosen with replacement: in how many columns its draw is the lowest of its row."""
     times = np.zeros(len(ids), np.int32)
-    for g in range(len(place)):
+    for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
             h = draw(key, ids[e])
             for column in range(low.shape[1]):
-                times[e] += mix(h + np.uint64(column + 1) * COLUMN) == low[place[g], column]
+                times[e] += mix(h + np.uint64(column + 1) * COLUMN) == low[g, column]
     return times
 
 

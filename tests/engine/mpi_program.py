@@ -111,7 +111,7 @@ def wrong_size() -> None:
 
 
 def mismatch() -> None:
-    """Ranks call different collectives; run with GRAPHTHETA_STRICT=1."""
+    """Ranks call different collectives."""
     comm = start()
     comm.barrier()
     if comm.rank == 0:

@@ -64,13 +64,16 @@ def test_from_a_file(tmp_path):
     numbers = np.arange(30) // 10 * 4 + 7
     np.save(tmp_path / "c.npy", numbers)
     np.testing.assert_array_equal(find_clusters(SRC, DST, 30, str(tmp_path / "c.npy")), np.arange(30) // 10)
-    for bad in (numbers[:5], numbers * 0.5, numbers[:, None]):
+    for bad, told in ((numbers[:5], "expected one integer for each of the 30 nodes"), (numbers * 0.5, "dtype float64, expected integers"),
+                      (numbers[:, None], "expected 1 axes")):
         np.save(tmp_path / "c.npy", bad)
-        with pytest.raises(FormatError, match="expected one integer for each of the 30 nodes"):
+        with pytest.raises(FormatError, match=rf"c\.npy.*{told}"):
             find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
-    (tmp_path / "c.npy").write_bytes(b"nothing")
-    with pytest.raises(FormatError, match=r"not a readable .npy"):
-        find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
+    np.savez(tmp_path / "archive.npz", numbers)
+    for damaged in (b"nothing", b"", (tmp_path / "archive.npz").read_bytes()):
+        (tmp_path / "c.npy").write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"c\.npy: the array of cluster numbers cannot be read"):
+            find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
 
 
 def test_errors_name_the_remedy(monkeypatch):

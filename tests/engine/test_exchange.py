@@ -93,6 +93,23 @@ def test_restricted_plan_serves_only_what_is_wanted():
     assert sum(f[3] for f in found) == 5
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 10**6))
+def test_narrowed_plan_serves_readers_of_active_masters(size, seed):
+    counts, wanted = requests(size, seed)
+
+    def program(comm):
+        active = np.random.default_rng([seed, comm.rank]).random(counts[comm.rank]) < 0.5
+        plan = plan_requests(comm, counts[comm.rank], wanted[comm.rank])
+        narrow, halo = plan.narrow(comm, active)
+        x = {"on": active, "v": np.arange(counts[comm.rank]) + 100 * comm.rank}
+        full, part = Exchange(comm, plan).to_mirrors(x), Exchange(comm, narrow).to_mirrors(x)
+        np.testing.assert_array_equal(halo, np.flatnonzero(full["on"]))
+        np.testing.assert_array_equal(part["v"], full["v"][halo])
+
+    run_simulated(size, program)
+
+
 def test_masters_take_mirrors_in_rank_order():
     def program(comm):
         wanted = [np.array([0]) if comm.rank and q == 0 else np.zeros(0, np.int64) for q in range(4)]

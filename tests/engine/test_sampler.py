@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphtheta.engine.grow import grow
-from graphtheta.engine.partition import build_partition
+from graphtheta.engine.partition import MIRROR, build_partition
 from graphtheta.engine.sampler import NeighbourSampler
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.errors import ConfigError
@@ -121,6 +121,22 @@ def test_every_edge_of_a_node_is_as_likely_as_any_other(replace):
     # a chi-square of mean about k and deviation sqrt(2 k)
     assert ((times[into] - mean) ** 2 / mean).sum() < len(into) + 5 * np.sqrt(2 * len(into))
     assert abs(np.mean(sums) - value[into].sum()) < 4 * np.std(sums) / np.sqrt(steps)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_workers_agree_in_three_messages_and_mirrors_without_chosen_edges_take_no_part(replace):
+    def program(comm):
+        p = build_partition(GRAPH, comm, "1d-src", "hash")
+        before = comm.ledger.snapshot()
+        view = grow(p, np.isin(p.masters, [3, 7]), ["in"], sampler=NeighbourSampler((2,), replace))
+        sent = comm.ledger.since(before)["other"]
+        (sweep,) = view.levels[0].passes
+        assert sent["messages"] <= 3 * (comm.size - 1)
+        assert sweep.receivers.plan.n_halo == sum(len(s.row) for s in sweep.selections if s.kinds[1] == MIRROR)
+        return sweep.receivers.plan.n_halo, len(sweep.receivers.plan.rows)
+
+    halo, sent = zip(*run_simulated(4, program), strict=True)
+    assert sum(halo) == sum(sent) <= 2 * 2
 
 
 @pytest.mark.parametrize("name", graphs.odd_graphs())

@@ -51,7 +51,7 @@ def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) 
     assert done.value.code == 0
     told = capsys.readouterr().out
     assert f"usage: graphtheta {command}" in told
-    assert command in ("doctor", "report") or "--batch-size" in told
+    assert command in ("doctor", "report", "launch") or "--batch-size" in told
 
 
 @pytest.mark.parametrize("words, told", [
@@ -102,7 +102,8 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) 
     told = capsys.readouterr().out
     assert "epoch    1/4" in told and "slowest ms" in told and "gather" in told and "saved in run" in told
     left = sorted(p.name for p in (here / "run").iterdir())
-    assert left == ["curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json", "weights.npz"]
+    assert left == ["checkpoints", "curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json",
+                    "weights.safetensors"]
     rows = [json.loads(line) for line in (here / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and rows[0]["time"]["gather"]["seconds"] > 0
     result = json.loads((here / "run" / "result.json").read_text())
@@ -159,6 +160,7 @@ def test_doctor_goes_on_after_a_broken_check(monkeypatch: pytest.MonkeyPatch, ca
 def test_runlog_adds_up_over_ranks(here: Path, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
     def program(comm: Comm) -> int:
         with RunLog(Job(out="log", epochs=2), comm, "accuracy") as log:
+            log.begin([])
             for epoch in (1, 2):
                 with comm.ledger.stage("move"):
                     comm.ledger.sent(1000, 2)
@@ -178,7 +180,7 @@ def test_runlog_unwritable_folder_fails_on_all_ranks(here: Path) -> None:
 
     def program(comm: Comm) -> str:
         with pytest.raises(FormatError, match=r"taken.*--out"):
-            RunLog(Job(out="taken"), comm, "accuracy")
+            RunLog(Job(out="taken"), comm, "accuracy").begin([])
         return "raised"
 
     assert run_simulated(3, program) == ["raised"] * 3

@@ -8,7 +8,8 @@ import pytest
 
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.flag import Parser
-from graphtheta.job import SECTIONS, Job
+from graphtheta.job import Job
+from graphtheta.keys import SECTIONS
 from graphtheta.published import PRESETS, preset
 
 OTHER: dict[str, Any] = {
@@ -141,3 +142,13 @@ def test_a_preset_gives_another_model_what_it_can_use() -> None:
     job = parse("--preset", "cora-gcn", "--model", "mine.py:Net")
     assert (job.dataset, job.epochs, job.decay_first_layer_only, job.hidden) == ("cora", 200, False, Job().hidden)
     assert parse("--preset", "cora-gat", "--model", "gat") == Job(**preset("cora-gat"))
+
+
+def test_numbers_without_bounds_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"lr: got a number of \d+ bits"):
+        Job(lr=10**400)
+    path = tmp_path / "job.yaml"
+    # numbers to the base 60, which YAML has
+    path.write_text("lr: 1" + ":2:31" * 200 + ".0\n")
+    with pytest.raises(FormatError, match="cannot be read as a job"):
+        Job.from_yaml(path)

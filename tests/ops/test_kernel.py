@@ -134,6 +134,20 @@ def test_a_given_folder_that_cannot_be_written_to_is_an_error(tmp_path: Path, mo
         compiled(SOURCE + "    pass\n", "float32")
 
 
+def test_a_folder_that_all_may_write_to_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "graphtheta"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("GRAPHTHETA_CACHE", str(shared))
+    with pytest.raises(ConfigError, match=r"every user of this machine.*chmod o-w"):
+        cache.cache_folder()
+    monkeypatch.delenv("GRAPHTHETA_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() not in (shared, tmp_path)
+    shared.chmod(0o770)
+    assert cache.cache_folder() == shared
+
+
 def test_without_a_home_kernels_are_kept_for_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRAPHTHETA_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))

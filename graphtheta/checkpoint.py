@@ -1,0 +1,236 @@
+"""Checkpoints on disk: a folder for each, written aside and renamed, so that it is there whole or not at all.
+
+RUN/checkpoints/step-00000120 holds ``arrays.safetensors``, every array of the run by name, and ``manifest.msgpack``: types,
+shapes and checksums of the arrays, the progress of the run and its job, and a checksum of its own. Nothing in it depends on
+the number of ranks or on who owns what. Nothing that is read is trusted before it has been checked, and nothing is run.
+"""
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgpack
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from graphtheta.atomic import sync_folder
+from graphtheta.errors import FormatError
+from graphtheta.progress import Progress
+from graphtheta.tensors import checksum, packed, read_tensors
+
+CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = "checkpoints", "arrays.safetensors", "manifest.msgpack", ".part-"
+STEP = re.compile(r"step-(\d{8,18})")
+
+
+class About(BaseModel):
+    """What the manifest says of one array."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    dtype: str
+    shape: list[int]
+    checksum: int
+
+
+class Manifest(BaseModel):
+    """What a checkpoint holds beside its arrays.
+
+    Attributes:
+        format: Version of the format.
+        step: Updates so far.
+        counters: Whole numbers of the state, by name.
+        progress: Where the run is.
+        job: All keys of the job.
+        job_hash: Of the keys that change numbers.
+        arrays: By name.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal[1] = 1
+    step: int
+    counters: dict[str, int]
+    progress: Progress
+    job: dict[str, Any]
+    job_hash: str
+    arrays: dict[str, About] = {}
+
+
+@dataclass
+class Checkpoint:
+    """All that a run needs to go on. Its arrays are those of the run itself: they are replaced, never changed."""
+
+    manifest: Manifest
+    arrays: dict[str, np.ndarray]
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint below ``folder``; it appears whole or not at all, and is read again before this returns.
+
+    Returns:
+        Its own folder.
+
+    Raises:
+        OSError: It cannot be written; those that were there are untouched.
+        FormatError: What was written is not what is there.
+    """
+    manifest = checkpoint.manifest
+    final = folder / f"step-{manifest.step:08d}"
+    aside = folder / f"{ASIDE}{final.name}-{os.getpid()}"
+    try:
+        aside.mkdir(parents=True)
+        with (aside / ARRAYS).open("wb") as f:
+            f.write(packed(checkpoint.arrays, {}))
+            f.flush()
+            os.fsync(f.fileno())
+        manifest.arrays = {name: _about(x) for name, x in checkpoint.arrays.items()}
+        with (aside / MANIFEST).open("wb") as f:
+            f.write(_packed(manifest))
+            f.flush()
+            os.fsync(f.fileno())
+        sync_folder(aside)
+        # one of this step that is there was found damaged
+        if final.is_dir():
+            _remove(final)
+        os.rename(aside, final)
+        sync_folder(folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    check(final)
+    return final
+
+
+def steps_in(folder: Path) -> list[tuple[int, Path]]:
+    """Steps and folders of all checkpoints below ``folder``, the newest first; nothing is said of what is in them."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = [(int(m[1]), path) for path in folder.iterdir() if (m := STEP.fullmatch(path.name)) and path.is_dir()]
+        return sorted(found, reverse=True)
+    return []
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a checkpoint.
+
+    Raises:
+        FormatError: It cannot be read, or is damaged; names file and field.
+    """
+    file = path / MANIFEST
+    try:
+        data = file.read_bytes()
+    except OSError as e:
+        raise FormatError(f"{file}: cannot be read: {e.strerror or e}") from None
+    try:
+        outer = msgpack.unpackb(data)
+        if not isinstance(outer, dict) or set(outer) != {"checksum", "body"} or not isinstance(outer["body"], bytes):
+            raise ValueError("expected a checksum and a body")
+        if zlib.crc32(outer["body"]) != outer["checksum"]:
+            raise FormatError(f"{file}: damaged: checksum: the body is not what was written")
+        manifest = Manifest.model_validate(msgpack.unpackb(outer["body"]))
+    except ValidationError as e:
+        first = e.errors(include_url=False)[0]
+        raise FormatError(f"{file}: damaged or of another version: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as e:
+        if isinstance(e, FormatError):
+            raise
+        raise FormatError(f"{file}: damaged: body: {e}") from None
+    if path.name != f"step-{manifest.step:08d}":
+        raise FormatError(f"{file}: damaged: step: it is {manifest.step}, which belongs into another folder")
+    return manifest
+
+
+def check(path: Path) -> Manifest:
+    """Read all of a checkpoint without keeping it.
+
+    Raises:
+        FormatError: Anything is damaged; names file and field.
+    """
+    return read_checkpoint(path).manifest
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        FormatError: Anything is damaged; names file and field.
+    """
+    manifest = read_manifest(path)
+    return Checkpoint(manifest, _checked(path, manifest))
+
+
+def newest_good(folder: Path, tell: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint below ``folder`` that is not damaged; None if there is none.
+
+    Args:
+        folder: Of all checkpoints.
+        tell: Gets a line about each one that is passed over.
+    """
+    for _, path in steps_in(folder):
+        try:
+            return read_checkpoint(path)
+        except FormatError as e:
+            tell(f"{e}; looking for the checkpoint before it")
+    return None
+
+
+def prune(folder: Path, step: int, keep: int) -> None:
+    """Leave the ``keep`` newest checkpoints up to that of ``step``, which is good.
+
+    What is there of later steps was found damaged when the run was resumed from before them.
+    """
+    found = steps_in(folder)
+    wanted = [path for other, path in found if other <= step][:keep]
+    for _, path in found:
+        if path not in wanted:
+            _remove(path)
+
+
+def sweep(folder: Path, everything: bool = False) -> None:
+    """Remove what a writer left that was ended in the middle.
+
+    Args:
+        folder: Of all checkpoints.
+        everything: Remove the checkpoints too.
+    """
+    left = [*folder.glob(f"{ASIDE}*"), *(path for _, path in steps_in(folder) if everything)]
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint; whenever that is ended, none is left that looks whole and is not."""
+    aside = path.with_name(f"{ASIDE}{path.name}-{os.getpid()}-old")
+    path.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _about(x: np.ndarray) -> About:
+    return About(dtype=x.dtype.str, shape=list(x.shape), checksum=checksum(x))
+
+
+def _packed(manifest: Manifest) -> bytes:
+    fields = dict(manifest)
+    fields["progress"] = dict(manifest.progress)
+    fields["arrays"] = {name: dict(about) for name, about in manifest.arrays.items()}
+    body = msgpack.packb(fields)
+    return bytes(msgpack.packb({"checksum": zlib.crc32(body), "body": body}))
+
+
+def _checked(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
+    """The arrays, each as the manifest says."""
+    file = path / ARRAYS
+    _, arrays = read_tensors(file)
+    if set(arrays) != set(manifest.arrays):
+        name = min(set(arrays) ^ set(manifest.arrays))
+        raise FormatError(f"{file}: damaged: {name}: is in one of {ARRAYS} and {MANIFEST} only")
+    for name, x in arrays.items():
+        if _about(x) != manifest.arrays[name]:
+            raise FormatError(f"{file}: damaged: {name}: its checksum is not that of the manifest")
+    return arrays

@@ -1,0 +1,212 @@
+"""Making checkpoints of a run while it goes on, and finding the one to go on from."""
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock, Thread
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+from graphtheta.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    Manifest,
+    check,
+    newest_good,
+    prune,
+    read_manifest,
+    steps_in,
+    sweep,
+    write_checkpoint,
+)
+from graphtheta.console import complain, say
+from graphtheta.engine.comm import Comm
+from graphtheta.errors import ConfigError, FormatError, GraphThetaError
+from graphtheta.job import Job, flag
+
+# seconds between two checkpoints if no number of updates is asked for
+MINUTE = 60.0
+# keys that may differ between a run and its continuation: they change no number beyond rounding, or only when it ends
+FREE = ("out", "resume", "checkpoint_every", "keep", "log_level", "trace", "save_predictions", "data_dir", "partitioner", "masters",
+        "views_in_flight", "recompute", "backend", "epochs", "steps", "patience")
+
+
+class Keeper:
+    """Writes checkpoints in the background, on rank 0, one at a time; to be used as a ``with`` block.
+
+    What is offered while another one is being written waits; if several are, the newest does. A checkpoint that cannot be
+    written is told once and costs nothing but itself.
+
+    Args:
+        job: Says where, how often, and how many are kept.
+        active: Whether this rank writes.
+        step: Of the checkpoint that the run goes on from; 0 if it starts from the beginning.
+
+    Attributes:
+        failure: Why the last one could not be written; None if it could.
+    """
+
+    def __init__(self, job: Job, active: bool, step: int = 0):
+        self.folder, self.every, self.keep, self.active = job.folder / CHECKPOINTS, job.checkpoint_every, job.keep, active
+        self.failure: str | None = None
+        self._written, self._last = step, monotonic()
+        self._waiting: Checkpoint | None = None
+        self._thread: Thread | None = None
+        self._lock = Lock()
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # whoever presses Ctrl-C twice waits for nothing
+        if kind is not KeyboardInterrupt:
+            self.close()
+
+    def due(self, step: int) -> bool:
+        """Whether it is time for one, after ``step`` updates."""
+        if not self.active:
+            return False
+        return step % self.every == 0 if self.every else monotonic() - self._last >= MINUTE
+
+    def offer(self, make: Callable[[], Checkpoint]) -> None:
+        """Have a checkpoint written as soon as that is possible; returns at once."""
+        if not self.active:
+            return
+        self._last = monotonic()
+        with self._lock:
+            self._waiting = make()
+            if self._thread is None:
+                self._thread = Thread(target=self._write, name="checkpoints", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Wait until everything offered has been written."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _write(self) -> None:
+        """Of the thread: write what waits, until nothing does."""
+        while True:
+            with self._lock:
+                checkpoint, self._waiting = self._waiting, None
+                if checkpoint is None:
+                    self._thread = None
+                    return
+            step = checkpoint.manifest.step
+            try:
+                self._write_one(checkpoint, step)
+                self._written, self.failure = step, None
+            # whatever it is, training is worth more than one checkpoint, and the end of the run must hear of it
+            except Exception as e:
+                why = str(getattr(e, "strerror", None) or str(e) or type(e).__name__)
+                if why != self.failure:
+                    there = f"the last one is that of step {self._written}" if self._written else "there is none of this run yet"
+                    complain(f"{self.folder}: the checkpoint of step {step} cannot be written: {why}; {there}; training goes on and tries "
+                             "again: make room or let the folder be written")
+                self.failure = why
+
+    def _write_one(self, checkpoint: Checkpoint, step: int) -> None:
+        # one run comes to a step in one state, so what is there is as good if it is good
+        if not any(other == step and _is_good(path) for other, path in steps_in(self.folder)):
+            write_checkpoint(self.folder, checkpoint)
+        prune(self.folder, step, self.keep)
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        check(path)
+    except FormatError:
+        return False
+    return True
+
+
+def take_up(job: Job, comm: Comm) -> Checkpoint | None:
+    """What a run goes on from; None if it starts from the beginning.
+
+    Raises:
+        ConfigError: The folder holds a run that is not to be lost, or one of another job; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    found, error = None, None
+    if comm.rank == 0:
+        try:
+            found = _take_up(job)
+        except GraphThetaError as e:
+            error = e
+        except OSError as e:
+            error = FormatError(f"{job.folder / CHECKPOINTS}: cannot be read: {e.strerror or e}; choose another folder with --out")
+    comm.agree(error)
+    whole = None if found is None else {"manifest": found.manifest.model_dump(), "arrays": found.arrays}
+    whole = comm.broadcast(whole)
+    if whole is None or comm.rank == 0:
+        return found
+    return Checkpoint(Manifest.model_validate(whole["manifest"]), whole["arrays"])
+
+
+def _take_up(job: Job) -> Checkpoint | None:
+    folder = job.folder / CHECKPOINTS
+    sweep(folder)
+    if not job.resume:
+        refuse_to_lose(job)
+        sweep(folder, everything=True)
+        return None
+    found = newest_good(folder, complain)
+    if found is None and steps_in(folder):
+        raise FormatError(f"{folder}: none of the checkpoints can be read; choose another folder with --out, or delete this one to "
+                          "start from the beginning")
+    if found is None:
+        say(f"{folder}: there is no checkpoint to go on from; starting from the beginning")
+        return None
+    check_same(job, found.manifest, job.folder)
+    return found
+
+
+def refuse_to_lose(job: Job) -> None:
+    """Refuse to start from the beginning where a run has not come to its end.
+
+    Raises:
+        ConfigError: There is a checkpoint of such a run.
+    """
+    for _, path in steps_in(job.folder / CHECKPOINTS):
+        try:
+            manifest = read_manifest(path)
+        except FormatError:
+            continue
+        if manifest.progress.over:
+            return
+        raise ConfigError(f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after step {manifest.step}; "
+                          "go on with --resume, choose another folder with --out, or delete it")
+
+
+def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
+    """Refuse to go on with a job that is another one.
+
+    Raises:
+        ConfigError: A key that changes numbers differs.
+    """
+    if manifest.job_hash == job_hash(job):
+        return
+    mine, defaults = job.model_dump(mode="json"), Job().model_dump(mode="json")
+    for key in mine:
+        theirs = manifest.job.get(key, defaults[key])
+        if key not in FREE and theirs != mine[key]:
+            raise ConfigError(f"{key}={job.as_text(key)}, but the run in {folder} has {key}={_shown(theirs)}; give {flag(key)} "
+                              f"{_shown(theirs)} to go on with it, or choose another folder with --out")
+    raise ConfigError(f"the run in {folder} was made by another version, which had other keys; choose another folder with --out")
+
+
+def job_hash(job: Job) -> str:
+    """A hash of the keys that change numbers."""
+    keys = {key: value for key, value in job.model_dump(mode="json").items() if key not in FREE}
+    return hashlib.blake2b(json.dumps(keys, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(str(x) for x in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,74 @@
+"""Values of keys: YAML files of plain values, read without running anything or growing in memory, and what a value may be."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from graphtheta.errors import FormatError
+
+# a file of all keys has 3 KiB
+LARGEST_FILE, DEEPEST = 1 << 16, 8
+# more of anything could not be counted in 32 bits, as rows are
+LARGEST_NUMBER = 2**31 - 1
+# what pydantic found, in the words of the user
+EXPECTED = {
+    "int_parsing": "a whole number", "int_type": "a whole number", "int_from_float": "a whole number",
+    "float_parsing": "a number", "float_type": "a number", "finite_number": "a finite number",
+    "bool_parsing": "true or false", "bool_type": "true or false", "string_type": "text",
+    "greater_than_equal": "at least {ge}", "greater_than": "more than {gt}", "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+# beside its own errors PyYAML lets pass what making a number or a date raises
+UNREADABLE = (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError)
+
+
+class KeyLoader(yaml.SafeLoader):
+    """YAML without anchors and aliases, by which a small file can mean a huge object, and without keys given twice."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if event.anchor is not None:
+            raise yaml.MarkedYAMLError(problem="a job has no use for anchors (&) and aliases (*)", problem_mark=event.start_mark)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=event.start_mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                raise yaml.MarkedYAMLError(problem=f"'{key.value}' is given twice", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def read_mapping(path: str | Path) -> dict[Any, Any]:
+    """The mapping in a YAML file.
+
+    Args:
+        path: The file; of at most ``LARGEST_FILE`` bytes.
+
+    Raises:
+        FormatError: It cannot be read, or is something else; says which line.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise ValueError(f"it is larger than {LARGEST_FILE >> 10} KiB")
+        values = yaml.load(text.decode("utf-8"), KeyLoader)
+    except UNREADABLE as error:
+        why = " ".join(str(error).replace(' in "<unicode string>",', " in").split())
+        raise FormatError(f"{path}: cannot be read as a job: {why}; write one 'key: value' a line") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise FormatError(f"{path}: expected lines of 'key: value', got a {type(values).__name__}")
+    return values

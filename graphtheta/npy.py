@@ -1,0 +1,132 @@
+"""Arrays from files that nobody vouches for: never pickles, and nothing allocated that the file does not hold.
+
+A header is read first. What it declares must be wanted, must be as large as what the file holds and must fit into memory;
+only then is the array read.
+"""
+from __future__ import annotations
+
+import io
+import math
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from graphtheta.errors import FormatError
+
+# what NumPy, zipfile and zlib raise on damaged files
+UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, SyntaxError, RuntimeError, MemoryError, OverflowError,
+              zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError)
+AGAIN = "the file is damaged or incomplete; copy or download it again"
+# the header of a plain array takes 118 bytes; NumPy reads up to 10,000 and allocates what a damaged one asks for
+HEAD = 12 + 10_000
+# first surrogate and last code of Unicode
+SURROGATES, LAST_CODE = range(0xD800, 0xE000), 0x10FFFF
+
+
+def read_array(stream: Any, size: int, at: str, kinds: str = "fiub", ndim: int | None = None) -> np.ndarray:
+    """One array in .npy form.
+
+    Args:
+        stream: Binary stream at its beginning, one that can be wound back.
+        size: Bytes it holds.
+        at: File and field, for errors.
+        kinds: Letters of the numpy dtype kinds accepted (f floats, i and u integers, b bool, U text).
+        ndim: Number of axes; any if None.
+
+    Returns:
+        The array, in the byte order of this machine.
+
+    Raises:
+        FormatError: Of another kind or number of axes, larger than memory, or damaged; says where, and what to do.
+    """
+    try:
+        head = io.BytesIO(stream.read(HEAD))
+        shape, dtype = read_header(head)
+        _check(at, shape, dtype, size - head.tell(), kinds, ndim)
+        stream.seek(0)
+        return _checked(at, npy.read_array(stream, allow_pickle=False))
+    except FormatError:
+        raise
+    except UNREADABLE as error:
+        raise FormatError(f"{at} cannot be read ({error or type(error).__name__}); {AGAIN}") from error
+
+
+def read_npy(path: str | os.PathLike[str], what: str, kinds: str, ndim: int) -> np.ndarray:
+    """The array of a .npy file.
+
+    Args:
+        path: The file.
+        what: What it is said to hold, for errors.
+        kinds, ndim: As in ``read_array``.
+
+    Raises:
+        FormatError: It is missing, something else, larger than memory, or damaged.
+    """
+    at = f"{os.fspath(path)}: the array of {what}"
+    try:
+        with Path(path).open("rb") as stream:
+            return read_array(stream, os.fstat(stream.fileno()).st_size, at, kinds, ndim)
+    except OSError as error:
+        raise FormatError(f"{at} cannot be read: {error.strerror or error}; check the path") from error
+
+
+def read_header(stream: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of a .npy stream."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy format version {version} is for structured arrays only")
+    shape, _, dtype = npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
+    return shape, dtype
+
+
+def _check(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None) -> None:
+    """What the header declares is wanted, is in the file and fits into memory."""
+    if dtype.hasobject:
+        raise FormatError(f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling can run code; "
+                          "save plain number or text arrays")
+    if dtype.kind not in kinds:
+        raise FormatError(f"{at} has dtype {dtype}, expected {kinds_text(kinds)}; convert it before saving")
+    if ndim is not None and len(shape) != ndim:
+        raise FormatError(f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving")
+    declared = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or declared != held:
+        raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; "
+                          f"{AGAIN}")
+    # rows that take no bytes could be any number; [2, 0] is a graph without edges
+    if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
+        raise FormatError(f"{at} has shape {list(shape)} of {dtype} and so no values; leave it out")
+    if declared > memory_bytes():
+        raise FormatError(f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; use a larger machine")
+
+
+def _checked(at: str, array: np.ndarray) -> np.ndarray:
+    """The array in native byte order, its bytes being values of the dtype."""
+    array = np.asarray(array, array.dtype.newbyteorder("="))
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise FormatError(f"{at} is bool and has bytes other than 0 and 1; {AGAIN}")
+    if array.dtype.kind == "U" and array.size:
+        codes = np.atleast_1d(array).view(np.uint32)
+        if codes.max() > LAST_CODE or bool(((codes >= SURROGATES.start) & (codes < SURROGATES.stop)).any()):
+            raise FormatError(f"{at} is text and has codes that are no characters; {AGAIN}")
+    return array
+
+
+def memory_bytes() -> int:
+    """Bytes of memory of this machine; no limit where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**63
+
+
+def kinds_text(kinds: str) -> str:
+    """Dtype kinds in words."""
+    names = {"f": "floats", "i": "integers", "u": "unsigned integers", "b": "bool", "U": "text"}
+    return " or ".join(names[k] for k in kinds)

@@ -1,0 +1,61 @@
+"""The weights of a trained model, with its job, in one safetensors file."""
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from graphtheta.atomic import whole_file
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.job import Job
+from graphtheta.tensors import checksum, packed, read_tensors
+
+WEIGHTS = "weights.safetensors"
+REMEDY = f"give the {WEIGHTS} that 'graphtheta train' wrote"
+
+
+def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray]) -> None:
+    """Write weights and job; the file appears whole or not at all.
+
+    Raises:
+        FormatError: It cannot be written.
+    """
+    texts = {"job": json.dumps(job.model_dump()), "checksums": json.dumps({name: checksum(x) for name, x in weights.items()})}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as f:
+            f.write(packed(weights, {**texts, "checksum": _of_texts(texts)}))
+    except OSError as e:
+        raise FormatError(f"{path}: the weights cannot be written: {e.strerror or e}") from None
+
+
+def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
+    """Job and weights of a file that ``write_weights`` wrote.
+
+    Raises:
+        FormatError: It cannot be read, is damaged, or is something else.
+        ConfigError: Its job is of another version.
+    """
+    path = Path(path)
+    try:
+        texts, weights = read_tensors(path)
+        if set(texts) != {"job", "checksums", "checksum"} or texts.pop("checksum") != _of_texts(texts):
+            raise FormatError(f"{path}: damaged: job and checksums are not what was written")
+        known = json.loads(texts["checksums"])
+        if {name: checksum(x) for name, x in weights.items()} != known:
+            wrong = next((name for name, x in weights.items() if known.get(name) != checksum(x)), "header")
+            raise FormatError(f"{path}: damaged: {wrong}: not what was written")
+        return Job(**json.loads(texts["job"])), weights
+    except FormatError as e:
+        raise FormatError(f"{e}; {REMEDY}, or train again") from None
+    except ConfigError:
+        raise
+    except (ValueError, TypeError, AttributeError, RecursionError) as e:
+        raise FormatError(f"{path}: not a file of weights ({e}); {REMEDY}") from None
+
+
+def _of_texts(texts: Mapping[str, str]) -> str:
+    return f"{zlib.crc32(json.dumps(sorted(texts.items())).encode()):08x}"

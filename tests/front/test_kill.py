@@ -1,0 +1,25 @@
+"""Ranks that are killed at random moments: a few runs of the bench that shows it."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphtheta.doctor import find_mpiexec
+
+BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_mpiexec() is None or sys.platform != "linux", reason="needs MPI, and to see the processes of a job")
+def test_nothing_is_lost_when_a_rank_is_killed(tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    words = [sys.executable, str(BENCH / "kills.py"), "--runs", "2", "--steps", "80", "--seed", "3", "--out", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [row for row in map(json.loads, out.read_text().splitlines()) if "run" in row]
+    assert [row["note"] for row in rows] == [""] * 2 and any(row["killed"] != "at its end" for row in rows)
+    assert all(row["difference"] == 0 for row in rows[::2])

@@ -1,0 +1,337 @@
+"""Runs that are stopped and go on: the same numbers as if nothing had happened, on any number of ranks."""
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ranks import hear
+
+import graphtheta as gt
+from graphtheta import checkpoint, doctor, trainer
+from graphtheta.__main__ import main
+from graphtheta.checkpoint import ARRAYS, CHECKPOINTS, steps_in
+from graphtheta.engine.comm import Comm
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.keeper import FREE
+from graphtheta.stopping import Stop, Stopped
+from graphtheta.weights import read_weights
+
+MPIEXEC = doctor.find_mpiexec()
+needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
+KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=200,n_edges=900,classes=3,features=6", "hidden": 6, "epochs": 4, "dtype": "float64",
+                        "backend": "reference", "norm": "layer", "dropout": 0.3, "keep": 1, "checkpoint_every": 3}
+MINI = {"strategy": "mini", "batch_size": 12, "fanout": "3,2"}
+# batch norm leaves gradients of biases that are nothing but rounding, which Adam would make large
+BATCH = {"norm": "batch", "optimiser": "sgd", "momentum": 0.9}
+RUNS: dict[str, dict[str, Any]] = {
+    "global": {"epochs": 8, "patience": 3, "lr": 0.1},
+    "global link": {"epochs": 8, "task": "link"},
+    "mini": MINI,
+    "mini batch norm": {**MINI, **BATCH, "eval_every": 3},
+    "mini in flight": {**MINI, **BATCH, "views_in_flight": 3, "views_per_step": 3},
+    "mini stale": {**MINI, "staleness": 2, "optimiser": "adamw"},
+    "mini stale in flight": {**MINI, **BATCH, "staleness": 2, "views_in_flight": 3, "model": "gat", "heads": 2},
+    "mini steps": {**MINI, "steps": 11},
+    "cluster": {"strategy": "cluster", "clusters": 8, "clusters_per_batch": 2, "cluster_method": "clusters.npy"},
+}
+# what asks the runs of a rank to stop
+ASKS: ContextVar[Callable[[], bool]] = ContextVar("asks", default=lambda: False)
+Numbers = tuple[dict[str, np.ndarray], list[dict[str, Any]], int]
+
+
+class Asked(Stop):
+    """Asked by a test instead of a signal."""
+
+    def flags(self) -> list[float]:
+        return [float(ASKS.get()()), 0.0]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trainer, "Stop", Asked)
+    np.save("clusters.npy", np.arange(200) % 8)
+    return tmp_path
+
+
+def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: x for name, x in row.items() if name not in ("seconds", "time")} for row in rows]
+
+
+def run(comm: Comm, stop_after: int | None = None, **keys: Any) -> Numbers | int:
+    """Weights, history and best epoch; the exit code if it is asked to stop."""
+    one = gt.Trainer(comm=comm, **{**KEYS, "out": "run", **keys})
+    # one rank alone is asked
+    ASKS.set(lambda: stop_after is not None and one.step >= stop_after and comm.rank == comm.size - 1)
+    try:
+        result = one.fit()
+    except Stopped as stopped:
+        return int(stopped.code)
+    return one.model.state(), timeless(result.history), result.best_epoch
+
+
+@cache
+def uninterrupted(name: str, size: int) -> Numbers:
+    return run_simulated(size, run, **{**RUNS[name], "out": "whole", "keep": 0})[0]
+
+
+def same(a: Numbers, b: Numbers, exactly: bool) -> None:
+    assert a[2] == b[2] and len(a[1]) == len(b[1])
+    for name, x in a[0].items():
+        np.testing.assert_allclose(x, b[0][name], rtol=0 if exactly else 1e-8, atol=0 if exactly else 1e-10)
+    if exactly:
+        assert a[1] == b[1]
+    else:
+        assert all(row == pytest.approx(other, rel=1e-8) for row, other in zip(a[1], b[1], strict=True))
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (2, 1), (1, 3)])
+def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, before: int, after: int) -> None:
+    whole = uninterrupted(name, after)
+    steps = whole[1][-1]["step"]
+    at = int(np.random.default_rng(before + 10 * after + len(name)).integers(1, steps + 1))
+    assert run_simulated(before, run, at, **RUNS[name]) == [75] * before
+    changed = {"partitioner": "vertex-cut", "masters": "block"} if before != after else {}
+    found = run_simulated(after, run, **RUNS[name], **changed, resume=True)
+    for rank in found:
+        same(rank, whole, exactly=before == after)
+
+
+def test_a_run_that_stops_at_every_step() -> None:
+    for at in range(1, 40):
+        found = run(gt.start(), at, **RUNS["mini stale"], resume=True)
+        if found != 75:
+            break
+    same(found, uninterrupted("mini stale", 1), exactly=True)
+    assert at > 5
+
+
+def test_views_in_flight_may_change() -> None:
+    assert run(gt.start(), 5, **RUNS["mini stale in flight"]) == 75
+    found = run(gt.start(), **{**RUNS["mini stale in flight"], "views_in_flight": 1}, resume=True)
+    same(found, uninterrupted("mini stale in flight", 1), exactly=True)
+
+
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(gt.start(), 7, **RUNS["mini"], keep=3) == 75
+    newest, older = [path for _, path in steps_in(Path("run", CHECKPOINTS))][:2]
+    (newest / ARRAYS).write_bytes((newest / ARRAYS).read_bytes()[:-1])
+    same(run(gt.start(), **RUNS["mini"], resume=True), uninterrupted("mini", 1), exactly=True)
+    told = capsys.readouterr().err
+    assert f"{newest.name}/{ARRAYS}: damaged" in told and "looking for the checkpoint before it" in told and older.name not in told
+
+
+def test_more_epochs_go_on_with_a_run_that_came_to_its_end() -> None:
+    keys = {**RUNS["mini"], "epochs": 2}
+    run(gt.start(), **keys)
+    same(run(gt.start(), **keys, resume=True), run(gt.start(), **keys, keep=0), exactly=True)
+    same(run(gt.start(), **RUNS["mini"], resume=True), uninterrupted("mini", 1), exactly=True)
+
+
+def test_more_steps_go_on_inside_an_epoch() -> None:
+    run(gt.start(), **{**RUNS["mini"], "steps": 6})
+    weights = run(gt.start(), **{**RUNS["mini"], "steps": 11, "patience": 9}, resume=True)[1][-1]
+    assert weights == pytest.approx(uninterrupted("mini steps", 1)[1][-1], rel=0)
+
+
+@pytest.mark.parametrize(("keys", "told"), [
+    ({"lr": 0.5}, "lr=0.5, but the run in run has lr=0.01; give --lr 0.01"),
+    ({"fanout": "4,2"}, r"fanout=4,2, but the run in run has fanout=3,2"),
+    ({"seed": 3}, "seed=3, but"),
+    ({"staleness": 1}, "staleness=1, but"),
+])
+def test_another_job_is_refused(keys: dict[str, Any], told: str) -> None:
+    run(gt.start(), 5, **MINI)
+    with pytest.raises(ConfigError, match=told):
+        run_simulated(2, run, **{**MINI, **keys}, resume=True)
+
+
+def test_another_graph_is_refused() -> None:
+    run(gt.start(), 5, **MINI)
+    with pytest.raises(ConfigError, match=r"the graph has 210 nodes and that of the run in run had 200"):
+        graph = gt.load(KEYS["dataset"].replace("200", "210"))
+        gt.Trainer("gcn", graph, **{**KEYS, **MINI}, out="run", resume=True).fit()
+
+
+def test_no_more_checkpoints_are_made_of_a_run_that_goes_on() -> None:
+    assert run(gt.start(), 5, **RUNS["mini"]) == 75
+    same(run(gt.start(), **{**RUNS["mini"], "keep": 0}, resume=True), uninterrupted("mini", 1), exactly=True)
+    assert [step for step, _ in steps_in(Path("run", CHECKPOINTS))] == [6]
+
+
+def test_keys_that_may_differ_are_keys() -> None:
+    assert set(FREE) <= set(gt.Job.model_fields)
+
+
+def test_another_model_of_the_same_name_is_refused() -> None:
+    Path("net.py").write_text("import graphtheta as gt\nfrom graphtheta.models import build_model\n"
+                              "class Net(gt.Model):\n    def __init__(self, d_in, d_out, hidden):\n"
+                              "        self.a = build_model('gcn', d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0, decoder='none')\n"
+                              "    def forward(self, graph):\n        return self.a.forward(graph)\n")
+    keys = {"model": "net.py:Net", "norm": "none", "dropout": 0.5}
+    run(gt.start(), 2, **keys)
+    Path("net.py").write_text(Path("net.py").read_text().replace("self.a", "self.b"))
+    with pytest.raises(ConfigError, match="do not fit the model"):
+        run(gt.start(), **keys, resume=True)
+
+
+def test_an_unfinished_run_is_not_lost() -> None:
+    assert run(gt.start(), 5, **MINI) == 75
+    with pytest.raises(ConfigError, match=r"stopped in epoch 2, after step 6; go on with --resume.*--out.*delete"):
+        run_simulated(2, run, **MINI)
+    run(gt.start(), **MINI, resume=True)
+    # one that came to its end is replaced
+    run(gt.start(), **{**MINI, "lr": 0.5})
+
+
+def test_a_trainer_leaves_nothing_unasked(here: Path) -> None:
+    keys = {name: x for name, x in KEYS.items() if name not in ("keep", "checkpoint_every")}
+    gt.Trainer(**keys, out="run").fit()
+    gt.Trainer(**KEYS | {"keep": 0}, out="run").fit()
+    assert not Path("run").exists()
+    gt.Trainer(**keys, out="run", resume=True).fit()
+    assert [step for step, _ in steps_in(Path("run", CHECKPOINTS))] == [4]
+
+
+def test_a_stop_whose_checkpoint_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("graphtheta.keeper.write_checkpoint", full)
+    with pytest.raises(FormatError, match=r"No space left on device.*--resume"):
+        run_simulated(2, run, 5, **MINI)
+
+
+TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--epochs", "6", "--hidden", "8", "--backend", "reference",
+        "--strategy", "mini", "--batch-size", "20", "--checkpoint-every", "1")
+
+
+def rows(folder: str) -> list[dict[str, Any]]:
+    return timeless([json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()])
+
+
+def test_a_finished_run_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *TINY, "--out", "run"]) == 0
+    before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")}
+    assert main(["train", *TINY, "--out", "run", "--resume"]) == 0
+    assert "came to its end; nothing was changed" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")} == before
+    # what a run that was ended behind its last step did not come to
+    Path("run", "result.json").unlink()
+    Path("run", "weights.safetensors").unlink()
+    assert main(["train", *TINY, "--out", "run", "--resume"]) == 0
+    assert Path("run", "result.json").is_file() and Path("run", "weights.safetensors").is_file()
+
+
+def test_several_seeds_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", *TINY, "--epochs", "2", "--seeds", "2", "--out"]
+    assert main([*words, "whole"]) == 0
+    assert main(["train", *TINY, "--epochs", "2", "--out", "run/seed-0"]) == 0
+    assert main([*words, "run", "--resume"]) == 0
+    told = capsys.readouterr().out
+    assert "seed-0 holds a run that came to its end" in told and "seed-1/checkpoints: there is no checkpoint to go on from" in told
+    assert json.loads(Path("run/result.json").read_text()) == json.loads(Path("whole/result.json").read_text())
+
+
+SLOW = """
+import time
+import graphtheta as gt
+from graphtheta.models import build_model
+
+
+class Net(gt.Model):
+    def __init__(self, d_in, d_out, hidden):
+        self.inner = build_model("gcn", d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0, decoder="none")
+
+    def forward(self, graph):
+        time.sleep(0.02)
+        return self.inner.forward(graph)
+"""
+
+
+def started(ranks: int, *words: str) -> subprocess.Popen[str]:
+    launcher = [str(MPIEXEC), "-n", str(ranks)] if ranks > 1 else []
+    command = [*launcher, sys.executable, "-m", "graphtheta", "train", *TINY, "--model", "slow.py:Net", "--dtype", "float64", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+                            preexec_fn=hear)
+
+
+def until_there(pattern: str, process: subprocess.Popen[str]) -> None:
+    for _ in range(600):
+        if list(Path().glob(pattern)):
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    raise AssertionError(f"no {pattern}")
+
+
+@pytest.mark.parametrize(("number", "code", "told"), [(signal.SIGTERM, 75, "pre-empted"), (signal.SIGINT, 130, "interrupted")])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=needs_mpi)])
+def test_a_signal_stops_all_ranks_after_the_step(number: int, code: int, told: str, ranks: int) -> None:
+    Path("slow.py").write_text(SLOW)
+    process = started(ranks, "--out", "run")
+    until_there("run/checkpoints/step-*", process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    step = steps_in(Path("run", CHECKPOINTS))[0][0]
+    assert process.returncode == code and err == f"{told} at step {step}; go on with --resume\n", (out, err)
+    # resumed on one rank, and compared with a run that nobody stopped
+    for out in ("run", "whole"):
+        assert main(["train", *TINY, "--model", "slow.py:Net", "--dtype", "float64", "--out", out, *(["--resume"] * (out == "run"))]) == 0
+    a, b = (read_weights(Path(out, "weights.safetensors"))[1] for out in ("run", "whole"))
+    for name, x in a.items():
+        np.testing.assert_allclose(x, b[name], rtol=0 if ranks == 1 else 1e-8)
+    assert ranks > 1 or rows("run") == rows("whole")
+
+
+def test_a_process_that_is_killed_loses_nothing_before_its_last_checkpoint() -> None:
+    Path("slow.py").write_text(SLOW)
+    process = started(1, "--out", "run")
+    until_there("run/checkpoints/step-*", process)
+    process.kill()
+    process.wait(10)
+    for out in ("run", "whole"):
+        assert main(["train", *TINY, "--model", "slow.py:Net", "--dtype", "float64", "--out", out, *(["--resume"] * (out == "run"))]) == 0
+    a, b = (read_weights(Path(out, "weights.safetensors"))[1] for out in ("run", "whole"))
+    assert all(np.array_equal(x, b[name]) for name, x in a.items()) and rows("run") == rows("whole")
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    Path("slow.py").write_text(SLOW.replace("0.02", "3"))
+    process = started(1, "--out", "run")
+    until_there("run/metrics.jsonl", process)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err == "interrupted\n" and time.monotonic() - began < 2.5, err
+
+
+def test_a_signal_before_training_ends_the_process() -> None:
+    Path("slow.py").write_text("import time\ntime.sleep(30)\n")
+    process = started(1, "--out", "run")
+    time.sleep(1)
+    process.terminate()
+    assert process.wait(10) == -signal.SIGTERM and not Path("run").exists()
+
+
+def test_a_second_process_sees_a_writer_that_was_killed() -> None:
+    run(gt.start(), 5, **MINI)
+    (Path("run", CHECKPOINTS) / f"{checkpoint.ASIDE}step-00000009-1").mkdir()
+    same(run(gt.start(), **MINI, resume=True), uninterrupted("mini", 1), exactly=True)
+    assert not list(Path("run", CHECKPOINTS).glob(f"{checkpoint.ASIDE}*"))
