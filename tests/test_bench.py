@@ -115,6 +115,19 @@ def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_damage_is_seen(tmp_path: Path) -> None:
+    rows = run_bench("damage", tmp_path, "--times", "60")
+    assert sum(row["times"] for row in rows) == 60 and all(row["loaded wrong"] == 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_the_cost_of_safety_is_measured(tmp_path: Path) -> None:
+    none, all_, *_ = rows_of("guards", tmp_path, "--jobs", "short", "--epochs", "3", "--rounds", "1")
+    assert none["checkpoints"] == none["write ms"] == 0 and none["note"] == all_["note"] == ""
+    assert all_["checkpoints"] > 0 and all_["write ms"] > 0
+
+
+@pytest.mark.slow
 def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
     rows = rows_of("recompute", tmp_path, "--graph", GRAPH, "--depths", "2", "6", "--steps", "20", "--long", GRAPH)
     assert [(row["layers"], row["contender"], row["note"]) for row in rows[:4]] == [
@@ -135,3 +148,11 @@ def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
     rows = run_bench("uneven", tmp_path, "--scale", "10", "--epochs", "1", "--rounds", "1")
     assert [row["note"] for row in rows if "contender" in row] == [""] * 4
     assert all(0 <= row["idle"] < 1 for row in rows if "contender" in row)
+
+
+@pytest.mark.slow
+def test_a_long_run_is_watched(tmp_path: Path) -> None:
+    rows = run_bench("soak", tmp_path, "--steps", "200", "--every", "50", "--ranks", "2")
+    looks = [row for row in rows if "rank" in row]
+    assert [(row["rank"], row["step"]) for row in looks] == [(rank, step) for rank in (0, 1) for step in (50, 100, 150, 200)]
+    assert all(row["MiB"] > 1 and row["files"] > 0 and row["threads"] > 0 for row in looks)

@@ -1,0 +1,43 @@
+"""Memory that the ranks this is started with hold between the steps of a network, and what one value of its mirrors would take.
+
+    PYTHONPATH=bench mpiexec -n 2 python bench/own/held.py DATASET HIDDEN PARTITIONER STEPS
+
+Memory that is free and kept for the next step is given back before looking.
+"""
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+
+from contender import report
+
+import graphtheta as gt
+from graphtheta.engine.start import start
+from graphtheta.ops import bulk
+
+
+def held() -> int:
+    """Bytes of this process that are in memory now."""
+    gc.collect()
+    store = bulk._STORE
+    store._collect()
+    store._free.clear()
+    store._kept = 0
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm", encoding="ascii") as f:
+        return int(f.read().split()[1]) * 4096
+
+
+def main(dataset: str, hidden: str, partitioner: str, steps: str) -> None:
+    comm = start()
+    trainer = gt.Trainer(job=gt.Job(dataset=dataset, hidden=int(hidden), layers=3, partitioner=partitioner), comm=comm)
+    losses = [trainer.train_epoch(i) for i in range(int(steps))]
+    mirrors = trainer.partition.n_mirrors * int(hidden) * trainer.partition.node["x"].itemsize
+    ranks = comm.all_gather({"held": held(), "mirrors": mirrors})
+    if comm.rank == 0:
+        report({}, {"epoch": losses}, f"graphtheta {gt.__version__}", ranks=ranks)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

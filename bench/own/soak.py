@@ -1,0 +1,51 @@
+"""A long training on the ranks this is started with, which notes what its processes hold on the way.
+
+    PYTHONPATH=bench mpiexec -n 4 python bench/own/soak.py '{"dataset": "sbm", "strategy": "mini", "steps": 10000, ...}' EVERY
+"""
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from contender import report
+
+import graphtheta as gt
+from graphtheta.checkpoint import CHECKPOINTS, steps_in
+from graphtheta.engine.start import start
+
+
+class Notes:
+    """What each rank holds after every so many steps: bytes, open files, threads."""
+
+    def __init__(self, every: int):
+        self.every = every
+        self.held: list[tuple[int, int, int, int]] = []
+
+    def begin(self, history: list[dict[str, Any]]) -> None:
+        """Training begins."""
+
+    def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
+        """An epoch was evaluated."""
+        if row["step"] % self.every == 0:
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+            files, threads = (len(os.listdir(f"/proc/self/{name}")) for name in ("fd", "task"))
+            self.held.append((row["step"], pages * os.sysconf("SC_PAGE_SIZE"), files, threads))
+        return {}
+
+
+def main(keys: str, every: str) -> None:
+    comm = start()
+    job, notes = gt.Job(**json.loads(keys)), Notes(int(every))
+    trainer = gt.Trainer(job=job, comm=comm)
+    result = trainer.fit(notes)
+    ranks = comm.all_gather(notes.held)
+    if comm.rank == 0:
+        report({"all": [result.seconds]}, {"loss": [row["loss"] for row in result.history]}, f"graphtheta {gt.__version__}", ranks=ranks,
+               checkpoints=[step for step, _ in steps_in(job.folder / CHECKPOINTS)])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
