@@ -17,6 +17,7 @@ import pytest
 
 import graphtheta.command
 import graphtheta.doctor
+import graphtheta.launch
 import graphtheta.report
 from graphtheta.__main__ import main
 from graphtheta.job import Job
@@ -79,6 +80,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphtheta.command, "job_of", lambda run, keys: Job(**keys))
     monkeypatch.setattr(graphtheta.doctor, "doctor", lambda argv: 0)
     monkeypatch.setattr(graphtheta.report, "report", lambda argv: 0)
+    monkeypatch.setattr(graphtheta.launch.Restarts, "run", lambda self: 0)
     assert main(shlex.split(command)) == 0
 
 
