@@ -352,6 +352,13 @@ def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"finding": name, "value": value} for name, value in figures.items()]
 
 
+def write(path: Path | None, rows: list[dict[str, Any]]) -> None:
+    """Add rows to the file of results, if there is one."""
+    if path:
+        with path.open("a", encoding="utf-8") as f:
+            f.writelines(json.dumps({"bench": "kills", **row, "machine": machine()}) + "\n" for row in rows)
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=200)
@@ -369,12 +376,11 @@ def main() -> int:
             # the first of them compiled
             start = min(r.start for r in references.values())
             rows.append(one(run, plan, Path(work, f"run-{run}"), options.steps, references[plan.numbers], start))
+            write(options.out, rows[-1:])
             say(f"run {run + 1} of {options.runs}: {rows[-1]['note'] or 'good'}")
     found = findings(rows)
     print(table(rows, COLUMNS), "", table(found, ["finding", "value"]), sep="\n", flush=True)
-    if options.out:
-        with options.out.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps({"bench": "kills", **row, "machine": machine()}) + "\n" for row in [*rows, *found])
+    write(options.out, found)
     return int(any(row["note"] for row in rows))
 
 

@@ -89,7 +89,7 @@ def test_several_sums_come_by_name():
     (One(direction="up"), UserFunctionError, r"Layer.direction = 'up'; choose from in, out, both"),
     (One(columns=lambda graph: {"extra": 3.0}), UserFunctionError, r"Layer was called with float as extra"),
     (One(columns=lambda graph: {"extra": Parameter(np.ones(3))}), UserFunctionError, r"Layer was called with a parameter as extra"),
-], ids=str)
+])
 def test_errors_name_layer_stage_and_remedy(model, error, message):
     with pytest.raises(error, match=message):
         run(model)
