@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from graphtheta.cgroup import memory_left
 from graphtheta.errors import MemoryLimitError
 
 from ..ops.fused import kept_width
@@ -100,12 +101,14 @@ def resident_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Memory that processes of this machine may still take, in bytes."""
+    """Memory that processes of this machine, or of this container or Slurm job, may still take, in bytes."""
     try:
         with open("/proc/meminfo", encoding="ascii") as f:
-            return next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+            free = next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    left = memory_left()
+    return free if left is None else min(free, left)
 
 
 def check_memory(bound: MemoryBound, comm: Comm, whole: bool) -> None:

@@ -6,7 +6,8 @@ import platform
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+
+from graphtheta.cgroup import cpu_quota
 
 from .comm import Comm
 from .site import collective
@@ -87,18 +88,6 @@ def available_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
-
-
-def cpu_quota() -> float | None:
-    """CPUs the control group of this process may use, or None without a limit."""
-    for folder, names in (("/sys/fs/cgroup", ["cpu.max"]), ("/sys/fs/cgroup/cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"])):
-        try:
-            quota, period = " ".join((Path(folder) / name).read_text() for name in names).split()
-            if quota != "max" and int(quota) > 0:
-                return int(quota) / int(period)
-        except (OSError, ValueError):
-            continue  # another version of control groups, or none
-    return None
 
 
 def _limit_blas() -> bool:

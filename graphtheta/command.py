@@ -17,11 +17,12 @@ from graphtheta.engine.memory import MemoryBound
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.start import run_main, start
-from graphtheta.errors import ConfigError, DataError, FormatError
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
 from graphtheta.flag import Parser
 from graphtheta.graph import Graph
 from graphtheta.job import Job
 from graphtheta.keeper import refuse_to_lose
+from graphtheta.lock import check_free
 from graphtheta.logger import start_logging
 from graphtheta.ops.kernels.cache import cache_folder
 from graphtheta.prepare import load_graph
@@ -67,19 +68,21 @@ def train_all(job: Job, comm: Comm) -> None:
 
 
 def check_startable(jobs: list[Job], comm: Comm) -> None:
-    """Refuse at once, and not after hours, to replace a run that has not come to its end.
+    """Refuse at once, and not after hours, to replace a run that has not come to its end or goes on elsewhere.
 
     Raises:
-        ConfigError: A folder holds such a run; on all ranks together.
+        ConfigError: A folder holds a run that stopped; on all ranks together.
+        FormatError: Another job is training in a folder; on all ranks together.
 
     Collective: all ranks of comm.
     """
-    error = None
+    error: GraphThetaError | None = None
     try:
-        for job in jobs:
-            if comm.rank == 0 and not job.resume:
+        for job in jobs if comm.rank == 0 else ():
+            check_free(job.folder)
+            if not job.resume:
                 refuse_to_lose(job)
-    except ConfigError as e:
+    except GraphThetaError as e:
         error = e
     comm.agree(error)
 

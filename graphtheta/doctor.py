@@ -12,9 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import graphtheta
+from graphtheta.cgroup import cpu_quota, memory_left, memory_limit
 from graphtheta.console import amount, say
 from graphtheta.engine.start import launched
-from graphtheta.engine.thread import available_cores, cpu_quota
+from graphtheta.engine.thread import available_cores
 from graphtheta.flag import Parser
 
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
@@ -131,6 +132,7 @@ def memory() -> Finding:
     except OSError:
         return WARN, "not known on this system", ""
     free, total = (1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
+    free, total = (x if limit is None else min(x, limit) for x, limit in ((free, memory_left()), (total, memory_limit())))
     found = f"{amount(free)} free of {amount(total)}"
     return (OK, found, "") if free > 1 << 30 else (WARN, found, "end other programs; less than 1 GiB is free")
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from graphtheta.cgroup import memory_limit
 from graphtheta.errors import FormatError
 
 # what NumPy, zipfile and zlib raise on damaged files
@@ -119,11 +120,13 @@ def _checked(at: str, array: np.ndarray) -> np.ndarray:
 
 
 def memory_bytes() -> int:
-    """Bytes of memory of this machine; no limit where the system does not say."""
+    """Bytes of memory that this process may use; no limit where the system does not say."""
+    limit = memory_limit()
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 2**63
+        machine = 2**63
+    return machine if limit is None else min(machine, limit)
 
 
 def kinds_text(kinds: str) -> str:

@@ -29,6 +29,7 @@ from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaErr
 from graphtheta.graph import Graph
 from graphtheta.job import Job, did_you_mean
 from graphtheta.keeper import Keeper, job_hash, take_up
+from graphtheta.lock import alone
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.prepare import Setup, build_strategy, load_graph, prepare, source_of
@@ -133,13 +134,18 @@ class Trainer:
 
         Raises:
             ConfigError: The folder holds a run that is not to be lost, or one of another job.
-            FormatError: The timeline that the job asks for, or the checkpoint of a run that is asked to stop, cannot be written.
+            FormatError: The timeline that the job asks for, or the checkpoint of a run that is asked to stop, cannot be written; or
+                another job is training in the folder.
             Stopped: The run was asked to stop and can go on; on all ranks together.
 
         Collective: all ranks.
         """
+        asked = log is not None or self.job.resume or self.job.checkpoint_every > 0
+        with alone(self.job.folder, self.comm) if asked else nullcontext():
+            return self._fit(log, asked)
+
+    def _fit(self, log: Log | None, asked: bool) -> Result:
         job = self.job
-        asked = log is not None or job.resume or job.checkpoint_every > 0
         found = take_up(job, self.comm) if asked else None
         run = self._restored(found) if found is not None else Progress()
         if found is None or not self._is_over(run):

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graphtheta", "ops", "engine", "models")
 # standard library and numpy only; every other module of graphtheta/ is front
-BASE = ("errors", "rng", "typing", "logger", "npy")
+BASE = ("errors", "rng", "typing", "logger", "npy", "cgroup")
 RANK = {"base": 0, "ops": 1, "engine": 2, "models": 3, "front": 4}
 MAX_FILE, MAX_FUNCTION = 400, 60
 # patterns are put together here so that this file does not match itself

@@ -102,7 +102,7 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) 
     told = capsys.readouterr().out
     assert "epoch    1/4" in told and "slowest ms" in told and "gather" in told and "saved in run" in told
     left = sorted(p.name for p in (here / "run").iterdir())
-    assert left == ["checkpoints", "curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json",
+    assert left == [".lock", "checkpoints", "curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json",
                     "weights.safetensors"]
     rows = [json.loads(line) for line in (here / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and rows[0]["time"]["gather"]["seconds"] > 0
