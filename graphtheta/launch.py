@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace, TracebackType
@@ -29,6 +30,7 @@ from graphtheta.engine.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.flag import Parser
 from graphtheta.job import Job, did_you_mean
+from graphtheta.runlog import RESULT_FILE
 from graphtheta.stopping import INTERRUPTED, PREEMPTED
 
 COMMANDS = ("train", "evaluate", "predict")
@@ -67,12 +69,27 @@ def launch(argv: list[str]) -> int:
     for name, value, least in (("-n", options.ranks, 1), ("--max-restarts", options.max_restarts, 0)):
         if value < least:
             raise ConfigError(f"{name}: got {value}, expected at least {least}")
-    program, steps = program_of(options.words)
-    return Restarts(starter(options) + program, options.max_restarts, steps).run()
+    program, runs = program_of(options.words)
+    return Restarts(starter(options) + program, options.max_restarts, runs).run()
 
 
-def program_of(words: list[str]) -> tuple[list[str], Callable[[], int]]:
-    """What each rank runs, and how to ask for the step of the newest checkpoint.
+@dataclass(frozen=True)
+class Runs:
+    """Folders that a training leaves, one for each seed; none for other commands, of which no more is known than their code."""
+
+    folders: tuple[Path, ...] = ()
+
+    def step(self) -> int:
+        """Steps of the newest checkpoints, added up."""
+        return sum(found[0][0] for folder in self.folders if (found := steps_in(folder / CHECKPOINTS)))
+
+    def whole(self) -> bool:
+        """Whether results are there, which are written last; mpiexec calls it a success if a rank leaves without a word."""
+        return all((folder / RESULT_FILE).is_file() for folder in self.folders)
+
+
+def program_of(words: list[str]) -> tuple[list[str], Runs]:
+    """What each rank runs, and what that leaves.
 
     Args:
         words: The command and its flags.
@@ -86,25 +103,18 @@ def program_of(words: list[str]) -> tuple[list[str], Callable[[], int]]:
     if command.endswith(".py"):
         if not Path(command).is_file():
             raise ConfigError(f"{command}: there is no such script")
-        return [sys.executable, command, *rest], lambda: 0
+        return [sys.executable, command, *rest], Runs()
     if command not in COMMANDS:
         raise ConfigError(f"graphtheta launch cannot run '{command}'{did_you_mean(command, COMMANDS)}; it runs {', '.join(COMMANDS)} "
                           "or a script whose name ends in .py")
     program = [sys.executable, "-m", "graphtheta", command, *rest]
     if command != "train":
-        return program, lambda: 0
+        return program, Runs()
     parser = Parser("train", "Train a model.", "graphtheta launch -n 4 train --dataset cora")
     parser.add_job_keys()
     job = Job(**parser.read(rest)[1])
     seeds = range(job.seed, job.seed + job.seeds) if job.seeds > 1 else ()
-    folders = [job.folder / f"seed-{seed}" for seed in seeds] or [job.folder]
-    return [*program, "--resume"], lambda: sum(newest_step(folder / CHECKPOINTS) for folder in folders)
-
-
-def newest_step(folder: Path) -> int:
-    """Step of the newest checkpoint of a run; 0 without one."""
-    found = steps_in(folder)
-    return found[0][0] if found else 0
+    return [*program, "--resume"], Runs(tuple(job.folder / f"seed-{seed}" for seed in seeds) or (job.folder,))
 
 
 def starter(options: SimpleNamespace) -> list[str]:
@@ -137,28 +147,28 @@ class Restarts:
     Args:
         words: The program.
         most: Restarts without progress between them.
-        steps: Tells the step of the newest checkpoint, added up over the runs of several seeds.
+        runs: What they leave.
     """
 
-    def __init__(self, words: list[str], most: int, steps: Callable[[], int]):
-        self.words, self.most, self.steps = words, most, steps
+    def __init__(self, words: list[str], most: int, runs: Runs):
+        self.words, self.most, self.runs = words, most, runs
         self._stop: int | None = None
         self._others = children()
 
     def run(self) -> int:
         """Try until a try succeeds, cannot, or is stopped; returns the exit code."""
         prctl(_SUBREAPER, 1)
-        before, tries, in_vain = self.steps(), 0, 0
+        before, tries, in_vain = self.runs.step(), 0, 0
         with Signals() as signals:
             while True:
                 tries += 1
                 began = monotonic()
-                code = self._try(signals)
-                step = self.steps()
+                code, how = self._ended(signals)
+                step = self.runs.step()
                 in_vain = 1 if step > before else in_vain + 1
                 before = step
                 at = f", last checkpoint at step {step}" * (step > 0)
-                told = f"launch: try {tries} {in_words(code)} after {monotonic() - began:.0f} s{at}"
+                told = f"launch: try {tries} {how} after {monotonic() - began:.0f} s{at}"
                 if code == 0 or (self._stop is None and code in FINAL):
                     if tries > 1 or code:
                         complain(told)
@@ -175,6 +185,13 @@ class Restarts:
                     name = signal.Signals(self._stop).name
                     complain(f"launch: stopped by {name} in try {tries}{at}; the same command goes on from there")
                     return INTERRUPTED if self._stop == signal.SIGINT else PREEMPTED
+
+    def _ended(self, signals: Signals) -> tuple[int, str]:
+        """Run once; the exit code, and what it means."""
+        code = self._try(signals)
+        if code == 0 and not self.runs.whole():
+            return 1, "ended with code 0 and without a result, as if a rank had left without a word"
+        return code, in_words(code)
 
     def _try(self, signals: Signals) -> int:
         """Run once; the first signal is passed on, so that the job ends by itself, and a second one kills it."""

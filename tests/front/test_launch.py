@@ -14,7 +14,7 @@ from ranks import hear
 from graphtheta import launch
 from graphtheta.__main__ import main
 from graphtheta.doctor import find_mpiexec
-from graphtheta.launch import Restarts, in_words
+from graphtheta.launch import Restarts, Runs, in_words
 
 needs_mpi = pytest.mark.skipif(find_mpiexec() is None, reason="MPI is not installed")
 # rank 0 counts the tries in a file; the words say how each try ends, the last word all that follow
@@ -202,9 +202,37 @@ def test_ranks_of_a_killed_mpiexec_are_gone_before_the_next_try(here: Path) -> N
     assert launched.returncode == 75
 
 
+LEAVES = """
+import os
+from pathlib import Path
+import graphtheta as gt
+from graphtheta.models import GCN
+
+class Net(gt.Model):
+    def __init__(self, d_in, d_out, d_edge):
+        self.layer = GCN(d_in, d_out)
+
+    def forward(self, graph):
+        if os.environ.get("PMI_RANK", "1") == "1" and not Path("left").exists():
+            Path("left").touch()
+            os._exit(0)
+        return self.layer(graph, graph.x)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=needs_mpi)])
+def test_a_rank_that_leaves_without_a_word_is_no_success(here: Path, ranks: int) -> None:
+    Path("leaves.py").write_text(LEAVES)
+    code, said = run("-n", str(ranks), "train", "--model", "leaves.py:Net", "--dataset", "ring", "--epochs", "2", "--out", "run")
+    assert code == 0 and Path("run/result.json").exists()
+    assert "try 1 ended with code 0 and without a result" in said[0] and "restart 1 of 3 in 1 s" in said[0]
+    assert "try 2 ended well" in said[1]
+
+
 def test_progress_counts_anew(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     steps, pauses = iter([0, 0, 0, 10, 10, 20, 20, 20, 20]), []
-    restarts = Restarts(["unused"], 2, lambda: next(steps))
+    monkeypatch.setattr(Runs, "step", lambda runs: next(steps))
+    restarts = Restarts(["unused"], 2, Runs())
     monkeypatch.setattr(restarts, "_try", lambda signals: 1)
     monkeypatch.setattr(restarts, "_pause", lambda signals, seconds: pauses.append(seconds))
     monkeypatch.setattr(launch, "prctl", lambda option, value: None)
