@@ -11,7 +11,7 @@ import numpy as np
 from ..ops.tape import Gradients, Parameter
 from .channel import Tag
 from .comm import Comm
-from .reduction import ONE_ROUND
+from .reduction import ONE_ROUND, fold
 
 # a bucket leaves when it has so many bytes: less would be ruled by latency, much more would wait for the end of backward
 BUCKET_BYTES = 1 << 16
@@ -94,9 +94,7 @@ class _Sum:
         """Wait; returns the sum."""
         self._pending.end()
         self._parts[self._comm.rank] = self._x[self._own]
-        total = self._parts[0]
-        for part in self._parts[1:]:
-            np.add(total, part, out=total)
+        total = fold(self._parts, np.add)
         if self._short:
             return total
         # what was sent has arrived, so its memory is free
