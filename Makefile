@@ -14,7 +14,7 @@ help:
 # Type checkers do not know package_dir: graphtheta.engine is not below graphtheta/ on disk. In the tree it is.
 typetree:
 	@rm -rf $(TREE) && mkdir -p $(TREE)/graphtheta
-	@for f in $(CURDIR)/graphtheta/*.py $(CURDIR)/graphtheta/py.typed; do ln -s $$f $(TREE)/graphtheta/; done
+	@for f in $(CURDIR)/graphtheta/*; do ln -s $$f $(TREE)/graphtheta/; done
 	@for d in ops engine models; do ln -s $(CURDIR)/$$d $(TREE)/graphtheta/$$d; done
 
 lint:

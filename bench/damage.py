@@ -22,9 +22,9 @@ import numpy as np
 from harness import say, table
 
 import graphtheta as gt
-from graphtheta.checkpoint import ARRAYS, CHECKPOINTS, MANIFEST, Checkpoint, newest_good, steps_in
 from graphtheta.errors import GraphThetaError
-from graphtheta.weights import WEIGHTS, read_weights
+from graphtheta.recovery.checkpoint import ARRAYS, CHECKPOINTS, MANIFEST, Checkpoint, newest_good, steps_in
+from graphtheta.recovery.weights import WEIGHTS, read_weights
 
 KEYS: dict[str, Any] = {"dataset": "sbm", "strategy": "mini", "batch_size": 200, "staleness": 1, "norm": "batch", "backend": "reference"}
 WAYS = ("bit flipped", "cut short", "zeroed", "taken away")

@@ -243,7 +243,7 @@ def planetoid_files() -> dict[str, bytes]:
 def run_files() -> dict[str, bytes]:
     """What a run leaves."""
     from graphtheta.job import Job
-    from graphtheta.profile import Book, Profile
+    from graphtheta.reports.profile import Book, Profile
 
     rows = [{"epoch": i, "step": 3 * i, "loss": 1 / i, "seconds": 0.1, "train_loss": 1 / i, "train_accuracy": 0.5, "val_loss": 2 / i,
              "val_accuracy": 0.25, "time": {"gather": {"seconds": 0.1}}} for i in range(1, 5)]
@@ -257,8 +257,8 @@ def run_files() -> dict[str, bytes]:
 
 def checkpoint_files() -> dict[str, bytes]:
     """The arrays of a checkpoint, and its manifest without the checksum around it."""
-    from graphtheta.checkpoint import ARRAYS, MANIFEST, Checkpoint, Manifest, write_checkpoint
-    from graphtheta.progress import Progress
+    from graphtheta.recovery.checkpoint import ARRAYS, MANIFEST, Checkpoint, Manifest, write_checkpoint
+    from graphtheta.recovery.progress import Progress
 
     progress = Progress(epoch=3, losses=[0.5, 0.25], history=[{"epoch": 1, "time": {"move": {"wait": 0.5}}}])
     manifest = Manifest(step=7, counters={"views": 7}, progress=progress, job={"lr": 0.1}, job_hash="x")
@@ -282,7 +282,7 @@ def message_files() -> dict[str, bytes]:
 
 def graph_of(path: Path) -> None:
     """Read a graph file and check what comes out."""
-    from graphtheta.reader_npz import read_npz
+    from graphtheta.data.reader_npz import read_npz
 
     sound(read_npz(path))
 
@@ -306,7 +306,7 @@ def read_named(folder: Path, name: str) -> None:
 
 def read_planetoid_folder(folder: Path, _: str) -> None:
     """Read the folder."""
-    from graphtheta.reader_planetoid import read_planetoid
+    from graphtheta.data.reader_planetoid import read_planetoid
 
     sound(read_planetoid(folder))
 
@@ -338,8 +338,8 @@ PAGES = Random(0)
 
 def read_run_folder(folder: Path, _: str) -> None:
     """Read the folder of a run, and now and then make its page."""
-    from graphtheta.page import page
-    from graphtheta.report import read_run
+    from graphtheta.reports.page import page
+    from graphtheta.reports.report import read_run
 
     run = read_run(folder)
     if PAGES.random() < 0.01:
@@ -348,14 +348,14 @@ def read_run_folder(folder: Path, _: str) -> None:
 
 def read_arrays(folder: Path, name: str) -> None:
     """Read a file of arrays, whose content nothing protects."""
-    from graphtheta.tensors import read_tensors
+    from graphtheta.recovery.tensors import read_tensors
 
     assert all(x.dtype.kind in "fiub" for x in read_tensors(folder / name)[1].values())
 
 
 def read_signed_checkpoint(folder: Path, _: str) -> None:
     """Read a checkpoint whose manifest has a good checksum, as somebody who means harm would make it."""
-    from graphtheta.checkpoint import ARRAYS, MANIFEST, read_checkpoint
+    from graphtheta.recovery.checkpoint import ARRAYS, MANIFEST, read_checkpoint
 
     path, body = folder / "step-00000007", (folder / MANIFEST).read_bytes()
     path.mkdir(exist_ok=True)

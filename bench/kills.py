@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from harness import machine, say, table
 
-from graphtheta.checkpoint import ASIDE, CHECKPOINTS, Checkpoint, newest_good, steps_in
 from graphtheta.doctor import find_mpiexec
-from graphtheta.runlog import METRICS_FILE
+from graphtheta.recovery.checkpoint import ASIDE, CHECKPOINTS, Checkpoint, newest_good, steps_in
+from graphtheta.reports.runlog import METRICS_FILE
 
 FIXED = ("--dataset", "sbm:n_nodes=600,n_edges=4800,classes=4,features=16", "--hidden", "16", "--dtype", "float64", "--eval-every", "2")
 STRATEGIES = {"global": (), "mini": ("--batch-size", "10", "--fanout", "8,all"), "cluster": ("--clusters-per-batch", "1")}

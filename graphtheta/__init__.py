@@ -11,8 +11,8 @@ __version__ = "0.1.0"
 
 # where each public name lives
 _FRONT = {
-    "Graph": "graph", "load": "dataset", "Job": "job", "Trainer": "trainer", "Result": "progress", "preset": "published",
-    "check": "conformance", "explain": "explanation",
+    "Graph": "data.graph", "load": "data.dataset", "Job": "job", "Trainer": "trainer", "Result": "recovery.progress", "preset": "published",
+    "check": "conformance", "explain": "reports.explanation",
 }
 _ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "recompute": "recompute", "start": "start"}
 _EDGE = {"softmax": "program"}

@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "launch": ("graphtheta.launch", "run a command on several ranks, and again from its last good checkpoint when it fails"),
     "evaluate": ("graphtheta.command", "metrics of a finished run on every split"),
     "predict": ("graphtheta.command", "predictions of a finished run for all nodes, by original id"),
-    "report": ("graphtheta.report", "one HTML page about a run: learning curve, time, balance, bytes, memory"),
+    "report": ("graphtheta.reports.report", "one HTML page about a run: learning curve, time, balance, bytes, memory"),
     "info": ("graphtheta.command", "what is in a dataset, and how it would be spread over workers"),
     "explain": ("graphtheta.command", "what a job will do: layers as planned, moves, bytes, operations, memory"),
     "warmup": ("graphtheta.command", "compile what a job needs, so that it starts at once"),

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import graphtheta
-from graphtheta.atomic import whole_file
 from graphtheta.console import amount, figure, pairs, say, table
+from graphtheta.data.graph import Graph
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.memory import MemoryBound
 from graphtheta.engine.partition import build_partition
@@ -19,18 +19,18 @@ from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.start import run_main, start
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
 from graphtheta.flag import Parser
-from graphtheta.graph import Graph
 from graphtheta.job import Job
-from graphtheta.keeper import refuse_to_lose
-from graphtheta.lock import check_free
 from graphtheta.logger import start_logging
 from graphtheta.ops.kernels.cache import cache_folder
 from graphtheta.prepare import load_graph
-from graphtheta.progress import Result
+from graphtheta.recovery.atomic import whole_file
+from graphtheta.recovery.keeper import refuse_to_lose
+from graphtheta.recovery.lock import check_free
+from graphtheta.recovery.progress import Result
+from graphtheta.recovery.weights import WEIGHTS
+from graphtheta.reports.runlog import JOB_FILE, RESULT_FILE, RunLog
 from graphtheta.rounding import halo_error
-from graphtheta.runlog import JOB_FILE, RESULT_FILE, RunLog
 from graphtheta.warmup import jobs_of, warm_up
-from graphtheta.weights import WEIGHTS
 
 
 def train(argv: list[str]) -> int:

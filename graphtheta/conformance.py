@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.data.graph import Graph
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.layer import Layer, Model, Module
 from graphtheta.engine.partition import build_partition
@@ -21,7 +22,6 @@ from graphtheta.engine.serial import SerialComm
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.strategy import whole
 from graphtheta.errors import CheckError, ConfigError, ShapeError, UserFunctionError
-from graphtheta.graph import Graph
 from graphtheta.ops.tape import Parameter, Tape, Var
 from graphtheta.rng import Purpose, integers, key, normal, shuffle
 

@@ -23,15 +23,15 @@ from time import monotonic
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
-from graphtheta.checkpoint import CHECKPOINTS, steps_in
 from graphtheta.console import complain
 from graphtheta.doctor import GET_MPI, find_mpiexec
 from graphtheta.engine.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.flag import Parser
 from graphtheta.job import Job, did_you_mean
-from graphtheta.runlog import RESULT_FILE
-from graphtheta.stopping import INTERRUPTED, PREEMPTED
+from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
+from graphtheta.recovery.stopping import INTERRUPTED, PREEMPTED
+from graphtheta.reports.runlog import RESULT_FILE
 
 COMMANDS = ("train", "evaluate", "predict")
 # a restart changes nothing about: success, words that cannot be understood, Ctrl-C, output that nobody reads

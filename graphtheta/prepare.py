@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.dataset import load
+from graphtheta.data.dataset import load
+from graphtheta.data.graph import Graph
+from graphtheta.data.split import LinkSplit, distinct_pairs, link_split
+from graphtheta.data.transform import pair_key
 from graphtheta.engine.cluster import find_clusters
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.evaluate import SPLITS, EdgeEvaluator, Evaluator, LinkEvaluator, NodeEvaluator
@@ -21,14 +24,11 @@ from graphtheta.engine.sampler import NeighbourSampler
 from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask, Task, label_kind
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
-from graphtheta.graph import Graph
 from graphtheta.job import Job, flag
 from graphtheta.models.registry import MODELS, READ_BY, Options, build_model
 from graphtheta.models.user import accepted, load_user_class
 from graphtheta.ops.init import dtype_scope, init_scope
 from graphtheta.ops.program import naming
-from graphtheta.split import LinkSplit, distinct_pairs, link_split
-from graphtheta.transform import pair_key
 
 Factory = Callable[..., Model]
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphtheta.checkpoint import Checkpoint, Manifest
 from graphtheta.console import complain, say
+from graphtheta.data.graph import Graph
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.evaluate import SPLITS, Evaluator
 from graphtheta.engine.layer import Model
@@ -26,16 +26,16 @@ from graphtheta.engine.start import start
 from graphtheta.engine.timeline import TRACE_FILE, tracing
 from graphtheta.engine.training import QUIET, Training
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
-from graphtheta.graph import Graph
 from graphtheta.job import Job, did_you_mean
-from graphtheta.keeper import Keeper, job_hash, take_up
-from graphtheta.lock import alone
 from graphtheta.ops.fused import backend_scope
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.prepare import Setup, build_strategy, load_graph, prepare, source_of
-from graphtheta.progress import Pace, Progress, Result
-from graphtheta.stopping import PREEMPTED, Stop, Stopped, code_of
-from graphtheta.weights import read_weights, write_weights
+from graphtheta.recovery.checkpoint import Checkpoint, Manifest
+from graphtheta.recovery.keeper import Keeper, job_hash, take_up
+from graphtheta.recovery.lock import alone
+from graphtheta.recovery.progress import Pace, Progress, Result
+from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
+from graphtheta.recovery.weights import read_weights, write_weights
 
 SMALLER_IS_BETTER = ("loss", "mae", "rmse")
 
@@ -140,11 +140,13 @@ class Trainer:
 
         Collective: all ranks.
         """
-        asked = log is not None or self.job.resume or self.job.checkpoint_every > 0
-        with alone(self.job.folder, self.comm) if asked else nullcontext():
-            return self._fit(log, asked)
+        job = self.job
+        asked = log is not None or job.resume or job.checkpoint_every > 0
+        keeps = asked and job.keep > 0
+        with alone(job.folder, self.comm) if keeps or log is not None else nullcontext():
+            return self._fit(log, asked, keeps)
 
-    def _fit(self, log: Log | None, asked: bool) -> Result:
+    def _fit(self, log: Log | None, asked: bool, keeps: bool) -> Result:
         job = self.job
         found = take_up(job, self.comm) if asked else None
         run = self._restored(found) if found is not None else Progress()
@@ -154,7 +156,7 @@ class Trainer:
             if log is not None:
                 log.begin(run.history)
             with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
-                self._go_on(run, log, keeps=asked and job.keep > 0)
+                self._go_on(run, log, keeps)
         if self._best is not None:
             self.model.load_state(self._best)
         else:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.data.graph import EDGE_FIELDS, EDGE_MASKS, NODE_FIELDS, NODE_MASKS, Graph
 from graphtheta.engine.comm import Comm
-from graphtheta.graph import EDGE_FIELDS, EDGE_MASKS, NODE_FIELDS, NODE_MASKS, Graph
 from graphtheta.job import Job
 from graphtheta.models.registry import MODELS
 from graphtheta.ops.kernels.cache import cache_folder

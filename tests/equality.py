@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from graphtheta.data.graph import Graph
 from graphtheta.engine.partition import build_partition
 from graphtheta.engine.probe import probe
 from graphtheta.engine.reduce import reduce_gradients
@@ -15,7 +16,6 @@ from graphtheta.engine.sampler import NeighbourSampler
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask
-from graphtheta.graph import Graph
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.init import init_scope

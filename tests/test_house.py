@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graphtheta", "ops", "engine", "models")
 # standard library and numpy only; every other module of graphtheta/ is front
 BASE = ("errors", "rng", "typing", "logger", "npy", "cgroup")
-RANK = {"base": 0, "ops": 1, "engine": 2, "models": 3, "front": 4}
+RANK = {"base": 0, "data": 1, "ops": 2, "engine": 3, "models": 4, "front": 5}
 MAX_FILE, MAX_FUNCTION = 400, 60
 # patterns are put together here so that this file does not match itself
 LEFT_UNDONE = re.compile("TO" r"DO\b|FIX" r"ME\b|\bX" r"XX\b")

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from contender import EDGE_ATTRIBUTES, Input, drawn, report, train
 
 import graphtheta as gt
+from graphtheta.data.validation import SPARSE_BELOW
 from graphtheta.models import GAT, GATE, GCN, SAGE
-from graphtheta.validation import SPARSE_BELOW
 
 HIDDEN, HEADS = 128, 4
 

@@ -20,7 +20,7 @@ import graphtheta as gt
 from graphtheta import trainer as trainer_module
 from graphtheta.engine.start import start
 from graphtheta.engine.watchdog import Watchdog
-from graphtheta.keeper import Keeper
+from graphtheta.recovery.keeper import Keeper
 
 
 class Timed(Keeper):

@@ -13,8 +13,8 @@ from typing import Any
 from contender import report
 
 import graphtheta as gt
-from graphtheta.checkpoint import CHECKPOINTS, steps_in
 from graphtheta.engine.start import start
+from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
 
 
 class Notes:

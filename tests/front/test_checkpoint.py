@@ -18,8 +18,10 @@ import pytest
 from safetensors import safe_open
 
 import graphtheta as gt
-from graphtheta import checkpoint, keeper
-from graphtheta.checkpoint import (
+from graphtheta.errors import FormatError
+from graphtheta.job import Job
+from graphtheta.recovery import checkpoint, keeper
+from graphtheta.recovery.checkpoint import (
     ARRAYS,
     CHECKPOINTS,
     MANIFEST,
@@ -30,12 +32,10 @@ from graphtheta.checkpoint import (
     steps_in,
     write_checkpoint,
 )
-from graphtheta.errors import FormatError
-from graphtheta.job import Job
-from graphtheta.keeper import Keeper
-from graphtheta.progress import Progress
-from graphtheta.tensors import packed, read_tensors
-from graphtheta.weights import read_weights, write_weights
+from graphtheta.recovery.keeper import Keeper
+from graphtheta.recovery.progress import Progress
+from graphtheta.recovery.tensors import packed, read_tensors
+from graphtheta.recovery.weights import read_weights, write_weights
 
 ARRAYS_OF_ALL_KINDS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "empty": np.zeros((0, 5)), "scalar": np.array(3.5),
                        "flags": np.array([True, False]), "n/1": np.arange(3, dtype=np.int16), "turned": np.arange(6.0).reshape(2, 3).T}

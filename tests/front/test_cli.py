@@ -17,7 +17,7 @@ from graphtheta.engine.comm import Comm
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.errors import FormatError
 from graphtheta.job import Job
-from graphtheta.runlog import RunLog
+from graphtheta.reports.runlog import RunLog
 
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--epochs", "4", "--hidden", "8")
 MPIEXEC = doctor.find_mpiexec()

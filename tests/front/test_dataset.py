@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta import dataset
-from graphtheta.dataset import load
+from graphtheta.data import dataset
+from graphtheta.data.dataset import load
+from graphtheta.data.graph import Graph
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.graph import Graph
 
 FOLDER = Path(os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 data = pytest.mark.skipif(not (FOLDER / "cora.npz").is_file(), reason="no data folder; set GRAPHTHETA_DATA")

@@ -28,6 +28,7 @@ echo "srun $* [$SRUN_CPUS_PER_TASK]" >> called
 ends=$(head -n 1 ends); sed -i 1d ends
 trap 'echo asked >> called; exit 75' TERM
 if [ "$ends" = wait ]; then echo ready >> called; while :; do sleep 0.1; done; fi
+if [ "$ends" = 0 ]; then mkdir -p runs/sbm-gcn-global; touch runs/sbm-gcn-global/result.json; fi
 exit "$ends"
 """
 SCONTROL = """#!/usr/bin/env bash

@@ -18,7 +18,7 @@ import pytest
 import graphtheta.command
 import graphtheta.doctor
 import graphtheta.launch
-import graphtheta.report
+import graphtheta.reports.report
 from graphtheta.__main__ import main
 from graphtheta.job import Job
 from graphtheta.ops import PRIMITIVES
@@ -79,7 +79,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphtheta.command, "on_all_ranks", lambda job, work: 0)
     monkeypatch.setattr(graphtheta.command, "job_of", lambda run, keys: Job(**keys))
     monkeypatch.setattr(graphtheta.doctor, "doctor", lambda argv: 0)
-    monkeypatch.setattr(graphtheta.report, "report", lambda argv: 0)
+    monkeypatch.setattr(graphtheta.reports.report, "report", lambda argv: 0)
     monkeypatch.setattr(graphtheta.launch.Restarts, "run", lambda self: 0)
     assert main(shlex.split(command)) == 0
 

@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 
-from graphtheta import generate
+from graphtheta.data import generate
+from graphtheta.data.graph import Graph
+from graphtheta.data.transform import mean_of_in_edges
 from graphtheta.errors import ConfigError
-from graphtheta.graph import Graph
-from graphtheta.transform import mean_of_in_edges
 
 MAKERS = [generate.sbm, generate.rmat, generate.ring, generate.star]
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from graphtheta.data.graph import Graph
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
-from graphtheta.graph import Graph
 
 sp = pytest.importorskip("scipy.sparse")
 
@@ -247,5 +247,5 @@ def test_networkx_round_trip():
 
 
 def test_importing_graphs_is_light():
-    code = "import sys, graphtheta.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
+    code = "import sys, graphtheta.data.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 import graphtheta as gt
-from graphtheta import lock
 from graphtheta.__main__ import main
 from graphtheta.engine.serial import SerialComm
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.errors import FormatError
-from graphtheta.lock import alone, check_free
+from graphtheta.recovery import lock
+from graphtheta.recovery.lock import alone, check_free
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from graphtheta.engine.serial import SerialComm
-from graphtheta.lock import alone
+from graphtheta.recovery.lock import alone
 with alone(Path(sys.argv[1]), SerialComm()):
     print("held", flush=True)
     time.sleep(600)

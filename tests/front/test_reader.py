@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphtheta.data.reader_npz import read_npz
+from graphtheta.data.reader_planetoid import read_planetoid
 from graphtheta.errors import DataError, FormatError, ShapeError
-from graphtheta.reader_npz import read_npz
-from graphtheta.reader_planetoid import read_planetoid
 
 sp = pytest.importorskip("scipy.sparse")
 

@@ -13,14 +13,15 @@ import pytest
 from timelines import read_timeline
 
 import graphtheta as gt
-from graphtheta import chart, doctor
+from graphtheta import doctor
 from graphtheta.__main__ import main
 from graphtheta.command import train_once
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.errors import DataError
 from graphtheta.job import Job
-from graphtheta.page import imbalance, slowest
-from graphtheta.profile import Profile
+from graphtheta.reports import chart
+from graphtheta.reports.page import imbalance, slowest
+from graphtheta.reports.profile import Profile
 
 TINY = {"dataset": "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "epochs": 4, "hidden": 8, "backend": "reference"}
 WORDS = ("--dataset", TINY["dataset"], "--epochs", "4", "--hidden", "8", "--backend", "reference")

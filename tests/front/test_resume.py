@@ -17,15 +17,16 @@ import pytest
 from ranks import hear
 
 import graphtheta as gt
-from graphtheta import checkpoint, doctor, trainer
+from graphtheta import doctor, trainer
 from graphtheta.__main__ import main
-from graphtheta.checkpoint import ARRAYS, CHECKPOINTS, steps_in
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.keeper import FREE
-from graphtheta.stopping import Stop, Stopped
-from graphtheta.weights import read_weights
+from graphtheta.recovery import checkpoint
+from graphtheta.recovery.checkpoint import ARRAYS, CHECKPOINTS, steps_in
+from graphtheta.recovery.keeper import FREE
+from graphtheta.recovery.stopping import Stop, Stopped
+from graphtheta.recovery.weights import read_weights
 
 MPIEXEC = doctor.find_mpiexec()
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
@@ -210,7 +211,7 @@ def test_a_stop_whose_checkpoint_cannot_be_written_is_an_error(monkeypatch: pyte
     def full(*args: object) -> Path:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("graphtheta.keeper.write_checkpoint", full)
+    monkeypatch.setattr("graphtheta.recovery.keeper.write_checkpoint", full)
     with pytest.raises(FormatError, match=r"No space left on device.*--resume"):
         run_simulated(2, run, 5, **MINI)
 

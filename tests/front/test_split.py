@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta import generate
+from graphtheta.data import generate
+from graphtheta.data.graph import Graph
+from graphtheta.data.split import class_split, fraction_split, link_split, region_of, region_split, split_nodes
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.graph import Graph
-from graphtheta.split import class_split, fraction_split, link_split, region_of, region_split, split_nodes
 
 
 def test_class_split_counts():

@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 from machine import MODELS, PLACEMENTS, Alone, assert_close, make, outputs
 
+from graphtheta.data.graph import Graph
 from graphtheta.engine.grow import grow
 from graphtheta.engine.layer import Layer
 from graphtheta.engine.partition import build_partition
@@ -14,7 +15,6 @@ from graphtheta.engine.serial import SerialComm
 from graphtheta.engine.strategy import ClusterBatch, whole
 from graphtheta.engine.task import EdgeTask, Links, LinkTask
 from graphtheta.engine.view import global_view
-from graphtheta.graph import Graph
 from graphtheta.models import GCN, build_model
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, check_gradients, dtype_scope, matmul, mean_squared_error
 from graphtheta.ops.init import init_scope

@@ -1,6 +1,6 @@
 """The original Planetoid files: ``ind.NAME.x, tx, allx, y, ty, ally, graph`` (pickles) and ``ind.NAME.test.index``.
 
-A pickle can run any code it names, so these are not unpickled but read by :mod:`graphtheta.reader_pickle`.
+A pickle can run any code it names, so these are not unpickled but read by :mod:`graphtheta.data.reader_pickle`.
 
 Source: https://github.com/kimiyoung/planetoid (layout), https://github.com/tkipf/gcn (order of the test nodes)
 """
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.data.graph import Graph
+from graphtheta.data.reader_npz import csr
+from graphtheta.data.reader_pickle import Made, Pairs, Reader, Refused
+from graphtheta.data.transform import first_of_each, pair_key
 from graphtheta.errors import FormatError
-from graphtheta.graph import Graph
 from graphtheta.npy import AGAIN
-from graphtheta.reader_npz import csr
-from graphtheta.reader_pickle import Made, Pairs, Reader, Refused
-from graphtheta.transform import first_of_each, pair_key
 
 PICKLED = ("x", "y", "tx", "ty", "allx", "ally", "graph")
 N_VAL = 500

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from graphtheta.console import amount, table
+from graphtheta.data.graph import Graph
 from graphtheta.engine.active import Superstep
 from graphtheta.engine.layer import Model
 from graphtheta.engine.partition import Partition
 from graphtheta.engine.traffic import Widths
 from graphtheta.errors import ConfigError
-from graphtheta.graph import Graph
 from graphtheta.ops.cost import Cost, edge_cost, node_cost, widths
 from graphtheta.ops.fused import backend_scope, usable
 from graphtheta.ops.plan import told, written

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.curve import plot_curve
 from graphtheta.engine.ledger import STAGES
 from graphtheta.errors import ConfigError
-from graphtheta.profile import Profile
+from graphtheta.reports.curve import plot_curve
+from graphtheta.reports.profile import Profile
 
 COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac"), strict=True))
 WIDTH, ROW = 9.6, 0.36

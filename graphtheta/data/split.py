@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.data.graph import EDGE_MASKS, Graph
+from graphtheta.data.transform import first_of_each, keep_edges, pair_key
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.graph import EDGE_MASKS, Graph
 from graphtheta.rng import Purpose, bits, key, uniform
-from graphtheta.transform import first_of_each, keep_edges, pair_key
 
 # words that keep the streams of draws apart
 CLASS, FRACTION, REST, LINK, REGION = range(5)
@@ -245,7 +245,7 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
         return graph
     if kind == "random":
         if graph.y is None:
-            raise ConfigError(f"{graph.name} has no node labels to split by; split links with graphtheta.split.link_split")
+            raise ConfigError(f"{graph.name} has no node labels to split by; split links with graphtheta.data.split.link_split")
         return graph.with_masks(*class_split(graph.y, seed=seed, **options))
     if kind == "fraction":
         if graph.y is None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from graphtheta.atomic import whole_file
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job import Job
-from graphtheta.tensors import checksum, packed, read_tensors
+from graphtheta.recovery.atomic import whole_file
+from graphtheta.recovery.tensors import checksum, packed, read_tensors
 
 WEIGHTS = "weights.safetensors"
 REMEDY = f"give the {WEIGHTS} that 'graphtheta train' wrote"

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.data.graph import Graph
 from graphtheta.errors import FormatError
-from graphtheta.graph import Graph
 from graphtheta.npy import AGAIN, UNREADABLE, memory_bytes, read_array
 
 ALIASES = {"train_mask": "train", "val_mask": "val", "test_mask": "test", "orig_id": "node_ids", "entity_names": "node_ids"}

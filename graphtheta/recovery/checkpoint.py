@@ -20,10 +20,10 @@ import msgpack
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graphtheta.atomic import sync_folder
 from graphtheta.errors import FormatError
-from graphtheta.progress import Progress
-from graphtheta.tensors import checksum, packed, read_tensors
+from graphtheta.recovery.atomic import sync_folder
+from graphtheta.recovery.progress import Progress
+from graphtheta.recovery.tensors import checksum, packed, read_tensors
 
 CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = "checkpoints", "arrays.safetensors", "manifest.msgpack", ".part-"
 STEP = re.compile(r"step-(\d{8,18})")

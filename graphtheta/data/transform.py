@@ -8,7 +8,7 @@ import numpy as np
 from graphtheta.errors import ConfigError, DataError, ShapeError
 
 if TYPE_CHECKING:
-    from graphtheta.graph import Graph
+    from graphtheta.data.graph import Graph
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
 NODE_ROWS = ("x", "y", "train", "val", "test")

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphtheta import builder, generate
+from graphtheta.data import builder, generate
+from graphtheta.data.graph import EDGE_MASKS, NODE_MASKS, Graph
+from graphtheta.data.reader_npz import read_npz
+from graphtheta.data.reader_planetoid import read_planetoid
+from graphtheta.data.split import split_nodes
 from graphtheta.errors import ConfigError
-from graphtheta.graph import EDGE_MASKS, NODE_MASKS, Graph
-from graphtheta.reader_npz import read_npz
-from graphtheta.reader_planetoid import read_planetoid
-from graphtheta.split import split_nodes
 
 DATA_VARIABLE = "GRAPHTHETA_DATA"
 BESIDE = Path("..", "shared", "data")
@@ -32,7 +32,7 @@ class Entry:
         file: File in the data folder; None for an embedded graph.
         options: Options of its own and their types.
         split: What ``split="auto"`` means.
-        per_class: Arguments of :func:`graphtheta.split.class_split` for ``split="random"``.
+        per_class: Arguments of :func:`graphtheta.data.split.class_split` for ``split="random"``.
         common: Defaults of the common options that differ from "leave as it is".
         seeded: Whether the split is made while building, from the seed.
     """

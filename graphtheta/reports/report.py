@@ -12,9 +12,9 @@ from graphtheta.engine.timeline import TRACE_FILE, files_of
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.flag import Parser
 from graphtheta.job import Job
-from graphtheta.page import page
-from graphtheta.profile import PROFILE_FILE, Profile
-from graphtheta.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
+from graphtheta.reports.page import page
+from graphtheta.reports.profile import PROFILE_FILE, Profile
+from graphtheta.reports.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
 
 REPORT_FILE = "report.html"
 # numbers that every epoch and every result has

@@ -10,7 +10,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from graphtheta.checkpoint import (
+from graphtheta.console import complain, say
+from graphtheta.engine.comm import Comm
+from graphtheta.errors import ConfigError, FormatError, GraphThetaError
+from graphtheta.job import Job, flag
+from graphtheta.recovery.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
     Manifest,
@@ -22,10 +26,6 @@ from graphtheta.checkpoint import (
     sweep,
     write_checkpoint,
 )
-from graphtheta.console import complain, say
-from graphtheta.engine.comm import Comm
-from graphtheta.errors import ConfigError, FormatError, GraphThetaError
-from graphtheta.job import Job, flag
 
 # seconds between two checkpoints if no number of updates is asked for
 MINUTE = 60.0

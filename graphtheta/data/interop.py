@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
 
-    from graphtheta.graph import Graph
+    from graphtheta.data.graph import Graph
 
 
 def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:

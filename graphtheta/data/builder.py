@@ -1,6 +1,6 @@
 """Builders of the named data sets: from the arrays of a file to a graph with features, targets and splits.
 
-Each takes the path of its file and its options, and returns a graph; :mod:`graphtheta.dataset` finds the file and applies
+Each takes the path of its file and its options, and returns a graph; :mod:`graphtheta.data.dataset` finds the file and applies
 what is common to all.
 """
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.data.generate import random_code, random_features
+from graphtheta.data.graph import Graph
+from graphtheta.data.reader_npz import ArrayFile, read_edges, read_meta, read_npz
+from graphtheta.data.split import masks_of, region_split
+from graphtheta.data.transform import standardise
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.generate import random_code, random_features
-from graphtheta.graph import Graph
 from graphtheta.npy import AGAIN
-from graphtheta.reader_npz import ArrayFile, read_edges, read_meta, read_npz
 from graphtheta.rng import Purpose, integers, key
-from graphtheta.split import masks_of, region_split
-from graphtheta.transform import standardise
 
 ATOM = ("atomic_number", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridisation", "aromatic", "ring")
 BOND = ("type", "stereo", "conjugated")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphtheta import interop, transform, validation
+from graphtheta.data import interop, transform, validation
 from graphtheta.errors import DataError
 
 if TYPE_CHECKING:
@@ -209,10 +209,10 @@ class Graph:
         if not node and not edge:
             state = "has no training mask" if self.train is None else "has an empty training set"
             raise DataError(f"{self.name}: the graph {state}; give train=, load it with split=\"random\", "
-                            "or make masks with graphtheta.split")
+                            "or make masks with graphtheta.data.split")
 
     def with_self_loops(self, fill: str = "mean") -> Graph:
-        """Add the missing self loops; see :func:`graphtheta.transform.add_self_loops`."""
+        """Add the missing self loops; see :func:`graphtheta.data.transform.add_self_loops`."""
         return transform.add_self_loops(self, fill)
 
     def without_self_loops(self) -> Graph:
@@ -220,7 +220,7 @@ class Graph:
         return transform.keep_edges(self, self.src != self.dst)
 
     def symmetrised(self) -> Graph:
-        """Add the missing reverse edges, with the attributes of the edge they reverse; see :func:`graphtheta.transform.symmetrise`."""
+        """Add the missing reverse edges, with the attributes of the edge they reverse; see :func:`graphtheta.data.transform.symmetrise`."""
         return transform.symmetrise(self)
 
     def deduplicated(self) -> Graph:
@@ -232,11 +232,11 @@ class Graph:
         return self.replace(edge_index=(self.dst, self.src))
 
     def largest_component(self) -> Graph:
-        """The largest weakly connected component; see :func:`graphtheta.transform.largest_component`."""
+        """The largest weakly connected component; see :func:`graphtheta.data.transform.largest_component`."""
         return transform.largest_component(self)
 
     def subset(self, nodes: Any) -> Graph:
-        """Some nodes and the edges between them; see :func:`graphtheta.transform.subset`."""
+        """Some nodes and the edges between them; see :func:`graphtheta.data.transform.subset`."""
         return transform.subset(self, nodes)
 
     def keep_edges(self, keep: Any) -> Graph:
@@ -257,7 +257,7 @@ class Graph:
 
     @classmethod
     def from_scipy(cls, matrix: Any, **fields: Any) -> Graph:
-        """From a square sparse matrix: entry [i, j] is the edge from i to j; see :func:`graphtheta.interop.from_scipy`."""
+        """From a square sparse matrix: entry [i, j] is the edge from i to j; see :func:`graphtheta.data.interop.from_scipy`."""
         return cls(**interop.from_scipy(matrix, fields))
 
     def to_scipy(self) -> sp.csr_array:
@@ -268,7 +268,7 @@ class Graph:
     def from_networkx(cls, g: nx.Graph, *, x: str | Sequence[str] | None = None, y: str | None = None,
                       edge_attr: str | Sequence[str] | None = None, edge_weight: str | None = None, edge_y: str | None = None,
                       **fields: Any) -> Graph:
-        """From a networkx graph and the names of its attributes; see :func:`graphtheta.interop.from_networkx`."""
+        """From a networkx graph and the names of its attributes; see :func:`graphtheta.data.interop.from_networkx`."""
         return cls(**interop.from_networkx(g, x, y, edge_attr, edge_weight, edge_y, fields))
 
     def to_networkx(self) -> nx.MultiDiGraph:

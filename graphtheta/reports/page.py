@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphtheta import chart
 from graphtheta.console import amount, figure
 from graphtheta.engine.evaluate import SPLITS
 from graphtheta.job import Job, flag
 from graphtheta.keys import SECTIONS
-from graphtheta.profile import Profile
+from graphtheta.reports import chart
+from graphtheta.reports.profile import Profile
 
 if TYPE_CHECKING:
-    from graphtheta.report import Run
+    from graphtheta.reports.report import Run
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 STYLE = """

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphtheta.data.graph import Graph
+from graphtheta.data.split import fraction_split
+from graphtheta.data.transform import first_of_each, pair_key
 from graphtheta.errors import ConfigError
-from graphtheta.graph import Graph
 from graphtheta.rng import Purpose, bits, integers, key, normal, shuffle, uniform
-from graphtheta.split import fraction_split
-from graphtheta.transform import first_of_each, pair_key
 
 # words that keep the streams of draws apart
 BLOCK, DEGREE, SOURCE, DESTINATION, INSIDE, CENTRE, FEATURE, EDGE, NUMBERING = range(9)

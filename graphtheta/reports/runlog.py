@@ -11,14 +11,14 @@ import numpy as np
 from tqdm import tqdm
 
 from graphtheta.console import amount, figure, say, table
-from graphtheta.curve import draw_curve
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.ledger import STAGES
 from graphtheta.engine.memory import resident_bytes
 from graphtheta.engine.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
 from graphtheta.job import Job
-from graphtheta.profile import PROFILE_FILE, Book, Profile
+from graphtheta.reports.curve import draw_curve
+from graphtheta.reports.profile import PROFILE_FILE, Book, Profile
 
 METRICS_FILE, JOB_FILE, RESULT_FILE, CURVE_FILE = "metrics.jsonl", "job.yaml", "result.json", "curve.png"
 FIELDS = ("seconds", "wait", "bytes", "messages")
