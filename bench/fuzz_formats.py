@@ -333,16 +333,14 @@ def _written(path: Path, text: str) -> Path:
     return path
 
 
-PAGES = Random(0)
-
-
-def read_run_folder(folder: Path, _: str) -> None:
-    """Read the folder of a run, and now and then make its page."""
+def read_run_folder(folder: Path, name: str) -> None:
+    """Read the folder of a run, and make its page if it is sound, as it is at first, and of every five-hundredth input."""
     from graphtheta.reports.page import page
     from graphtheta.reports.report import read_run
 
     run = read_run(folder)
-    if PAGES.random() < 0.01:
+    data = (folder / name).read_bytes()
+    if zlib.crc32(data) % 500 == 0 or data == run_files()[name]:
         assert page(run).endswith("</html>\n")
 
 
