@@ -6,6 +6,9 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from fcntl import ioctl
+from termios import FIONREAD
+from time import monotonic, sleep
 
 from graphtheta import errors
 from graphtheta.errors import CommError, ConfigError, GraphThetaError
@@ -68,6 +71,19 @@ def close_output() -> None:
     # in a notebook or under a test it is no file of the system's
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def wait_until_read(pipe: int, patience: float = 0.7) -> None:
+    """Wait until a launcher has read what was written; MPICH's loses what is left in its pipes when a job is aborted.
+
+    Args:
+        pipe: File descriptor; of a file or a terminal there is nothing to wait for.
+        patience: Seconds after which it is left unread.
+    """
+    end = monotonic() + patience
+    with suppress(OSError):
+        while int.from_bytes(ioctl(pipe, FIONREAD, bytes(4)), sys.byteorder) and monotonic() < end:
+            sleep(1e-4)
 
 
 def report(error: BaseException, rank: int, size: int) -> str:

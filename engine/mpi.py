@@ -12,10 +12,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from fcntl import ioctl
-from termios import FIONREAD
 from threading import RLock, get_ident
 from time import monotonic, sleep
 
@@ -27,7 +24,7 @@ from graphtheta.errors import CommError
 from .channel import Send, purpose, under_way
 from .comm import Comm
 from .control import ANSWER, TOGETHER, Kind
-from .failure import BROKEN_PIPE
+from .failure import BROKEN_PIPE, wait_until_read
 from .site import call_site, collective, describe, mismatch
 from .watchdog import Watchdog, meanwhile, position, with_stacks
 
@@ -357,14 +354,6 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _wait_until_read(pipe: int) -> None:
-    """Wait until the launcher has read what was written; hydra loses what is left in its pipes when a job is aborted."""
-    end = monotonic() + TOGETHER
-    with suppress(OSError):
-        while int.from_bytes(ioctl(pipe, FIONREAD, bytes(4)), sys.byteorder) and monotonic() < end:
-            sleep(FIRST_SLEEP)
-
-
 def _finalize(code: int) -> None:
     """End MPI; a library that cannot, because of something left half done, must not keep the job alive."""
     guard = threading.Timer(2.0, os._exit, [code])
@@ -379,7 +368,7 @@ def _abort(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     for pipe in (1, 2):
-        _wait_until_read(pipe)
+        wait_until_read(pipe)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.dup2(null, 1)

@@ -5,14 +5,16 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import pytest
 from comm_contract import CONTRACT, awkward
 from ranks import MPIEXEC, needs_mpi, run
 
-from graphtheta.engine.failure import exit_code, report
+from graphtheta.engine.failure import exit_code, report, wait_until_read
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.start import read_patience
 from graphtheta.engine.thread import share
@@ -216,3 +218,23 @@ class TestReport:
         errors = (SystemExit(), SystemExit(0), SystemExit(3), SystemExit("x"), KeyboardInterrupt(), BrokenPipeError(), DataError(),
                   ConfigError())
         assert [exit_code(error) for error in errors] == [0, 0, 3, 1, 130, 141, 1, 2]
+
+    def test_what_was_said_is_waited_for(self):
+        """Until it was read, and not for ever; of a file there is nothing to wait for."""
+        reader, writer = os.pipe()
+        os.write(writer, b"words")
+        begin = time.monotonic()
+        wait_until_read(writer, 0.2)
+        assert time.monotonic() - begin >= 0.2
+        slow = Timer(0.1, os.read, [reader, 100])
+        begin = time.monotonic()
+        slow.start()
+        wait_until_read(writer, 60.0)
+        assert 0.1 <= time.monotonic() - begin < 30
+        slow.join()
+        for path in (reader, writer):
+            os.close(path)
+        wait_until_read(writer)
+        with open(__file__, encoding="utf-8") as file:
+            file.seek(0, os.SEEK_END)
+            wait_until_read(file.fileno(), 60.0)
