@@ -21,6 +21,7 @@ from overlap import on_links
 
 KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=2000,n_edges=16000,classes=4,features=16", "split": "fraction", "strategy": "mini",
                         "batch_size": 24, "fanout": "5,5", "hidden": 16, "dtype": "float64", "views_in_flight": 2, "lr": 0.003}
+STEPS_PER_EPOCH = 50
 # what may be above what was held before; of losses, relative
 GROWTH = {"MiB": 1.01, "files": 1.0, "threads": 1.0}
 ROUNDING = 1e-6
@@ -48,7 +49,9 @@ def main() -> int:
     options.add_argument("--out", type=Path, help="JSON lines, one per look, and the findings")
     options = options.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        keys = {**KEYS, "steps": options.steps, "checkpoint_every": max(1, options.every // 5)}
+        # a run keeps a row for each evaluation, some kilobytes; one for each look, so that they do not hide what a step leaves behind
+        keys = {**KEYS, "steps": options.steps, "checkpoint_every": max(1, options.every // 5),
+                "eval_every": max(1, options.every // STEPS_PER_EPOCH)}
         made = [on_links(f"{n} ranks", n, "", script("own", "soak", json.dumps({**keys, "out": f"{work}/{n}"}), options.every), 1)
                 for n in (options.ranks, 1)]
         race(made, rounds=1, threads=1)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ class Progress(BaseModel):
 
     def take_row(self, row: dict[str, Any], metrics: dict[str, float], quality: tuple[float, float]) -> bool:
         """The model was evaluated; returns whether it is the best so far."""
-        self.history.append(row)
+        # a long run has many rows, which need not have names of their own
+        self.history.append({intern(name): value for name, value in row.items()})
         self.measured = True
         best = tuple(self.quality) if self.quality else None
         # a smaller loss at an equal metric is kept, but is no reason to wait longer
