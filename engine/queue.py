@@ -19,7 +19,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
-from greenlet import GreenletExit, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from graphtheta.errors import CommError
 
@@ -34,13 +34,12 @@ WINDOW = 4
 class _Task:
     """One task under way."""
 
-    def __init__(self, run: _Run[Any], number: int):
-        self.number = number
-        self.channel = 1 + number % run.window
+    def __init__(self, number: int, channel: int, coroutine: greenlet):
+        self.number, self.channel, self.coroutine = number, channel, coroutine
         self.ready: Callable[[], bool] = lambda: True
         self.line = "starts"
-        self.coroutine = greenlet(lambda: run.serve(self))
-        self.coroutine.gr_context = copy_context()
+        self.over = False
+        coroutine.gr_context = copy_context()
         TASKS.add(self)
 
     def look(self) -> tuple[str, FrameType | None]:
@@ -106,6 +105,9 @@ class _Run(Generic[T]):
         self._started = self._live = 0
         self._computing = self.cores
         self._waiting: list[list[_Task]] = [[] for _ in range(self.cores)]
+        # coroutines of tasks that are over serve the next ones: each has a stack that is mapped and unmapped, of which UCX, which
+        # carries the messages of MPICH, keeps 300 bytes of notes for ever
+        self._idle: list[list[greenlet]] = [[] for _ in range(self.cores)]
         self._lock = Lock()
         self._failures: list[tuple[int, BaseException]] = []
 
@@ -126,28 +128,32 @@ class _Run(Generic[T]):
     def _work(self, core: int) -> None:
         """Of one thread: go on with tasks that can, oldest first, or start new ones."""
         self._pool.set_threads(self._threads)
-        mine = self._waiting[core]
+        mine, idle = self._waiting[core], self._idle[core]
         try:
             while not self._failures and (mine or self._started < len(self.work)):
                 task = next((task for task in mine if task.ready()), None) or self._new(core)
                 if task is None:
                     self._look_out(core)
                 else:
-                    task.coroutine.switch()
-                    if task.coroutine.dead:
+                    task.coroutine.switch(task)
+                    if task.over:
                         mine.remove(task)
+                        idle.append(task.coroutine)
         except BaseException as error:
             self._failures.append((len(self.work), error))
         self._compute(-1)
         for task in mine:
             task.coroutine.throw()
+        for coroutine in (*idle, *(task.coroutine for task in mine)):
+            coroutine.switch(None)
 
     def _new(self, core: int) -> _Task | None:
         """Start the next task, if it may."""
         with self._lock:
             if not self._may_start():
                 return None
-            task = _Task(self, self._started)
+            idle = self._idle[core]
+            task = _Task(self._started, 1 + self._started % self.window, idle.pop() if idle else greenlet(self._serve))
             self._started += 1
             self._live += 1
         self._waiting[core].append(task)
@@ -181,8 +187,16 @@ class _Run(Generic[T]):
             self._computing += change
             self._pool.share_threads(self._computing)
 
-    def serve(self, task: _Task) -> None:
-        """Of one task."""
+    def _serve(self, task: _Task | None) -> None:
+        """Of a coroutine: tasks, one after another, until it is given none."""
+        while task is not None:
+            self._serve_one(task)
+            task.over = True
+            # one that is over is not under way
+            task = None
+            task = getcurrent().parent.switch()
+
+    def _serve_one(self, task: _Task) -> None:
         TASK.set(task)
         ledger = self.comm.ledger
         ledger.resume()
