@@ -144,7 +144,7 @@ class _Run(Generic[T]):
         self._compute(-1)
         for task in mine:
             task.coroutine.throw()
-        for coroutine in (*idle, *(task.coroutine for task in mine)):
+        for coroutine in (*idle, *(task.coroutine for task in mine if task.over)):
             coroutine.switch(None)
 
     def _new(self, core: int) -> _Task | None:
