@@ -61,12 +61,15 @@ class Life:
         return _BLOCKED if _BLOCKED in states else states[0]
 
     def _counters(self) -> tuple[float, ...]:
-        """Seconds of processor, faults that needed a disk, and bytes read from and written to disks."""
+        """Seconds of processor, faults that needed a disk, and bytes read from and written to disks.
+
+        Of this process, the calling thread is left out: it looks and answers questions, which is no sign of life.
+        """
         computed, faults, moved = 0.0, 0.0, list[float]()
         own = self._pid == os.getpid()
         try:
             # exact; the times in "stat" are counted in ticks, and a thread that wakes by the clock is always seen at one
-            computed = time.process_time() if own else sum(
+            computed = time.process_time() - time.thread_time() if own else sum(
                 int((task / "schedstat").read_text().split()[0]) / 1e9 for task in (self._folder / "task").iterdir())
             faults = float((self._folder / "stat").read_text().rpartition(")")[2].split()[9])
             # what reached a disk; reading this very file would count as reading otherwise

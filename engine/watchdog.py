@@ -133,7 +133,6 @@ class Watchdog:
         self.left = False
         self._position, self._end, self._pids = position, end, pids
         self._pace = Pace(patience)
-        self._life = Life(pids[letters.rank])
         self._silent: dict[int, Silence] = {}
         self._stop = threading.Event()
         self._seen, self._marks, self._ask_at = monotonic(), 0, 0.0
@@ -155,18 +154,19 @@ class Watchdog:
             self._thread.join()
 
     def _run(self) -> None:
+        life = Life(self._pids[self.control.rank])
         while not self._stop.wait(TICK):
             self.control.hear()
-            self._look()
+            self._look(life)
             if self._should_ask():
                 self._investigate()
 
-    def _look(self) -> None:
+    def _look(self, life: Life) -> None:
         now = monotonic()
         # a longer time between two ticks was spent suspended
         seconds, self._seen = min(now - self._seen, 2 * TICK), now
         marks, self._marks = self._marks, self.marks
-        self._pace.look(seconds, marks != self._marks, self._life.look, lambda: any(in_step(stack) for stack in self._stacks()))
+        self._pace.look(seconds, marks != self._marks, life.look, lambda: any(in_step(stack) for stack in self._stacks()))
 
     # -- where this rank is ------------------------------------------------------------------------------------------
 

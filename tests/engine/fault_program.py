@@ -20,7 +20,7 @@ from graphtheta.errors import DataError
 
 JOB = {"dataset": "sbm:n_nodes=300,n_edges=1500", "epochs": 1000, "strategy": "mini", "batch_size": 60, "backend": "reference", "lr": 1e-3}
 FAULTY = 1
-# calls of apply after which a fault comes; several steps
+# calls of apply after which a fault comes: several steps, and nothing that a first step has to load
 LATER = 30
 
 
@@ -44,7 +44,8 @@ class Faulty(gt.Layer):
         return {"z": gt.matmul(node.h, self.weight)}
 
     def gather(self, edge):
-        Faulty.fault("gather")
+        if Faulty.calls > LATER:
+            Faulty.fault("gather")
         return edge.src.z
 
     def apply(self, node, total):

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from threading import RLock
+from threading import Event, RLock, Thread
 
 import numpy as np
 import pytest
@@ -97,10 +97,24 @@ class TestPace:
 
 class TestLife:
     def test_one_that_computes(self):
-        life, end = Life(os.getpid()), time.monotonic() + 5
-        while not (seen := life.look()) and time.monotonic() < end:
-            sum(range(100_000))
+        life, stop = Life(os.getpid()), Event()
+        other = Thread(target=lambda: all(sum(range(100_000)) for _ in iter(stop.is_set, True)))
+        other.start()
+        try:
+            end = time.monotonic() + 5
+            while not (seen := life.look()) and time.monotonic() < end:
+                time.sleep(0.01)
+        finally:
+            stop.set()
+            other.join()
         assert seen
+
+    def test_who_looks_shows_no_sign_of_life(self):
+        counters = Life(os.getpid())._counters
+        before, began = counters()[0], time.thread_time()
+        while time.thread_time() - began < 0.3:
+            sum(range(100_000))
+        assert counters()[0] - before < 0.1
 
     def test_one_that_has_ended(self):
         gone = run([sys.executable, "-c", "import os; print(os.getpid())"])
