@@ -201,7 +201,8 @@ def npz_files() -> dict[str, bytes]:
     sparse = {"src": g.integers(0, n, e), "dst": g.integers(0, n, e), "x_data": np.ones(n, np.float32), "x_indices": np.arange(n) % 7,
               "x_indptr": np.arange(n + 1), "x_shape": np.array([n, 50]), "y": g.random((n, 3)) > 0.5, "n_nodes": np.array(n)}
     names = {"edge_index": g.integers(0, 200, (2, 900), np.int32), "node_ids": np.array([f"node {i}" for i in range(200)]),
-             "x": np.zeros((200, 40), np.uint8), "edge_y": g.standard_normal(900), "edge_train": np.arange(900) < 500}
+             "x": np.zeros((200, 40), np.uint8), "edge_y": g.standard_normal(900), "edge_train": np.arange(900) < 500,
+             "edge_columns.type": g.integers(0, 9, 900).astype(np.uint8), "node_columns.place": g.standard_normal((200, 2))}
     return {"every.npz": npz_bytes(**every), "sparse.npz": npz_bytes(**sparse), "names.npz": npz_bytes(Random(4), **names)}
 
 

@@ -41,6 +41,24 @@ class Superstep:
 Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, "Level | PairLevel"]]]
 
 
+def check_direction(layer: Layer, number: int, planned: str) -> None:
+    """Check that a layer has the direction for which edges were chosen.
+
+    Args:
+        layer: The layer.
+        number: Of its call; 0 for the first layer that runs.
+        planned: The direction.
+
+    Raises:
+        ViewError: It has another one.
+    """
+    if layer.direction != planned:
+        raise ViewError(f"{type(layer).__name__}, called as layer {number + 1}, has direction '{layer.direction}', but the edges of layer "
+                        f"{number + 1} were chosen for direction '{planned}'; directions and the order of layers are fixed when a trainer "
+                        "is made: set direction in the constructor and call the same layers in the same order in every forward pass, or "
+                        "make a new trainer")
+
+
 class ActiveGraph:
     """One forward pass over a view.
 
@@ -69,7 +87,7 @@ class ActiveGraph:
         return self.node("x")
 
     def node(self, name: str, n: int | None = None) -> Any:
-        """A stored node column, [n, ...]: "x", "in_degree" or "out_degree".
+        """A stored node column, [n, ...]: "x", "in_degree", "out_degree" or a named column of the graph.
 
         Raises:
             ColumnError: There is none, or it is what the model is to predict.
@@ -78,8 +96,9 @@ class ActiveGraph:
         if name in self._inputs:
             return prefix(self._inputs[name], n)
         if name not in self.node_names():
-            raise ColumnError(f"the graph has no node column {name!r} for models; there are {', '.join(self.node_names())}")
-        return Var(self.view.node_column(name, n), self.space(n))
+            raise ColumnError(f"the graph has no node column {name!r} for models; there are {', '.join(self.node_names())}; give it with "
+                              f"gt.Graph(..., node_columns={{{name!r}: array}})")
+        return Var(self.view.node_column(name, n), self.space(n), name=f"node.{name}")
 
     def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
         """Trailing shape, dtype, need of a gradient and sparseness of some node columns and of all that ``node`` gives besides."""
@@ -100,7 +119,7 @@ class ActiveGraph:
         """The level the next layer runs over.
 
         Raises:
-            ViewError: The model runs more layers than the view was built for.
+            ViewError: The view was built for fewer layers, or for another direction.
         """
         if layer.sum is None:
             if self.view.pairs is None:
@@ -110,8 +129,14 @@ class ActiveGraph:
         if number >= len(self.view.levels):
             raise ViewError(f"the model runs more layers than the {len(self.view.levels)} this view was built for; "
                             "a model must run the same layers in every forward pass")
+        level = self.view.levels[number]
+        check_direction(layer, number, level.direction)
         self.directions.append(layer.direction)
-        return self.view.levels[number]
+        return level
+
+    def given(self, x: Var, n: int) -> Var:
+        """A value of n rows or more as a layer that needs n rows gets it."""
+        return prefix(x, n) if x.shape[0] > n else x
 
     # ---- running a piece again
 
@@ -134,7 +159,7 @@ class ActiveGraph:
         """The row space of the edges of a level."""
         return RowSpace(level.gid, "edge")
 
-    def edge_schema(self, level: Level | PairLevel) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
+    def edge_schema(self, level: Level | PairLevel | None) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
         """Trailing shape, dtype and need of a gradient of the edge values gather may read; none for pairs that are no edges."""
         if isinstance(level, PairLevel) and level.stored is None:
             return {}

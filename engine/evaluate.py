@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.tape import Tape
+from ..ops.tape import Tape, Var
 from . import metric
 from .comm import Comm
+from .hop import Layers
 from .layer import Model
 from .pair import PairPlan
 from .partition import Partition
@@ -33,7 +34,7 @@ class Evaluator(ABC):
     names: tuple[str, ...]
     default_metric: str
 
-    def __init__(self, partition: Partition, layers: list[str]):
+    def __init__(self, partition: Partition, layers: Layers):
         self.partition, self.layers = partition, layers
 
     @property
@@ -57,7 +58,9 @@ class Evaluator(ABC):
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of a model without training it."""
         with Tape(record=False, training=False, all_sum=self.comm.all_sum):
-            return model(view)
+            out = model(view)
+        # given, and not made, in the passes that measure it
+        return Var(out.value, out.space)
 
     def score(self, split: str, kind: str, y: np.ndarray, out: Any, rows: np.ndarray) -> Metrics:
         """Metrics of some rows of this worker, summed over all of them."""
@@ -74,7 +77,7 @@ class NodeEvaluator(Evaluator):
         kind: "classes", "labels" or "values".
     """
 
-    def __init__(self, partition: Partition, layers: list[str], kind: str):
+    def __init__(self, partition: Partition, layers: Layers, kind: str):
         super().__init__(partition, layers)
         self.kind = kind
         self.names, self.default_metric = METRICS[kind], METRICS[kind][0]
@@ -103,7 +106,7 @@ class NodeEvaluator(Evaluator):
 class EdgeEvaluator(Evaluator):
     """Of values of stored edges; ``masks`` are by split, over the local edges in storage order."""
 
-    def __init__(self, partition: Partition, layers: list[str], task: EdgeTask, masks: dict[str, np.ndarray]):
+    def __init__(self, partition: Partition, layers: Layers, task: EdgeTask, masks: dict[str, np.ndarray]):
         super().__init__(partition, layers)
         self._masks, self.kind = masks, task.kind
         self.names, self.default_metric = METRICS[task.kind], METRICS[task.kind][0]
@@ -135,7 +138,7 @@ class LinkEvaluator(Evaluator):
     names = ("mrr", "hits1", "hits3", "hits10", *METRICS["labels"])
     default_metric = "mrr"
 
-    def __init__(self, partition: Partition, layers: list[str], links: dict[str, Links]):
+    def __init__(self, partition: Partition, layers: Layers, links: dict[str, Links]):
         super().__init__(partition, layers)
         self.links = links
         self._views = {}

@@ -81,8 +81,7 @@ class _Run:
         self.sources += [inputs.operands[i] for i in phase.operands]
         self.nodes: Arrays = {n: value_of(inputs.nodes[n]) for n in self.node_names}
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
-        # the planner sees to it that all of them have one float type
-        self.dtype = next(e.dtype for e in (*phase.message, *phase.outputs.values()))
+        self.dtype = phase.dtype
         self.fused = fused.usable(phase)
         self.limit = reference.chunk_size(phase, self.dtype.itemsize)
         self.halos: list[tuple[Arrays, Arrays]] = []
@@ -93,9 +92,9 @@ class _Run:
 
     def forward(self) -> tuple[Arrays, Arrays]:
         phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
-        shapes = [e.shape for e in phase.message]
+        shapes = [e.dims for e in phase.message]
         self.states = {name: agg.start(self.level.n_out, shapes, self.dtype) for name, agg in phase.aggregators.items()}
-        outputs = {name: bulk.empty((self.level.n_edges, *e.shape), e.dtype) for name, e in phase.outputs.items()}
+        outputs = {name: bulk.empty((self.level.n_edges, *e.dims), e.dtype) for name, e in phase.outputs.items()}
         for p in self.level.passes:
             with ledger.stage("move"):
                 moves = (p.senders.to_mirrors_begin(self._read("src")), p.receivers.to_mirrors_begin(self._read("dst")))

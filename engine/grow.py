@@ -1,19 +1,21 @@
 """Building views: by breadth-first search from targets, or induced by a set of nodes.
 
-The search goes from the last superstep to the first. At each, the masters of receiving rows tell their mirrors, every
-worker numbers the senders of its in-edges that it has not met, and mirrors that were met tell their masters. The
-lists exchanged on the way are the restricted move plans of the view. What travels is one number per active (master,
-mirror) pair. A view costs what it touches, and masks of a byte per node; masters are numbered in an array that is kept.
+The search goes hop by hop from the end of the model to its beginning. At each hop, for every direction of its layers,
+the masters of receiving rows tell their mirrors, every worker numbers the senders of its in-edges that it has not met,
+and mirrors that were met tell their masters. The lists exchanged on the way are the restricted move plans of the view.
+What travels is one number per active (master, mirror) pair. A view costs what it touches, and masks of a byte per node;
+masters are numbered in an array that is kept.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ..ops.kernels.batch import ascending, number
 from ..ops.space import RowSpace
 from .exchange import NOTHING, Exchange, MovePlan
+from .hop import Hop, Layers, depth, hops
 from .partition import MASTER, MIRROR, Partition
 from .sampler import Candidates, Chosen, NeighbourSampler
 from .view import Ends, GraphView, Level, Pass, Selection, directions, halo_map, plans, receiving
@@ -88,13 +90,13 @@ class _Sweep:
         return Pass(p, selections, senders, receivers)
 
 
-def grow(partition: Partition, targets: np.ndarray, layers: list[str], *, sampler: NeighbourSampler | None = None,
+def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: NeighbourSampler | None = None,
          excluded: np.ndarray | None = None, step: int = 0) -> GraphView:
-    """The view that computes the last superstep for the target nodes and everything they depend on.
+    """The view that computes the end of a model for the target nodes and everything they depend on.
 
     Args:
         targets: Mask of the masters, [n_masters] bool.
-        layers: Direction of each superstep, first to last.
+        layers: The supersteps of the model.
         sampler: Keeps a sample of the in-edges; None keeps all.
         excluded: Mask of local edges in storage order that no message may use, or None.
         step: Number of the training step, for the sampler's draws.
@@ -102,29 +104,30 @@ def grow(partition: Partition, targets: np.ndarray, layers: list[str], *, sample
     Collective: all ranks of the partition.
     """
     with Frame(partition, np.flatnonzero(targets)) as frame:
-        sizes, found = [len(frame.rows)], []
-        for layer in range(len(layers) - 1, -1, -1):
-            passes = [_choose(partition, frame, reverse, sampler, excluded, layer, step) for reverse in directions(layers[layer])]
-            frame.meet([rows for sweep in passes for rows in sweep.met()])
+        supersteps, sizes = hops(layers), [len(frame.rows)]
+        found: list[dict[bool, _Sweep]] = []
+        for hop in range(depth(layers) - 1, -1, -1):
+            along = _reverses(x for x in supersteps if x.from_end == len(found))
+            sweeps = {reverse: _choose(partition, frame, reverse, sampler, excluded, hop, step) for reverse in along}
+            frame.meet([rows for sweep in sweeps.values() for rows in sweep.met()])
             sizes.append(len(frame.rows))
-            found.append(passes)
-        return _assemble(partition, frame, sizes[::-1], found[::-1])
+            found.append(sweeps)
+        return _assemble(partition, frame, supersteps, sizes, found)
 
 
-def induced(partition: Partition, nodes: np.ndarray, layers: list[str], *, excluded: np.ndarray | None = None) -> GraphView:
+def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded: np.ndarray | None = None) -> GraphView:
     """The view of a set of nodes and all edges between them; every superstep runs over all of it.
 
     Args:
         nodes: Mask of the masters, [n_masters] bool.
+        layers: The supersteps of the model.
 
     Collective: all ranks of the partition.
     """
-    by_direction = {}
+    supersteps, n_hops = hops(layers), depth(layers)
     with Frame(partition, np.flatnonzero(nodes)) as frame:
-        for direction in dict.fromkeys(layers):
-            by_direction[direction] = [_choose(partition, frame, reverse, None, excluded, 0, 0, inside=True)
-                                       for reverse in directions(direction)]
-        return _assemble(partition, frame, [len(frame.rows)] * (len(layers) + 1), [by_direction[d] for d in layers])
+        sweeps = {reverse: _choose(partition, frame, reverse, None, excluded, 0, 0, inside=True) for reverse in _reverses(supersteps)}
+        return _assemble(partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops)
 
 
 def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
@@ -139,8 +142,13 @@ def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
         return frame.place >= 0
 
 
+def _reverses(supersteps: Iterable[Hop]) -> list[bool]:
+    """The passes of some supersteps, as values of ``reverse``, each once."""
+    return sorted({reverse for hop in supersteps for reverse in directions(hop.direction)})
+
+
 def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
-            layer: int, step: int, inside: bool = False) -> _Sweep:
+            hop: int, step: int, inside: bool = False) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     plan, mirrors = receivers = _narrowed(partition, frame.rows, reverse)
     rows = {MASTER: frame.rows, MIRROR: mirrors}
@@ -154,7 +162,7 @@ def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: Neighbou
         candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in _listed(candidates)]
     if sampler is not None:
         exchange = Exchange(partition.comm, plan.renumbered(frame.place, len(frame.rows)))
-        chosen, kept = sampler.choose(partition, candidates, exchange, layer=layer, reverse=reverse, step=step)
+        chosen, kept = sampler.choose(partition, candidates, exchange, hop=hop, reverse=reverse, step=step)
         if kept is not None:
             return _Sweep(partition, chosen, reverse, (plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers)
         candidates = chosen
@@ -189,12 +197,21 @@ def _restricted(partition: Partition, served: Served, used: list[np.ndarray]) ->
     return plan.restrict(partition.comm, wanted), mirrors[wanted]
 
 
-def _assemble(partition: Partition, frame: Frame, sizes: list[int], found: list[list[_Sweep]]) -> GraphView:
-    """The view of a frame, given the rows before each superstep and after the last; equal supersteps share their level."""
+def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: list[int], found: list[dict[bool, _Sweep]]) -> GraphView:
+    """The view of a frame; equal supersteps share their level.
+
+    Args:
+        sizes: Number of rows at the end of the model, one hop before it, and so on.
+        found: Sweeps of the last hop, of the hop before it, and so on; by whether they are reversed.
+    """
     levels: list[Level] = []
-    known: dict[tuple[int, int], Level] = {}
-    for i, passes in enumerate(found):
-        if (id(passes), sizes[i]) not in known:
-            known[(id(passes), sizes[i])] = Level(sizes[i], sizes[i + 1], [c.finish(frame.place, sizes[i]) for c in passes])
-        levels.append(known[(id(passes), sizes[i])])
+    known: dict[tuple[int, str], Level] = {}
+    for direction, from_end in supersteps:
+        sweeps, n_out, n_in = found[from_end], *sizes[from_end: from_end + 2]
+        key = id(sweeps), direction
+        if key not in known:
+            # each level numbers the edges of its passes, so that two levels cannot share a pass
+            passes = [sweeps[reverse].finish(frame.place, n_in) for reverse in directions(direction)]
+            known[key] = Level(n_in, n_out, passes, direction)
+        levels.append(known[key])
     return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

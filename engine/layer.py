@@ -5,108 +5,28 @@ nor batches, and the same source serves every strategy.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from difflib import get_close_matches
+from functools import cache, partial
 from typing import Any
 
-import numpy as np
+from graphtheta.errors import UserFunctionError
 
-from graphtheta.errors import ConfigError, UserFunctionError
-
-from ..ops.norm import RunningStats
-from ..ops.program import naming
-from ..ops.tape import Parameter, Var
+from ..ops.naming import naming
+from ..ops.rows import prefix
+from ..ops.tape import Var
 from .active import ActiveGraph
+from .ingredients import Ingredients
+from .module import Module
 from .recompute import recompute
 from .superstep import run_superstep
 from .view import GraphView
 
 DIRECTIONS = ("in", "out", "both")
-
-
-class Module:
-    """Anything with parameters, found through its attributes, lists and dicts."""
-
-    def named_parameters(self, path: str = "") -> Iterator[tuple[str, Parameter]]:
-        """Parameters with their paths, each once, in the order of the attributes."""
-        yield from _walk(self, path, Parameter, set())
-
-    def modules(self) -> Iterator[Module]:
-        """This module and all inside it."""
-        found: list[Module] = []
-        _collect(self, found, set())
-        yield from found
-
-    def parameters(self) -> list[Parameter]:
-        """Parameters in order; also gives each its name."""
-        found = []
-        for name, p in self.named_parameters():
-            p.name = name
-            found.append(p)
-        return found
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Parameters and running statistics by path."""
-        arrays = {name: p.value for name, p in self.named_parameters()}
-        for name, s in _walk(self, "", RunningStats, set()):
-            arrays[f"{name}.mean"], arrays[f"{name}.var"] = s.mean, s.var
-        return arrays
-
-    def load_state(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take values from ``state()`` of an equal model.
-
-        Raises:
-            ConfigError: A name is missing or unknown, or a shape differs.
-        """
-        mine = self.state()
-        missing, unknown = sorted(set(mine) - set(arrays)), sorted(set(arrays) - set(mine))
-        if missing or unknown:
-            raise ConfigError(f"the weights do not fit the model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; "
-                              "use the model options the weights were trained with")
-        for name, x in mine.items():
-            if x.shape != arrays[name].shape:
-                raise ConfigError(f"the weight {name} has shape {list(arrays[name].shape)}, the model needs {list(x.shape)}; "
-                                  "use the model options the weights were trained with")
-        for name, p in self.named_parameters():
-            p.value = np.array(arrays[name], p.value.dtype)
-        for name, s in _walk(self, "", RunningStats, set()):
-            s.mean, s.var = np.array(arrays[f"{name}.mean"], s.mean.dtype), np.array(arrays[f"{name}.var"], s.var.dtype)
-
-
-def _walk(x: Any, path: str, wanted: type, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if id(x) in seen:
-        return
-    if isinstance(x, wanted):
-        seen.add(id(x))
-        yield path, x
-    elif isinstance(x, Module):
-        seen.add(id(x))
-        for name, value in vars(x).items():
-            if not name.startswith("_"):
-                yield from _walk(value, f"{path}.{name}" if path else name, wanted, seen)
-    elif isinstance(x, (list, tuple)):
-        for i, value in enumerate(x):
-            yield from _walk(value, f"{path}.{i}", wanted, seen)
-    elif isinstance(x, dict):
-        for name, value in x.items():
-            yield from _walk(value, f"{path}.{name}", wanted, seen)
-
-
-def _collect(x: Any, found: list[Module], seen: set[int]) -> None:
-    if id(x) in seen:
-        return
-    seen.add(id(x))
-    if isinstance(x, Module):
-        found.append(x)
-        for name, value in vars(x).items():
-            if not name.startswith("_"):
-                _collect(value, found, seen)
-    elif isinstance(x, (list, tuple)):
-        for value in x:
-            _collect(value, found, seen)
-    elif isinstance(x, dict):
-        for value in x.values():
-            _collect(value, found, seen)
+STAGES = ("transform", "gather", "apply")
+# names that other systems give to the stages
+FOREIGN = {"message": "gather", "message_func": "gather", "edge_update": "gather", "scatter": "gather", "update": "apply",
+           "update_all": "apply", "apply_node_func": "apply", "forward": "apply", "aggregate": "sum", "reduce": "sum",
+           "reduce_func": "sum"}
 
 
 class Layer(Module):
@@ -118,15 +38,15 @@ class Layer(Module):
         direction: "in" (messages run along the edges), "out" (against them) or "both".
         self_loops: Whether the layer is published for graphs in which every node has a self loop; a job adds the
             missing ones unless told otherwise.
-        precomputed: Whether the total of its messages was computed beforehand (``engine.precompute``). A layer that may
-            multiply by its weights before or after the sum then does so after.
+        precomputed: What the total of its messages was computed of, if that was done beforehand (``engine.precompute``). A layer
+            that may multiply by its weights before or after the sum then does so after.
         recomputed: Whether its inside is made again in backward instead of being kept.
     """
 
     sum: str | tuple[str, ...] | None = "sum"
     direction = "in"
     self_loops = False
-    precomputed = False
+    precomputed: Ingredients | None = None
     recomputed = False
 
     def transform(self, node: Any) -> dict[str, Any]:
@@ -149,10 +69,29 @@ class Layer(Module):
         if callable(self.sum):
             raise UserFunctionError(f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
                                     "several names, or None for a decoder of edges")
+        # a class is hashable, which mypy does not see
+        if (mistake := _mistaken(type(self))) is not None:  # type: ignore[arg-type]
+            raise UserFunctionError(mistake)
         with naming(type(self).__name__):
             if self.recomputed:
                 return recompute(partial(run_superstep, self), graph, h, columns)
             return run_superstep(self, graph, h, columns)
+
+
+@cache
+def _mistaken(layer: type) -> str | None:
+    """What is wrong with the methods of a layer: one that looks like a stage, in place of that stage, and that nothing calls."""
+    own = {name: value for cls in layer.__mro__[: layer.__mro__.index(Layer)] for name, value in vars(cls).items()}
+    called = {name for value in own.values() if hasattr(value, "__code__") for name in value.__code__.co_names}
+    for name, value in own.items():
+        if not callable(value) or name in called or name in STAGES:
+            continue
+        stage = FOREIGN.get(name) or next(iter(get_close_matches(name.lower(), STAGES, 1, 0.8)), None)
+        if stage is not None and stage not in own:
+            return (f"{layer.__name__} defines {name}, which nothing calls; did you mean {stage}? A layer has transform(self, node), "
+                    "gather(self, edge), apply(self, node, total), and sum, the name of an aggregator"
+                    + ("; forward belongs to a gt.Model, which calls layers" if name == "forward" else ""))
+    return None
 
 
 class Model(Module):
@@ -186,5 +125,16 @@ class Model(Module):
                 # a decoder is walked back as soon as it has run
                 module.recomputed = on and module.sum is not None
 
-    def __call__(self, view: GraphView, **inputs: Any) -> Var:
-        return self.run(ActiveGraph(view, **inputs))
+    def __call__(self, graph: GraphView | ActiveGraph, **inputs: Any) -> Var:
+        """Compute the outputs of a view; inside ``forward`` of another model, those of the graph that it was given."""
+        if isinstance(graph, ActiveGraph):
+            return self.run(graph)
+        if not isinstance(graph, GraphView):
+            name = type(self).__name__
+            raise UserFunctionError(f"{name} was called with a value of type {type(graph).__name__}; to compute its values on a graph, use "
+                                    f"gt.Trainer({name}, graph).predict(); inside forward, call it as self.inner(graph), with the graph "
+                                    "that forward was given")
+        out, n = self.run(ActiveGraph(graph, **inputs)), graph.n_targets
+        assert out.space is not None
+        # values that a later layer reads have more rows than the targets
+        return prefix(out, n) if out.space.kind == "node" and out.space.n > n else out

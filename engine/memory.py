@@ -28,7 +28,7 @@ CHUNKS_ALIVE = 4
 SEARCH_BYTES_PER_EDGE = 40
 # per row and sampled neighbour while a view is searched: shortlists, draws, and their sketches on the way
 SAMPLE_BYTES = 64
-# per edge and superstep: rows and positions, grouped by receiver and by sender, and what the edge stands for
+# per edge and level: rows and positions, grouped by receiver and by sender, and what the edge stands for
 LIST_BYTES_PER_EDGE = 28
 # gradients of intermediate values that are alive at once, in units of the widest value
 GRADIENTS_ALIVE = 4
@@ -79,7 +79,7 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     halo = probe.halo_width * (2 * mirrors + plans)
     kept = max((kept_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
-    search += len(probe.layers) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
+    search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     parameters = probe.parameters * itemsize
     return MemoryBound(
         partition.nbytes(),

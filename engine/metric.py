@@ -10,6 +10,9 @@ AUC            nothing adds up: gather scores on one rank    :func:`auc`
 =============  ============================================  ============================
 
 Every sum of no rows is zeros. A figure of nothing (no rows at all) is NaN.
+
+Scores tie if they are equal up to rounding. Nodes that nothing distinguishes, such as two without edges, have equal scores in
+exact arithmetic, and computed ones that may differ in the last bits, which depend on the number of workers.
 """
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphtheta.errors import ConfigError, ShapeError
+
+# scores closer than this many roundings of the largest of them tie
+TIE = 100
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
@@ -102,18 +108,17 @@ def auc(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def one_auc(labels: np.ndarray, scores: np.ndarray) -> float | None:
-    """The area of one column, the Mann-Whitney statistic over ranks averaged within ties; None without both kinds of rows."""
+    """The area of one column, the Mann-Whitney statistic with ties counting half; None without both kinds of rows."""
     known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), bool)
     positive, scores = labels[known] == 1, scores[known]
-    n_pos = int(positive.sum())
-    n_neg = len(positive) - n_pos
-    if not n_pos or not n_neg:
+    if positive.all() or not positive.any():
         return None
     if np.isnan(scores).any():
         return float("nan")
-    _, group, size = np.unique(scores, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(size) - (size - 1) / 2)[group.ravel()]
-    return float((rank[positive].sum() - n_pos * (n_pos + 1) / 2) / (n_pos * n_neg))
+    width = TIE * np.finfo(scores.dtype).eps * np.abs(scores).max()
+    negative, scores = np.sort(scores[~positive].astype(np.float64)), scores[positive].astype(np.float64)
+    below, up_to = np.searchsorted(negative, scores - width, "left"), np.searchsorted(negative, scores + width, "right")
+    return float((below + up_to).mean() / 2 / len(negative))
 
 
 def ranks(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
@@ -125,18 +130,16 @@ def ranks(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
             that is in truth there).
 
     Returns:
-        [n] float64; a negative that ties counts half, so that a constant score gets the middle place.
+        [n] float64; a negative that ties counts half, so that a constant score gets the middle place. NaN if a score is NaN.
     """
-    if negative.ndim == 2 and len(negative) != len(positive):
-        raise ShapeError(f"ranks: {len(positive)} positives and negatives for {len(negative)}; give one row of negatives for each")
     if negative.ndim == 1:
-        ordered = np.sort(negative)
-        above = len(ordered) - np.searchsorted(ordered, positive, side="right")
-        level = len(ordered) - above - np.searchsorted(ordered, positive, side="left")
-    else:
-        above = (negative > positive[:, None]).sum(axis=1)
-        level = (negative == positive[:, None]).sum(axis=1)
-    return 1.0 + above + 0.5 * level
+        negative = np.broadcast_to(negative, (len(positive), len(negative)))
+    if len(negative) != len(positive):
+        raise ShapeError(f"ranks: {len(positive)} positives and negatives for {len(negative)}; give one row of negatives for each")
+    wanted, all_ = positive[:, None].astype(np.float64), np.column_stack((positive, negative)).astype(np.float64)
+    width = TIE * np.finfo(positive.dtype).eps * np.abs(np.where(np.isinf(all_), 0, all_)).max(axis=1, initial=0)[:, None]
+    above, level = (all_ > wanted + width).sum(axis=1), (np.abs(all_ - wanted) <= width).sum(axis=1) - 1
+    return np.where(np.isnan(all_).any(axis=1), np.nan, 1.0 + above + 0.5 * level)
 
 
 def ranking_sums(rank: np.ndarray, ks: Sequence[int] = (1, 3, 10)) -> np.ndarray:

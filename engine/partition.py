@@ -240,7 +240,7 @@ def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> dict[str, Any]:
         value = getattr(graph, name)
         if value is not None:
             columns[name] = _as(value, mine, dtype)
-    return columns
+    return columns | {name: _as(value, mine, dtype) for name, value in graph.node_columns.items()}
 
 
 def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
@@ -249,10 +249,10 @@ def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> dict[str, np.ndar
         value = getattr(graph, f"edge_{name}")
         if value is not None:
             columns[name] = _as(value, kept, dtype)
-    return columns
+    return columns | {name: _as(value, kept, dtype) for name, value in graph.edge_columns.items()}
 
 
 def _as(value: Any, rows: np.ndarray, dtype: Any) -> Any:
-    """Rows of a column, floating values in the job's type; masks and labels as they are."""
+    """Rows of a column, floating values in the job's type; masks, labels and other integers as they are."""
     mine = value[rows] if sp.issparse(value) or value.dtype.kind != "f" else taken(value, rows)
     return mine.astype(dtype, copy=False) if mine.dtype.kind == "f" else mine

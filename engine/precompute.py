@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ColumnError, ConfigError, ShapeError, UserFunctionError
 
 from ..ops.tape import Tape
 from .active import ActiveGraph
+from .ingredients import Ingredients
 from .layer import Layer, Model
 from .partition import Partition
 from .probe import probe
@@ -46,7 +47,8 @@ def precompute(model: Model, partition: Partition) -> Saving:
     """Compute the total of the model's first layer and let the layer use it.
 
     Raises:
-        ConfigError: The first layer's messages depend on weights or on chance, or its features are sparse.
+        ConfigError: The first layer's messages depend on weights or on chance, it reads something else than the features, or the
+            features are sparse.
 
     Collective: all ranks of the partition.
     """
@@ -55,17 +57,21 @@ def precompute(model: Model, partition: Partition) -> Saving:
     if sp.issparse(partition.node["x"]):
         raise ConfigError("precompute keeps dense totals, and the features are sparse; do without precompute: sparse features are "
                           "multiplied by the weights first, which is cheaper")
-    layer.precomputed = True
+    layer.precomputed = Ingredients(layer.direction)
     try:
         graph = ActiveGraph(global_view(partition, [layer.direction]))
-        with Tape(training=True, all_sum=partition.comm.all_sum):
-            total, program = total_of(layer, graph)
-        used = [e for phase in program.phases for e in phase.order]
-        if total.needs_grad or any(e.prim is not None and e.prim.name == "dropout" for e in used) or not isinstance(layer.sum, str):
+        try:
+            with Tape(training=True, all_sum=partition.comm.all_sum):
+                total, traced, columns = total_of(layer, graph)
+        except (ColumnError, ShapeError, UserFunctionError) as error:
+            raise ConfigError(f"precompute: {name} does not run on the features as they are ({error}); do without precompute, or begin "
+                              "with a layer that does") from error
+        if total.needs_grad or any(e.prim is not None and e.prim.name == "dropout" for e in traced.order) or not isinstance(layer.sum, str):
             raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
                               "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
+        layer.precomputed = Ingredients.of(layer.direction, traced, columns)
     except BaseException:
-        layer.precomputed = False
+        layer.precomputed = None
         raise
     partition.node[PRECOMPUTED] = total.value
     width = int(np.prod(total.shape[1:]))
@@ -76,8 +82,8 @@ def precompute(model: Model, partition: Partition) -> Saving:
 def forget(model: Model) -> None:
     """Let all layers sum their messages, whatever an earlier trainer did to the model."""
     for module in model.modules():
-        if isinstance(module, Layer) and module.precomputed:
-            module.precomputed = False
+        if isinstance(module, Layer):
+            module.precomputed = None
 
 
 def _first(model: Model, partition: Partition) -> Layer:

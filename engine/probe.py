@@ -1,4 +1,4 @@
-"""A dry run of a model on no nodes at all: how many supersteps it has, what they read, and how wide its values are.
+"""A dry run of a model on no nodes at all: its supersteps, which of them read each other, and how wide its values are.
 
 A rank that owns nothing still runs every stage, so a model runs on an empty graph as well. That tells what a view
 must offer before the first view is built.
@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.errors import UserFunctionError
+
 from ..ops.piece import Piece
 from ..ops.space import RowSpace
 from ..ops.tape import Node, Tape, Var, Vjp, space_of, value_of
 from .active import ActiveGraph, Superstep
 from .exchange import MovePlan
+from .hop import Flow, Hop
 from .layer import Layer, Model
+from .module import lost
 from .pair import PairPlan, Pairs
 from .partition import EdgeBlock, Partition
 from .serial import SerialComm
@@ -44,7 +48,7 @@ class Operation:
 class _Watching(Tape):
     """A tape that notes every operation, whether it needs a gradient or not."""
 
-    def __init__(self, graph: ActiveGraph):
+    def __init__(self, graph: _EndlessGraph):
         super().__init__()
         self.seen: list[Operation] = []
         self._graph = graph
@@ -53,6 +57,7 @@ class _Watching(Tape):
         if outputs[0].space is not None:
             self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
                                        [_shape(x) for x in inputs], [_shape(y) for y in outputs]))
+        self._graph.follow(name, inputs, outputs)
         super().add(name, inputs, outputs, vjp)
 
 
@@ -66,18 +71,19 @@ class Probe:
     """What a model does.
 
     Attributes:
-        layers: Direction of each superstep, first to last.
+        layers: Where each superstep stands, in the order of calls.
         output: Trailing shape of the outputs.
         per_edge: Whether the outputs belong to edges.
         node_width, edge_width: Numbers kept per node and per edge from forward to backward, at most at once.
         halo_width: The same per mirror, for the columns gather reads.
         widest: Numbers per node of the widest value.
         parameters: Numbers in all parameters.
+        unread: Names of the parameters that no operation reads; they are never trained.
         supersteps: Every layer and decoder, with its planned gather.
         operations: What was computed at nodes and by the layers' gathers, in order.
     """
 
-    layers: list[str]
+    layers: list[Hop]
     output: tuple[int, ...]
     per_edge: bool
     node_width: int
@@ -85,22 +91,60 @@ class Probe:
     halo_width: int
     widest: int
     parameters: int
+    unread: list[str]
     supersteps: list[Superstep]
     operations: list[Operation]
 
 
 class _EndlessGraph(ActiveGraph):
-    """An empty graph on which any number of layers may run."""
+    """An empty graph on which any number of layers may run.
+
+    Attributes:
+        flow: Which layers the values come from.
+    """
+
+    def __init__(self, view: GraphView):
+        super().__init__(view)
+        self.flow = Flow()
+        self._running: int | None = None
+
+    def node(self, name: str, n: int | None = None) -> Any:
+        x = super().node(name, n)
+        # a layer gets the rows that it needs, which are not enough for layers before it
+        self.flow.made([x], (), None if n is None else self._running)
+        return x
 
     def next_level(self, layer: Layer) -> Any:
+        self._running = None
         if layer.sum is None:
             return super().next_level(layer)
         self.directions.append(layer.direction)
-        return Level(0, 0, [full_pass(self.view.partition, reverse) for reverse in directions(layer.direction)])
+        self._running = self.flow.begin()
+        return Level(0, 0, [full_pass(self.view.partition, reverse) for reverse in directions(layer.direction)], layer.direction)
+
+    def given(self, x: Var, n: int) -> Var:
+        if self._running is None:
+            return super().given(x, n)
+        self.flow.read(self._running, [x])
+        mine = Var(x.value, x.space, x.needs_grad)
+        self.flow.made([mine], (), self._running)
+        return mine
+
+    def follow(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var]) -> None:
+        """Note an operation of the layer that runs, or between layers."""
+        sums, step = name == "gather", self._running
+        # a stage may read values that another layer has stored somewhere
+        if step is not None and (sums or self.ledger.current != "other"):
+            self.flow.read(step, inputs)
+        self.flow.made(outputs, inputs, step if sums else None)
 
 
 def probe(model: Model, partition: Partition) -> Probe:
-    """Run the model on an empty graph with the columns of a partition."""
+    """Run the model on an empty graph with the columns of a partition.
+
+    Raises:
+        UserFunctionError: The model uses a parameter that is not among its parameters.
+    """
     empty = _empty_like(partition)
     none = np.zeros(0, np.int64)
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
@@ -109,31 +153,47 @@ def probe(model: Model, partition: Partition) -> Probe:
     tape = _Watching(graph)
     with tape:
         out = model.run(graph)
-    operations, ((node, edge, halo), widest) = list(tape.seen), _kept(tape)
-    return Probe(graph.directions, out.shape[1:], isinstance(out, Var) and out.space is not None and out.space.kind == "edge",
-                 int(node), int(edge), int(halo), widest, sum(p.value.size for p in model.parameters()), graph.supersteps, operations)
+    # before pieces run again
+    operations, unread, layers = list(tape.seen), _unread(model, tape), graph.flow.hops(graph.directions)
+    (node, edge, halo), widest = _kept(tape, out.dtype.itemsize)
+    per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
+    return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), widest,
+                 sum(p.value.size for p in model.parameters()), unread, graph.supersteps, operations)
 
 
-def _kept(tape: Tape) -> tuple[np.ndarray, int]:
-    """The most a tape holds while it is walked back, in numbers per node, edge and mirror; and numbers per row of the widest value."""
+def _unread(model: Model, tape: Tape) -> list[str]:
+    """Names of the model's parameters that a pass did not read; one that it read must be the model's."""
+    read = dict.fromkeys(p for step in tape.nodes for p in step.parameters)
+    known = {p: name for name, p in model.named_parameters()}
+    for p in read:
+        if p not in known:
+            raise UserFunctionError(lost(model, p))
+    return [name for p, name in known.items() if p not in read]
+
+
+def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
+    """The most a tape holds while it is walked back, in numbers per node, edge and mirror; and numbers per row of the widest value.
+
+    An integer of twice the size of a number counts as two.
+    """
     now, most, widest = np.zeros(3, np.int64), np.zeros(3, np.int64), 1
     for step in tape.nodes:
         for y in step.outputs:
             if y.space is not None:
-                now[int(y.space.kind == "edge")] += _size(y)
-                widest = max(widest, _size(y))
+                now[int(y.space.kind == "edge")] += _size(y, itemsize)
+                widest = max(widest, _size(y, itemsize))
         if isinstance(step, Piece):
             # one piece at a time has an inside, and what comes after it is gone by then
-            inside, wide = _kept(step.again()[0])
+            inside, wide = _kept(step.again()[0], itemsize)
             most, widest = np.maximum(most, now + inside), max(widest, wide)
         elif isinstance(step, Node) and step.name == "gather":
-            now[2] += sum(_size(x) for x in step.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
+            now[2] += sum(_size(x, itemsize) for x in step.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
     return np.maximum(most, now), widest
 
 
-def _size(x: Var) -> int:
-    """Numbers per row."""
-    return int(np.prod(x.shape[1:]))
+def _size(x: Var, itemsize: int) -> int:
+    """Numbers per row, as many as take its memory."""
+    return -(-int(np.prod(x.shape[1:])) * x.dtype.itemsize // itemsize)
 
 
 def _empty_like(partition: Partition) -> Partition:

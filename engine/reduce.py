@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.errors import TapeError
+
 from ..ops.tape import Gradients, Parameter
 from .channel import Tag
 from .comm import Comm
@@ -30,11 +32,20 @@ class GradientSum:
     def __init__(self, comm: Comm, parameters: list[Parameter]):
         self.comm, self.parameters = comm, parameters
         self._wanted = {p: p.value for p in parameters}
+        self._known = set(parameters)
         self._bucket: list[tuple[Parameter, np.ndarray]] = []
         self._leaving: list[tuple[list[Parameter], _Sum]] = []
 
     def add(self, parameter: Parameter, gradient: Any) -> None:
-        """Take a gradient of this worker to which nothing will be added; None if the parameter was not reached."""
+        """Take a gradient of this worker to which nothing will be added; None if the parameter was not reached.
+
+        Raises:
+            TapeError: It is none of the parameters whose gradients are summed.
+        """
+        if parameter not in self._known:
+            raise TapeError(f"the pass read a parameter {list(parameter.shape)} that is not among those that are trained; the parameters "
+                            "of a model are looked for when its trainer is made: do not replace or add any afterwards (assign to "
+                            "parameter.value instead), or make a new trainer")
         like = self._wanted.pop(parameter, None)
         if like is None:
             return

@@ -1,6 +1,6 @@
 """Neighbour sampling, keyed by global edge ids.
 
-Every in-edge of a node draws hash(seed, step, layer, edge id). Without replacement the node keeps the ``fanout`` edges
+Every in-edge of a node draws hash(seed, step, hop, edge id). Without replacement the node keeps the ``fanout`` edges
 with the lowest draws; with replacement it draws ``fanout`` times and keeps, each time, the edge whose draw is lowest.
 The lowest of the lowest is a monoid like any aggregator, so the edges of a node may be spread over workers: each
 sends its own lowest draws to the master, which sends back where to cut. The chosen sets are the same for every
@@ -105,10 +105,10 @@ class NeighbourSampler:
     """Uniform sampling of ``fanout`` in-edges of every receiving node.
 
     Attributes:
-        fanouts: Edges per node for each superstep, first to last; -1 keeps all.
+        fanouts: Edges per node for each hop, the one furthest from the targets first; -1 keeps all.
         replace: Draw with replacement; an edge drawn twice counts twice.
         seed: Seed of the draws.
-        shared: Use the draws of the first superstep in all of them, so that edge values can be carried.
+        shared: Use the draws of the first hop in all of them, so that edge values can be carried.
     """
 
     fanouts: tuple[int, ...]
@@ -120,16 +120,16 @@ class NeighbourSampler:
         if any(f == 0 or f < -1 for f in self.fanouts):
             raise ConfigError(f"fanout {self.fanouts} must hold positive numbers, or -1 for all neighbours")
         if self.shared and len(set(self.fanouts)) > 1:
-            raise ConfigError(f"one sample shared by all layers needs equal fanouts, got {self.fanouts}")
+            raise ConfigError(f"one sample shared by all hops needs equal fanouts, got {self.fanouts}")
 
-    def choose(self, partition: Partition, candidates: Sequence[Candidates], receivers: Exchange, *, layer: int, reverse: bool,
+    def choose(self, partition: Partition, candidates: Sequence[Candidates], receivers: Exchange, *, hop: int, reverse: bool,
                step: int) -> tuple[list[Chosen], Kept | None]:
         """Keep a sample of the edges of each receiving row.
 
         Args:
             candidates: All edges of one pass, by block: a group of edges for each row of the moves, also for those without edges.
             receivers: Moves of the receiving rows.
-            layer, reverse, step: Words of the key.
+            hop, reverse, step: Words of the key; the number of the hop as in ``fanouts``.
 
         Returns:
             The edges by block, and the rows of the moves that still have edges at mirrors, as ``MovePlan.kept`` takes them;
@@ -137,10 +137,10 @@ class NeighbourSampler:
 
         Collective: all ranks of the partition.
         """
-        fanout = self.fanouts[layer]
+        fanout = self.fanouts[hop]
         if fanout < 0:
             return [c.listed() for c in candidates], None
-        k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else layer, int(reverse)))
+        k = np.uint64(key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else hop, int(reverse)))
         shorter = []
         for c in candidates:
             *lists, often = self._shortlist(c, _ids(partition, c), k, fanout)

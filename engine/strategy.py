@@ -11,10 +11,11 @@ from functools import cached_property
 
 import numpy as np
 
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, key, shuffle
 
 from .grow import Frame, grow, induced, widen
+from .hop import Layers, depth
 from .partition import MASTER, MIRROR, Partition
 from .sampler import NeighbourSampler
 from .task import Seeds, Task
@@ -26,12 +27,12 @@ class Strategy(ABC):
 
     Args:
         partition: Where views look.
-        layers: Direction of each superstep of the model.
+        layers: The supersteps of the model.
         task: Gives the targets.
         seed: Seed of the order of batches.
     """
 
-    def __init__(self, partition: Partition, layers: list[str], task: Task, seed: int = 0):
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
         self.partition, self.layers, self.task, self.seed = partition, layers, task, seed
 
     @property
@@ -58,7 +59,7 @@ class Strategy(ABC):
         return epoch * self.steps_per_epoch + i
 
 
-def whole(partition: Partition, layers: list[str], seeds: Seeds | None = None) -> GraphView:
+def whole(partition: Partition, layers: Layers, seeds: Seeds | None = None) -> GraphView:
     """The view of the whole graph, with the pairs of ``seeds`` if there are any; without their excluded edges.
 
     Collective: all ranks of the partition.
@@ -83,7 +84,7 @@ def with_pairs(view: GraphView, seeds: Seeds | None) -> GraphView:
 class GlobalBatch(Strategy):
     """Every node, every edge, one step an epoch."""
 
-    def __init__(self, partition: Partition, layers: list[str], task: Task, seed: int = 0):
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
         super().__init__(partition, layers, task, seed)
         self._view: GraphView | None = None
 
@@ -110,13 +111,13 @@ class MiniBatch(Strategy):
         sampler: None for no sampling.
     """
 
-    def __init__(self, partition: Partition, layers: list[str], task: Task, seed: int = 0, *, batch_size: int,
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, batch_size: int,
                  sampler: NeighbourSampler | None = None):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
             raise ConfigError(f"batch_size {batch_size} must be at least 1")
-        if sampler is not None and len(sampler.fanouts) != len(layers):
-            raise ConfigError(f"fanout gives {len(sampler.fanouts)} numbers for a model of {len(layers)} layers; give one for each")
+        if sampler is not None and len(sampler.fanouts) != depth(layers):
+            raise ConfigError(f"fanout gives {len(sampler.fanouts)} numbers for a model of {depth(layers)} hops; give one for each")
         self.batch_size, self.sampler = batch_size, sampler
         self._order: tuple[int, np.ndarray] | None = None
 
@@ -148,10 +149,14 @@ class ClusterBatch(Strategy):
             normalising layers normalise by batch (Cluster-GCN).
         diagonal: Self loops weigh 1 + diagonal times as much (the diagonal enhancement of Cluster-GCN).
 
+    Raises:
+        ConfigError: An option is out of range.
+        DataError: No cluster holds a training target.
+
     Source: Cluster-GCN, https://arxiv.org/abs/1905.07953
     """
 
-    def __init__(self, partition: Partition, layers: list[str], task: Task, seed: int = 0, *, clusters: np.ndarray, per_batch: int = 1,
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, clusters: np.ndarray, per_batch: int = 1,
                  boundary_hops: int = 0, degrees: str = "graph", diagonal: float = 0.0):
         super().__init__(partition, layers, task, seed)
         if boundary_hops not in (0, 1, 2):
@@ -162,6 +167,9 @@ class ClusterBatch(Strategy):
         n = int(clusters.max(initial=-1)) + 1
         # a batch without targets would be a step without a gradient
         self._useful = task.clusters_with_targets(clusters)
+        if not len(self._useful):
+            raise DataError("no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
+                            "its ends lie in one cluster: use fewer and larger clusters, or another strategy")
         if not 1 <= per_batch <= n:
             raise ConfigError(f"clusters_per_batch {per_batch} must be 1 to {n}, the number of clusters")
         self.per_batch = per_batch

@@ -5,16 +5,21 @@ Messages about a user's functions name the layer, the stage and the remedy.
 """
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
 from ..ops.expr import Expr, ordered
-from ..ops.plan import evaluate, plan
-from ..ops.program import EdgeProgram, naming, trace
+from ..ops.fused import fallbacks
+from ..ops.naming import naming
+from ..ops.plan import evaluate
+from ..ops.program import EdgeProgram
+from ..ops.program_cache import ProgramCache
 from ..ops.rows import prefix
+from ..ops.symbolic import SymbolicTrace, record
 from ..ops.tape import Parameter, Var, current
-from .active import Superstep
+from .active import Superstep, check_direction
 from .gather import Inputs, gather_sum
 from .traffic import Traffic
 from .view import PRECOMPUTED
@@ -23,7 +28,9 @@ if TYPE_CHECKING:
     from .active import ActiveGraph
     from .layer import Layer
 
-MAX_TRACED = 8
+LOG = logging.getLogger("graphtheta")
+PROGRAMS = ProgramCache()
+_REPORTED: set[tuple[str, str]] = set()
 
 
 class NodeColumns:
@@ -55,7 +62,8 @@ class Totals:
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._totals:
-            raise ColumnError(f"apply of {self._owner} reads total.{name}; its sum offers {', '.join(self._totals)}")
+            raise ColumnError(f"apply of {self._owner} reads total.{name}; its sum names several aggregators, so there is one total for "
+                              f"each: {', '.join(f'total.{n}' for n in self._totals)}")
         return self._totals[name]
 
 
@@ -74,7 +82,7 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     Collective: all ranks of the view's partition.
     """
     owner, ledger = type(layer).__name__, graph.ledger
-    if layer.precomputed:
+    if layer.precomputed is not None:
         return _apply_precomputed(layer, owner, graph, h)
     level = graph.next_level(layer)
     graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
@@ -84,7 +92,8 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
     columns = _check_transform(owner, made, given, graph, level.n_in)
     program = graph.supersteps[-1].program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
-    totals, outputs = _run_phases(program, columns, graph, level, key)
+    with naming(f"gather of {owner}"):
+        totals, outputs = _run_phases(program, columns, graph, level, key)
     value = outputs.pop("", None)
     graph.carry(outputs, level)
     if layer.sum is None:
@@ -98,6 +107,8 @@ def run_superstep(layer: Layer, graph: ActiveGraph, h: Any, extra: dict[str, Any
 def _apply_precomputed(layer: Layer, owner: str, graph: ActiveGraph, h: Any) -> Any:
     """Apply to totals that were computed once; the layer takes no level of the view."""
     n = graph.view.space.n
+    assert layer.precomputed is not None
+    check_direction(layer, 0, layer.precomputed.direction)
     graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
     given = {"h": h}
     if h is not graph.x:
@@ -105,13 +116,14 @@ def _apply_precomputed(layer: Layer, owner: str, graph: ActiveGraph, h: Any) -> 
                                 "do without precompute, or call the layer with graph.x")
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(owner, layer.transform(NodeColumns(owner, "transform", given, graph, n)), given, graph, n)
+    layer.precomputed.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.view.rows)
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
         total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
         return _check_apply(owner, layer.apply(NodeColumns(owner, "apply", columns, graph, n), total), n)
 
 
-def total_of(layer: Layer, graph: ActiveGraph) -> tuple[Var, EdgeProgram]:
-    """The total of a layer's messages over raw features, and its planned gather.
+def total_of(layer: Layer, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dict[str, Any]]:
+    """The total of a layer's messages over raw features, its traced gather, and the node columns that may be read.
 
     Collective: all ranks of the view's partition.
     """
@@ -120,8 +132,8 @@ def total_of(layer: Layer, graph: ActiveGraph) -> tuple[Var, EdgeProgram]:
     with naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
     columns = _check_transform(owner, made, given, graph, level.n_in)
-    program = _program(layer, owner, columns, graph, level)
-    return _run_phases(program, columns, graph, level, None)[0][""], program
+    traced = _traced(layer, owner, columns, graph, level)
+    return _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""], traced, columns
 
 
 def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any,
@@ -184,24 +196,32 @@ class _OffEdges:
 
 
 def _program(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
-    """The traced gather; traced anew only if what it depends on changed: shapes and types, and settings of the layer."""
+    """The gather of this pass, traced anew and planned once for each structure."""
+    program = PROGRAMS.planned(_traced(layer, owner, columns, graph, level))
+    _report_fallbacks(owner, program, graph)
+    return program
+
+
+def _traced(layer: Layer, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> SymbolicTrace:
     known = graph.node_schema(columns)
     sparse = tuple(n for n, schema in known.items() if schema[-1])
     nodes = {n: schema[:-1] for n, schema in known.items() if n not in sparse}
-    edges = graph.edge_schema(level)
-    settings = [(n, v) for n, v in vars(layer).items() if isinstance(v, (bool, int, float, str))]
-    structure = (tuple(nodes.items()), tuple(edges.items()), sparse, tuple(settings), repr(layer.sum))
-    traced = vars(layer).setdefault("_traced", {})
-    if structure not in traced:
-        program = plan(trace(layer.gather, nodes, edges, layer.sum, owner, sparse))
-        # a variable made in transform belongs to one pass only
-        if any(isinstance(x, Var) for x in program.operands):
-            return program
-        # training and evaluation take turns; a setting that changes every step must not fill the memory
-        if len(traced) >= MAX_TRACED:
-            traced.clear()
-        traced[structure] = program
-    return traced[structure]
+    return record(layer.gather, nodes, graph.edge_schema(level), layer.sum, owner, sparse)
+
+
+def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> None:
+    """Log once in a process, on rank 0, that a layer runs on the reference back end."""
+    partition = graph.view.partition
+    # a dry run has no nodes, and takes place on every rank
+    for reason in fallbacks(program) if partition.n_nodes and partition.comm.rank == 0 else ():
+        if (owner, reason) not in _REPORTED:
+            _REPORTED.add((owner, reason))
+            LOG.warning(fallback_text(owner, reason))
+
+
+def fallback_text(owner: str, reason: str) -> str:
+    """What is said of a layer that runs on the reference back end."""
+    return f"{owner} runs on the reference back end, many times slower than the fused one: {reason}"
 
 
 def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
@@ -212,8 +232,8 @@ def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
         raise UserFunctionError(f"{owner} was called with {name} from another forward pass; keep values within one call of forward")
     if x.space.n < n:
         raise UserFunctionError(f"{owner} was called with {name} of a later layer than the one before it; "
-                                "call layers in the order values flow")
-    return prefix(x, n) if x.space.n > n else x
+                                "call layers in the order values flow, the same in every forward pass")
+    return graph.given(x, n)
 
 
 def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int) -> dict[str, Any]:

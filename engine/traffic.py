@@ -46,7 +46,7 @@ class Widths:
     @classmethod
     def of(cls, phase: Phase, learned: Collection[str]) -> Widths:
         """Of a phase; ``learned`` are the node columns whose gradients are wanted."""
-        dtype, shapes = next(e.dtype for e in (*phase.message, *phase.outputs.values())), [e.shape for e in phase.message]
+        dtype, shapes = phase.dtype, [e.dims for e in phase.message]
         partial = spread = 0
         for aggregator in phase.aggregators.values():
             state = aggregator.start(0, shapes, dtype)
@@ -90,4 +90,4 @@ class Traffic:
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:
     """Bytes of the columns read at an end, of all or of some."""
     found = {e.leaf[1]: e for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] != "gid"}
-    return Layout({name: np.empty((0, *e.shape), e.dtype) for name, e in found.items() if only is None or name in only}).width
+    return Layout({name: np.empty((0, *e.dims), e.dtype) for name, e in found.items() if only is None or name in only}).width

@@ -3,8 +3,9 @@
 A view borrows the topology of its partition: it holds lists of active rows, lists of chosen edges where not all edges
 of a block take part, and restricted move plans. No subgraph is copied.
 
-Frame rows are ordered so that the nodes needed after superstep k are a prefix of those needed after superstep k - 1.
-Values of different depth therefore fit together by being cut to the shorter one.
+Frame rows are ordered so that the nodes needed k hops before the end are a prefix of those needed k + 1 hops before it.
+Values of different depth therefore fit together by being cut to the shorter one. Supersteps of the same hop and
+direction share their level.
 """
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from ..ops.kernels.batch import group
 from ..ops.reference import Chunk
 from ..ops.space import RowSpace
 from .exchange import Exchange, MovePlan
+from .hop import Layers, hops
 from .partition import MASTER, MIRROR, EdgeBlock, Partition
 
 if TYPE_CHECKING:
@@ -153,16 +155,18 @@ class Pass:
 
 @dataclass
 class Level:
-    """One superstep: rows before and after it, and its passes over edges.
+    """What a superstep runs over: rows before and after it, and its passes over edges.
 
     Attributes:
         n_in, n_out: Frame rows needed before and after; the latter are a prefix of the former.
+        direction: Of the layers it was made for.
         stored: Storage positions of the edges in the order of the level, made when first asked for.
     """
 
     n_in: int
     n_out: int
     passes: list[Pass]
+    direction: str
     _stored: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -192,7 +196,7 @@ class GraphView:
 
     Attributes:
         partition: The partition it looks at.
-        levels: One per superstep, first to last.
+        levels: One per superstep, in the order of calls.
         rows: Master rows in frame order; None for all, in order.
         space: Row space of the frame.
         pairs: The level of node pairs a decoder runs over, for edge and link tasks.
@@ -210,8 +214,8 @@ class GraphView:
 
     @property
     def n_targets(self) -> int:
-        """Frame rows after the last superstep."""
-        return self.levels[-1].n_out if self.levels else self.space.n
+        """Frame rows at the end of the model."""
+        return min((level.n_out for level in self.levels), default=self.space.n)
 
     def node_column(self, name: str, n: int) -> Any:
         """A column of the masters for the first n frame rows; KeyError if there is none."""
@@ -292,10 +296,8 @@ def directions(direction: str) -> tuple[bool, ...]:
     return {"in": (False,), "out": (True,), "both": (False, True)}[direction]
 
 
-def global_view(partition: Partition, layers: list[str]) -> GraphView:
-    """The view in which all is active; ``layers`` are the directions of the supersteps."""
-    n = partition.n_masters
-    made = {d: Level(n, n, [full_pass(partition, reverse) for reverse in directions(d)]) for d in set(layers)}
-    return GraphView(partition, [made[d] for d in layers], None, RowSpace(partition.masters))
-
-
+def global_view(partition: Partition, layers: Layers) -> GraphView:
+    """The view in which all is active, for such supersteps."""
+    n, along = partition.n_masters, [hop.direction for hop in hops(layers)]
+    made = {d: Level(n, n, [full_pass(partition, reverse) for reverse in directions(d)], d) for d in set(along)}
+    return GraphView(partition, [made[d] for d in along], None, RowSpace(partition.masters))

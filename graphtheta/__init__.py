@@ -14,7 +14,7 @@ _FRONT = {
     "Graph": "data.graph", "load": "data.dataset", "Job": "job", "Trainer": "trainer", "Result": "recovery.progress", "preset": "published",
     "check": "conformance", "explain": "reports.explanation",
 }
-_ENGINE = {"Layer": "layer", "Model": "layer", "Module": "layer", "recompute": "recompute", "start": "start"}
+_ENGINE = {"Layer": "layer", "Model": "layer", "Module": "module", "recompute": "recompute", "start": "start"}
 _EDGE = {"softmax": "program"}
 _OPS = (
     "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "check_gradients", "check_vjp", "clip", "concat",

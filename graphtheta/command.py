@@ -109,7 +109,7 @@ def train_once(job: Job, comm: Comm) -> Result:
                 say(f"{job.folder} holds a run that came to its end; nothing was changed. More --epochs go on with it")
             return result
         # before the curve is drawn: drawing takes memory too
-        log.write_profile(predicted)
+        log.write_profile(predicted, trainer.fallbacks)
         log.finish(result.best_epoch)
     trainer.save(job.folder / WEIGHTS)
     if job.save_predictions:

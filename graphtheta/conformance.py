@@ -1,73 +1,63 @@
-"""Conformance of a user's own layer: gradients, permutations, workers and partitions.
+"""Conformance of a user's own layer: finite numbers, gradients, settings, permutations, workers and partitions.
 
-Everything runs in float64 on a small graph that has what breaks layers: a hub, isolated nodes, self loops and
-duplicate edges.
+Runs are those of ``trial``. Messages pass over the edges on the reference back end, which compiles nothing; one run on the
+fused back end is compared with it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from graphtheta.data.graph import Graph
+from graphtheta import trial
 from graphtheta.engine.comm import Comm
-from graphtheta.engine.layer import Layer, Model, Module
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.serial import SerialComm
+from graphtheta.engine.hop import Layers
+from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.module import Module
 from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import whole
-from graphtheta.errors import CheckError, ConfigError, ShapeError, UserFunctionError
-from graphtheta.ops.tape import Parameter, Tape, Var
-from graphtheta.rng import Purpose, integers, key, normal, shuffle
+from graphtheta.engine.superstep import fallback_text
+from graphtheta.errors import CheckError, ConfigError, GraphThetaError
+from graphtheta.ops.fused import backend_scope, fallbacks
+from graphtheta.trial import Case, Numbers, Samples
 
-N_NODES, N_EDGES = 24, 90
 PARTITIONERS = ("1d-src", "1d-dst", "vertex-cut")
+# relative errors of sums in another order, and of the same sums
+ROUNDING, SAME = 1e-9, 1e-12
+# a gradient that is so much smaller than the largest one is made of rounding errors
+NOTHING = 1e-12
+# points at which a gradient must vanish to be called zero
+POINTS = 3
 
 
 @dataclass
 class Report:
-    """Largest relative error of each check."""
+    """Largest relative error of each check, and which layers run on the reference back end."""
 
     gradients: float
     permutation: float
     workers: float
+    backends: float
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return (f"gradients against finite differences: {self.gradients:.1e}\nrenumbered nodes: {self.permutation:.1e}\n"
-                f"1 to 4 workers, {', '.join(PARTITIONERS)}: {self.workers:.1e}")
+        return "\n".join([f"gradients against finite differences: {self.gradients:.1e}", f"renumbered nodes: {self.permutation:.1e}",
+                          f"1 to 4 workers, {', '.join(PARTITIONERS)}: {self.workers:.1e}",
+                          f"fused against reference back end: {self.backends:.1e}", *self.notes])
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A graph with inputs in float64, which a graph itself would round."""
-
-    graph: Graph
-    x: np.ndarray
-    attr: np.ndarray
-
-
-class _Alone(Model):
-    """One layer as a model."""
-
-    def __init__(self, layer: Layer):
-        self.layer = layer
-
-    def forward(self, graph: Any) -> Any:
-        return self.layer(graph, graph.x)
-
-
-def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = None, *, tolerance: float = 1e-6) -> Report:
+def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = None, *, node_columns: Mapping[str, Any] | None = None,
+          edge_columns: Mapping[str, Any] | None = None, tolerance: float = 1e-6) -> Report:
     """Check a layer (or a whole model that returns node values).
 
     Args:
         layer: With its parameters; it is copied, not changed.
         d_in: Width of its input; by default the leading size of one of its parameters that fits.
         d_edge: Width of the edge attributes it reads; likewise.
+        node_columns, edge_columns: Named columns that it reads, as arrays [m] or [m, k] from whose rows those of the small graph
+            are drawn: ``edge_columns={"type": range(4)}`` for codes from 0 to 3.
         tolerance: Largest relative error allowed for gradients; the other checks allow 1e-9.
 
     Returns:
@@ -76,139 +66,201 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
     Raises:
         CheckError: A check failed; says which and by how much.
         ConfigError: The widths cannot be guessed; give them. Or it is no layer.
+        DataError: A column has no rows, or is none that a graph can have.
+        GraphThetaError: The layer does not run.
     """
     if not isinstance(layer, (Layer, Model)):
         what = f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
         raise ConfigError(f"gt.check was given {what}; expected a layer that is made, such as gt.check(MyLayer(4, 3))")
-    model = _double(layer)
-    case = _case(*_widths(model, d_in, d_edge))
-    report = Report(_gradients(model, case), _permutation(model, case), _workers(model, case))
-    name = type(layer).__name__
-    renumbered = "its values change when nodes are renumbered; it must not depend on ids or on the order of edges"
-    for what, error, bound in (("its gradients differ from finite differences", report.gradients, tolerance),
-                               (renumbered, report.permutation, 1e-9),
-                               ("its values or gradients change with the number of workers or the partition", report.workers, 1e-9)):
-        if not error <= bound:
-            raise CheckError(f"{name}: {what} (relative error {error:.2e}, allowed {bound:.0e})")
-    return report
+    subject = _Subject.of(layer, d_in, d_edge, (trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")))
+    with backend_scope("reference"), np.errstate(all="ignore"):
+        subject.check_finite()
+        subject.check_memory()
+        subject.check_trained()
+        gradients = subject.check_gradients(tolerance)
+        permutation, workers = subject.check_permutation(), subject.check_workers()
+    with np.errstate(all="ignore"):
+        backends = subject.check_backends()
+    return Report(gradients, permutation, workers, backends, subject.notes)
 
 
-def _double(layer: Layer | Model) -> Model:
-    model = deepcopy(layer)
-    made = model if isinstance(model, Model) else _Alone(model)
-    for p in made.parameters():
-        p.value = p.value.astype(np.float64)
-    for m in made.modules():
-        vars(m).pop("_traced", None)
-    return made
+@dataclass
+class _Subject:
+    """What is checked: each check takes copies of the model, whose parameters are at a general position.
+
+    Attributes:
+        layers: Its supersteps.
+        notes: Which layers run on the reference back end.
+    """
+
+    name: str
+    model: Model
+    case: Case
+    layers: Layers
+    unread: list[str]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, layer: Layer | Model, d_in: int | None, d_edge: int | None, samples: Samples) -> _Subject:
+        # a dry run is a run, and may leave something in what ran
+        case, found = trial.fitting(trial.copied(layer), d_in, d_edge, samples)
+        with backend_scope("fused"):
+            slow = dict.fromkeys(fallback_text(step.layer, reason) for step in found.supersteps if step.program is not None
+                                 for reason in fallbacks(step.program))
+        model = trial.copied(layer)
+        trial.make_double(model)
+        trial.move_parameters(model, 0)
+        return cls(type(layer).__name__, model, case, found.layers, found.unread, list(slow))
+
+    def copy(self) -> Model:
+        """A model that has not run."""
+        return deepcopy(self.model)
+
+    def run(self, model: Model | None = None, case: Case | None = None, training: bool = False) -> Numbers:
+        return trial.run(model or self.copy(), case or self.case, self.layers, training=training)
+
+    def fail(self, text: str) -> None:
+        raise CheckError(f"{self.name}: {text}")
+
+    def bound(self, error: float, most: float, text: str) -> float:
+        if not error <= most:
+            self.fail(f"{text} (relative error {error:.2e}, allowed {most:.0e})")
+        return error
+
+    # ---- the checks
+
+    def check_finite(self) -> None:
+        """Values and gradients are numbers, at nodes without edges and at self loops too."""
+        for training in (False, True):
+            for name, x in self.run(training=training).items():
+                bad = np.argwhere(~np.isfinite(x))
+                if len(bad):
+                    verb = "are" if name == "values" else "is"
+                    self.fail(f"its {name} {verb} not finite: {x[tuple(bad[0])]} {self._where(name, bad[0])}; look for 0 / 0, log(0), and "
+                              "the gradient of sqrt or of a norm at 0, and clip what goes in, as in gt.sqrt(gt.maximum(x, 1e-12))")
+
+    def _where(self, name: str, at: np.ndarray) -> str:
+        if name not in ("values", "gradient of x"):
+            return f"at {at.tolist()}"
+        node, (src, dst) = int(at[0]), self.case.graph.edge_index
+        degree, loops = int(np.sum(dst == node)), int(np.sum((src == node) & (dst == node)))
+        return f"at node {node}, which has {degree} in-edges, {loops} of them self loops"
+
+    def check_memory(self) -> None:
+        """Nothing is drawn or kept: a pass depends on parameters, settings and inputs, and on no earlier pass."""
+        for training in (False, True):
+            used = self.copy()
+            first, other, again = self.run(used, training=training), self.run(training=training), self.run(used, training=training)
+            if trial.furthest(first, other)[0] > SAME:
+                self.fail("two models that are equal and have not run compute different values: it draws random numbers, which differ from "
+                          "worker to worker (gt.dropout draws the same on all), or keeps state outside of itself")
+            if trial.furthest(first, again)[0] > SAME:
+                self.fail(f"it computes other values when it is called again{self._changed(used)}: it keeps state between calls; what a "
+                          "pass computes must depend on parameters, settings and inputs only")
+        used, fresh = self.copy(), self.copy()
+        self.run(used)
+        for name, put in _changes(used, fresh):
+            put()
+            # the other one stays one that has not run
+            outcomes = [self._outcome(model) for model in (used, deepcopy(fresh))]
+            if isinstance(outcomes[0], dict) and isinstance(outcomes[1], dict) and trial.furthest(*outcomes)[0] > SAME:
+                self.fail(f"a change of {name} has another effect on a layer that has run than on one that has not: it keeps something "
+                          "that it computed from it in an earlier call; compute it anew in each call")
+
+    def _outcome(self, model: Model) -> Any:
+        try:
+            return self.run(model)
+        except (GraphThetaError, ValueError, TypeError, ArithmeticError, LookupError) as error:
+            # not every value of a setting is allowed
+            return error
+
+    def _changed(self, used: Model) -> str:
+        """Which attributes are not as they were before the model ran."""
+        found = [f"self.{name}" for before, after in zip(self.model.modules(), used.modules(), strict=False) for name in vars(after)
+                 if repr(vars(before).get(name)) != repr(vars(after)[name]) and not isinstance(vars(after)[name], Module)]
+        return f", and {', '.join(found[:3])} changed" if found else ""
+
+    def check_trained(self) -> None:
+        """Every parameter has a gradient that is more than rounding errors, at one point at least."""
+        if self.unread:
+            self.fail(f"no operation reads {', '.join(self.unread)}, so nothing will be trained there; functions of gt take a "
+                      "gt.Parameter itself, and its .value is a constant")
+        left: dict[str, float] = {p.name: 0.0 for p in self.model.parameters()}
+        for point in range(POINTS):
+            model = self.copy()
+            trial.move_parameters(model, point, 0.3)
+            found = self.run(model, training=True)
+            largest = max(float(np.max(np.abs(g), initial=0)) for name, g in found.items() if name != "values")
+            sizes = {name: float(np.max(np.abs(found[f"gradient of {name}"]), initial=0)) for name in left}
+            left = {name: max(size, left[name]) for name, size in sizes.items() if size <= NOTHING * largest}
+            if not left:
+                return
+        exact = [name for name, size in left.items() if size == 0]
+        if exact:
+            self.fail(f"the gradient of {', '.join(exact)} is zero, so nothing is trained there: the values do not depend on it, or an "
+                      "operation on the way has None as its gradient rule")
+        self.fail(f"the gradient of {', '.join(left)} is zero but for rounding errors, which Adam would turn into steps: what follows "
+                  "takes away what it adds, as batch norm does with a bias in front of it, and softmax with what all in-edges of a node "
+                  "share; leave it out, as in GCN(d_in, d_out, bias=False)")
+
+    def check_gradients(self, tolerance: float) -> float:
+        """Central differences along one random direction of every parameter and input."""
+        model, step, worst = self.copy(), 1e-6, 0.0
+        exact = self.run(model)
+
+        def value(case: Case) -> float:
+            out = self.run(model, case)["values"]
+            return float((out * trial.weights(np.arange(trial.N_NODES), out.shape)).sum())
+
+        for name, d, put in trial.directions(model, self.case):
+            numeric = (value(put(step * d)) - value(put(-step * d))) / (2 * step)
+            put(0 * d)
+            error = abs(numeric - float((exact[name] * d).sum())) / max(1.0, abs(numeric))
+            worst = max(worst, self.bound(error, tolerance, f"its {name} differs from finite differences"))
+        return worst
+
+    def check_permutation(self) -> float:
+        renumbered, number = self.case.renumbered()
+        error = trial.difference(self.run()["values"], self.run(case=renumbered)["values"][number])
+        return self.bound(error, ROUNDING, "its values change when nodes are renumbered; it depends on ids or on the order of edges")
+
+    def check_workers(self) -> float:
+        """Values and gradients, with dropout on, against one worker."""
+        expected, worst = self.run(training=True), 0.0
+        for size in (2, 3, 4):
+            for partitioner in PARTITIONERS:
+                def program(comm: Comm, partitioner: str = partitioner) -> Numbers:
+                    return trial.run(self.copy(), self.case, self.layers, comm, partitioner, training=True)
+
+                error, name = trial.furthest(expected, run_simulated(size, program)[0])
+                worst = max(worst, self.bound(error, ROUNDING, f"its {name} changes with the number of workers or the partition"))
+        return worst
+
+    def check_backends(self) -> float:
+        """The fused back end against the reference."""
+        with backend_scope("reference"):
+            expected = self.run(training=True)
+        with backend_scope("fused"):
+            error, name = trial.furthest(expected, self.run(training=True))
+        return self.bound(error, ROUNDING, f"its {name} differs between the back ends: a fault of graphtheta")
 
 
-def _widths(model: Module, d_in: int | None, d_edge: int | None) -> tuple[int, int]:
-    if d_in is not None and d_edge is not None:
-        return d_in, d_edge
-    sizes = list(dict.fromkeys(p.shape[0] for p in model.parameters() if p.shape)) or [4]
-    reasons = []
-    for a in [d_in] if d_in is not None else sizes:
-        for b in [d_edge] if d_edge is not None else sizes:
-            try:
-                assert isinstance(model, Model)
-                probe(model, build_partition(_case(a, b).graph, SerialComm(), dtype=np.float64))
-                return a, b
-            except (ShapeError, UserFunctionError) as error:
-                reasons.append(str(error))
-    raise ConfigError(f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width {d_edge or sizes}: "
-                      f"{reasons[0]}; give gt.check(layer, d_in=..., d_edge=...)")
+def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
+    """Changes of parameters and of settings that are numbers: the name, and a function that makes it in all models alike."""
+    def parameters() -> None:
+        for model in models:
+            trial.move_parameters(model, POINTS)
 
+    yield "its parameters", parameters
+    for found in zip(*(list(model.modules()) for model in models), strict=True):
+        for name, old in list(vars(found[0]).items()):
+            if not isinstance(old, (bool, int, float)):
+                continue
+            new = not old if isinstance(old, bool) else old + 1 if isinstance(old, int) else 0.5 * old + 0.125
 
-def _case(d_in: int, d_edge: int) -> _Case:
-    k, edges = key(0, Purpose.CHECK), np.arange(N_EDGES)
-    src, dst = integers(k, edges, N_NODES - 3, 2).T
-    dst[:25] = 2
-    src[25:29] = dst[25:29]
-    src[30:35], dst[30:35] = src[40:45], dst[40:45]
-    return _with_inputs(np.stack((src, dst)), normal(k + 1, np.arange(N_NODES), d_in), normal(k + 2, edges, d_edge))
+            def put(value: Any, name: str = name, modules: tuple[Module, ...] = found) -> None:
+                for module in modules:
+                    setattr(module, name, value)
 
-
-def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray) -> _Case:
-    return _Case(Graph(edge_index, N_NODES, x=x, edge_attr=attr), x, attr)
-
-
-def _run(model: Model, case: _Case, comm: Comm, partitioner: str = "1d-src", training: bool = False) -> dict[str, np.ndarray]:
-    """Values by global id, and gradients of their product with fixed numbers."""
-    partition = build_partition(case.graph, comm, partitioner, dtype=np.float64)
-    view = whole(partition, probe(model, partition).layers)
-    x = Var(case.x[partition.masters], view.space, needs_grad=True)
-    attr = Var(case.attr[partition.edge_gid], needs_grad=True)
-    parameters = model.parameters()
-    with Tape(training=training, all_sum=comm.all_sum) as tape:
-        out = model(view, **{"x": x, "edge.attr": attr})
-        gradients = tape.backward(out, _weights(partition.masters, out.shape))
-    found = {f"gradient of {p.name}": g for p, g in zip(parameters, reduce_gradients(comm, parameters, gradients), strict=True)}
-    for name, ids, like, rows in (("values", partition.masters, None, out.value),
-                                  ("gradient of x", partition.masters, case.x, gradients.of(x)),
-                                  ("gradient of edge.attr", partition.edge_gid, case.attr, gradients.of(attr))):
-        everywhere = np.zeros((N_NODES, *out.shape[1:])) if like is None else np.zeros_like(like)
-        if rows is not None:
-            everywhere[ids] = rows
-        found[name] = comm.all_sum(everywhere)
-    return found
-
-
-def _weights(ids: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return normal(key(1, Purpose.CHECK), ids, int(np.prod(shape[1:]))).reshape(shape)
-
-
-def _gradients(model: Model, case: _Case) -> float:
-    """Central differences along one random direction of every parameter and input."""
-    comm, worst, step = SerialComm(), 0.0, 1e-6
-    exact = _run(model, case, comm)
-
-    def value(moved: _Case) -> float:
-        out = _run(model, moved, comm)["values"]
-        return float((out * _weights(np.arange(N_NODES), out.shape)).sum())
-
-    for name, shape, put in _directions(model, case):
-        d = normal(key(2, Purpose.CHECK), np.arange(int(np.prod(shape)))).reshape(shape)
-        d /= max(float(np.linalg.norm(d)), 1e-300)
-        numeric = (value(put(step * d)) - value(put(-step * d))) / (2 * step)
-        put(0 * d)
-        worst = max(worst, abs(numeric - float((exact[name] * d).sum())) / max(1.0, abs(numeric)))
-    return worst
-
-
-def _directions(model: Model, case: _Case) -> Iterator[tuple[str, tuple[int, ...], Callable[[np.ndarray], _Case]]]:
-    """What can be moved: its gradient's name, its shape, and a function that moves it."""
-    def parameter(p: Parameter, start: np.ndarray) -> Callable[[np.ndarray], _Case]:
-        def put(d: np.ndarray) -> _Case:
-            p.value = start + d
-            return case
-        return put
-
-    for p in model.parameters():
-        yield f"gradient of {p.name}", p.shape, parameter(p, p.value)
-    yield "gradient of x", case.x.shape, lambda d: replace(case, x=case.x + d)
-    yield "gradient of edge.attr", case.attr.shape, lambda d: replace(case, attr=case.attr + d)
-
-
-def _permutation(model: Model, case: _Case) -> float:
-    order = shuffle(key(3, Purpose.CHECK), np.arange(N_NODES))
-    number = np.empty_like(order)
-    number[order] = np.arange(N_NODES)
-    edges = shuffle(key(4, Purpose.CHECK), np.arange(N_EDGES))
-    renamed = _with_inputs(number[case.graph.edge_index][:, edges], case.x[order], case.attr[edges])
-    return _difference(_run(model, case, SerialComm())["values"], _run(model, renamed, SerialComm())["values"][number])
-
-
-def _workers(model: Model, case: _Case) -> float:
-    """Values and gradients, with dropout on, against one worker."""
-    expected = _run(deepcopy(model), case, SerialComm(), training=True)
-    worst = 0.0
-    for size in (2, 3, 4):
-        for partitioner in PARTITIONERS:
-            found = run_simulated(size, lambda comm, p=partitioner: _run(deepcopy(model), case, comm, p, training=True))[0]
-            worst = max(worst, *(_difference(expected[n], found[n]) for n in expected))
-    return worst
-
-
-def _difference(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.max(np.abs(a - b), initial=0) / max(1.0, np.max(np.abs(a), initial=0)))
+            yield f"self.{name}", lambda put=put, new=new: put(new)
+            put(old)

@@ -16,7 +16,9 @@ from graphtheta.cgroup import cpu_quota, memory_left, memory_limit
 from graphtheta.console import amount, say
 from graphtheta.engine.start import launched
 from graphtheta.engine.thread import available_cores
+from graphtheta.errors import ConfigError
 from graphtheta.flag import Parser
+from graphtheta.ops.kernels.cache import lasting_folder
 
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
 # a check gives its state, what was found, and what to do about it
@@ -90,16 +92,17 @@ def extras() -> Finding:
 
 
 def numba() -> Finding:
-    """A function compiles, and the cache for compiled kernels can be written."""
+    """A function compiles, and compiled kernels can be kept."""
     code = "import numba; print(numba.njit(lambda x: x + x)(21), numba.__version__, numba.config.NUMBA_NUM_THREADS)"
     done = run([sys.executable, "-c", code])
     if done.returncode or not done.stdout.startswith("42 "):
         return FAIL, last_line(done.stderr) or done.stdout.strip(), "reinstall numba and llvmlite"
     _, version, threads = done.stdout.split()
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR", Path(graphtheta.__file__).parent))
-    if not os.access(folder, os.W_OK):
-        return WARN, f"numba {version} works; its cache in {folder} cannot be written", "set NUMBA_CACHE_DIR to a folder on a local disk"
-    return OK, f"numba {version} compiles, up to {threads} threads", ""
+    try:
+        folder = lasting_folder()
+    except ConfigError as error:
+        return (FAIL if os.environ.get("GRAPHTHETA_CACHE") else WARN), f"numba {version} compiles; {error}", ""
+    return OK, f"numba {version} compiles, up to {threads} threads; kernels are kept in {folder}", ""
 
 
 def blas() -> Finding:

@@ -103,16 +103,16 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value)
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    def fanouts(self, layers: int) -> tuple[int, ...]:
-        """Neighbours to sample in each of ``layers`` layers, from the targets outwards, -1 for all; empty if none are sampled.
+    def fanouts(self, hops: int) -> tuple[int, ...]:
+        """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all; empty if none are sampled.
 
         Raises:
-            ConfigError: The model has another number of layers.
+            ConfigError: There is neither one number nor one for each hop.
         """
-        spread = self.fanout * layers if len(self.fanout) == 1 else self.fanout
-        if spread and len(spread) != layers:
-            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(spread)} numbers and the model runs {layers} layers; "
-                              "give one number per layer, or one for all")
+        spread = self.fanout * hops if len(self.fanout) == 1 else self.fanout
+        if spread and len(spread) != hops:
+            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(spread)} numbers and the model has {hops} hop(s); "
+                              "give one number per hop, or one for all; layers side by side are one hop")
         return spread
 
     @property

@@ -111,11 +111,11 @@ class StrategyKeys(Keys):
     batch_size: int = Field(0, ge=0)
     """Target nodes of a mini-batch, over all workers together; 0 takes all training nodes."""
     fanout: tuple[int, ...] = ()
-    """Neighbours sampled for each node, one number per layer from the targets outwards, such as 10,10; all keeps all."""
+    """Neighbours sampled for each node, one number per hop from the targets outwards, such as 10,10; all keeps all."""
     replace: bool = False
     """Sample with replacement."""
     share_sample: bool = False
-    """Draw one sample for all layers, so that edge values can be carried from layer to layer; needs equal fanouts."""
+    """Draw one sample for all hops, so that edge values can be carried from layer to layer; needs equal fanouts."""
     clusters: int = Field(0, ge=0)
     """Number of clusters; 0 leaves it to louvain."""
     clusters_per_batch: int = Field(1, ge=1)

@@ -17,9 +17,10 @@ from graphtheta.data.transform import pair_key
 from graphtheta.engine.cluster import find_clusters
 from graphtheta.engine.comm import Comm
 from graphtheta.engine.evaluate import SPLITS, EdgeEvaluator, Evaluator, LinkEvaluator, NodeEvaluator
+from graphtheta.engine.hop import Layers, depth
 from graphtheta.engine.layer import Layer, Model
 from graphtheta.engine.partition import Partition
-from graphtheta.engine.probe import Probe
+from graphtheta.engine.probe import Probe, probe
 from graphtheta.engine.sampler import NeighbourSampler
 from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask, Task, label_kind
@@ -28,9 +29,11 @@ from graphtheta.job import Job, flag
 from graphtheta.models.registry import MODELS, READ_BY, Options, build_model
 from graphtheta.models.user import accepted, load_user_class
 from graphtheta.ops.init import dtype_scope, init_scope
-from graphtheta.ops.program import naming
+from graphtheta.ops.naming import naming
 
 Factory = Callable[..., Model]
+# in integer columns of self loops that were added without a value: a row of no table
+NO_CODE = -1
 
 
 @dataclass
@@ -62,6 +65,7 @@ class Setup:
         kind: Of labels: "classes", "labels" or "values".
         task: "node", "edge" or "link".
         width: Trailing size of the outputs; 0 for one number without an axis of its own.
+        unknown: Integer edge columns that have no value for the self loops that were added.
     """
 
     job: Job
@@ -73,6 +77,22 @@ class Setup:
     width: int
     split: LinkSplit | None = None
     known: np.ndarray | None = None
+    unknown: frozenset[str] = frozenset()
+
+    def check_columns(self, model: Model, partition: Partition) -> None:
+        """The model reads no edge column that self loops which were added have no value for.
+
+        Raises:
+            DataError: It does.
+        """
+        made: set[str] = set()
+        for step in probe(model, partition).supersteps if self.unknown else ():
+            phases = step.program.phases if step.program is not None else []
+            for name in (n for phase in phases for n in phase.reads["edge"] if n in self.unknown and n not in made):
+                raise DataError(f"{step.layer} reads edge.{name}, an integer column, for which the self loops that were added have no "
+                                f"value; add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
+                                "self_loops='no' (--self-loops no)")
+            made |= {n for phase in phases for n in phase.outputs}
 
     def check_output(self, probe: Probe) -> None:
         """The model's outputs fit the labels.
@@ -91,7 +111,7 @@ class Setup:
             raise ConfigError(f"{name} returns {list(probe.output)} values each, the data has {max(self.width, 1)} {what}; "
                               "build the model with that output width")
 
-    def build_task(self, partition: Partition, layers: list[str]) -> tuple[Task, Evaluator]:
+    def build_task(self, partition: Partition, layers: Layers) -> tuple[Task, Evaluator]:
         """The task and what measures it.
 
         Collective: all ranks of the partition.
@@ -130,7 +150,7 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
     Raises:
         ConfigError, DataError: Job, graph and model do not fit together.
     """
-    if graph.x is None:
+    if graph.x is None and not graph.node_columns:
         raise DataError(f"{graph.name or 'the graph'} has no node features x; give the graph some, for example its degrees")
     task = job.task if job.task != "auto" else "node" if graph.y is not None else "edge" if graph.edge_y is not None else "link"
     kind, width = _labels(task, graph)
@@ -145,9 +165,11 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
         split = link_split(graph, seed=job.seed)
         graph = split.graph
     model = make_model(job, graph, task, width, given)
-    loops, edges = job.self_loops, np.arange(graph.n_edges)
+    loops, edges, unknown = job.self_loops, np.arange(graph.n_edges), frozenset[str]()
     if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
-        graph = graph.with_self_loops()
+        whole = frozenset(name for name, x in graph.edge_columns.items() if x.dtype.kind == "i")
+        graph = graph.with_self_loops(columns=dict.fromkeys(whole, NO_CODE))
+        unknown = whole if graph.n_edges > len(edges) else unknown
     elif loops == "no":
         edges = np.flatnonzero(graph.src != graph.dst)
         graph = graph.without_self_loops()
@@ -156,7 +178,7 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
     elif task == "edge" and (graph.edge_train is None or not graph.edge_train.any()):
         raise DataError(f"{graph.name or 'the graph'} has no training edges; give it an edge_train mask")
     info = GraphInfo(graph.node_ids, None if split is None else split.test.T, edges)
-    return Setup(job, graph, model, info, task, kind, width, split, known)
+    return Setup(job, graph, model, info, task, kind, width, split, known, unknown)
 
 
 def _labels(task: str, graph: Graph) -> tuple[str, int]:
@@ -177,7 +199,7 @@ def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Fac
     Raises:
         ConfigError: It cannot be made.
     """
-    sizes = {"d_in": graph.x.shape[1], "d_out": max(width, 1), "d_edge": 0 if graph.edge_attr is None else graph.edge_attr.shape[1]}
+    sizes = {"d_in": graph.n_features, "d_out": max(width, 1), "d_edge": graph.n_edge_features}
     offered = {**sizes, **_options(job)}
     with dtype_scope(job.dtype), init_scope(job.seed):
         if given is None and ":" not in job.model:
@@ -238,7 +260,7 @@ def _options(job: Job) -> dict[str, Any]:
     return {f.name: getattr(job, f.name) for f in fields(Options) if f.name in Job.model_fields and f.name != "decoder"}
 
 
-def build_strategy(job: Job, graph: Graph, partition: Partition, layers: list[str], task: Task) -> Strategy:
+def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task) -> Strategy:
     """The strategy of a job.
 
     Collective: all ranks of the partition.
@@ -246,7 +268,7 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: list[st
     if job.strategy == "global":
         return GlobalBatch(partition, layers, task, job.seed)
     if job.strategy == "mini":
-        fanouts = job.fanouts(len(layers))[::-1]
+        fanouts = job.fanouts(depth(layers))[::-1]
         sampler = NeighbourSampler(fanouts, job.replace, job.seed, job.share_sample) if fanouts else None
         return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or len(task.targets), sampler=sampler)
     clusters = _clusters(job, graph, partition.comm)

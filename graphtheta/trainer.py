@@ -23,11 +23,13 @@ from graphtheta.engine.partition import build_partition
 from graphtheta.engine.precompute import forget, precompute
 from graphtheta.engine.probe import probe
 from graphtheta.engine.start import start
+from graphtheta.engine.superstep import fallback_text
 from graphtheta.engine.timeline import TRACE_FILE, tracing
 from graphtheta.engine.training import QUIET, Training
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
 from graphtheta.job import Job, did_you_mean
-from graphtheta.ops.fused import backend_scope
+from graphtheta.logger import logger
+from graphtheta.ops.fused import backend_scope, fallbacks
 from graphtheta.ops.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.prepare import Setup, build_strategy, load_graph, prepare, source_of
 from graphtheta.recovery.checkpoint import Checkpoint, Manifest
@@ -97,10 +99,12 @@ class Trainer:
         self.partition = build_partition(setup.graph, self.comm, job.partitioner, job.masters, job.seed, dtype)
         forget(self.model)
         self.model.recompute_layers(job.recompute)
+        setup.check_columns(self.model, self.partition)
         with backend_scope(job.backend):
             self.saving = precompute(self.model, self.partition) if job.precompute else None
         self.probe = probe(self.model, self.partition)
         setup.check_output(self.probe)
+        self._report_unread()
         self.kind = setup.kind
         fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
         # one that waits, and one being written with its bytes, once by array and once as a file
@@ -116,10 +120,23 @@ class Trainer:
         self.training = Training(self.model, self.strategy, self.optimiser, self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                                  views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness)
 
+    def _report_unread(self) -> None:
+        names = self.probe.unread
+        if names and self.comm.rank == 0:
+            logger.warning(f"no operation in forward of {type(self.model).__name__} reads {', '.join(names)}, so nothing will be trained "
+                           "there; functions of gt take a gt.Parameter itself, and its .value is a constant")
+
     @property
     def step(self) -> int:
         """Updates made so far."""
         return self.training.step
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """Which layers run on the reference back end although the fused one is chosen, and why; a text each."""
+        with backend_scope(self.job.backend):
+            return list(dict.fromkeys(fallback_text(step.layer, reason) for step in self.probe.supersteps if step.program is not None
+                                      for reason in fallbacks(step.program)))
 
     # ---- training
 

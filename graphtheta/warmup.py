@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.graph import EDGE_FIELDS, EDGE_MASKS, NODE_FIELDS, NODE_MASKS, Graph
+from graphtheta.data.graph import EDGE_MASKS, NODE_MASKS, Graph
+from graphtheta.data.transform import take_edges, take_nodes
 from graphtheta.engine.comm import Comm
 from graphtheta.job import Job
 from graphtheta.models.registry import MODELS
-from graphtheta.ops.kernels.cache import cache_folder
+from graphtheta.ops.kernels.cache import SUFFIX, cache_folder
 from graphtheta.prepare import load_graph
 from graphtheta.trainer import Trainer
 
@@ -27,15 +28,9 @@ def small(graph: Graph) -> Graph:
     """A graph of a few nodes and edges with the same columns, some of them in every split."""
     nodes = _some(graph.n_nodes, NODES, [getattr(graph, m) for m in NODE_MASKS])
     edges = _some(graph.n_edges, EDGES, [getattr(graph, m) for m in EDGE_MASKS])
-    changes: dict[str, Any] = {}
-    for fields, at in ((NODE_FIELDS, nodes), (EDGE_FIELDS, edges)):
-        changes |= {name: x[at] for name in fields if (x := getattr(graph, name)) is not None}
     # any ends will do, and those of the graph are mostly other nodes
-    rng = np.random.default_rng(0)
-    ends = rng.integers(0, len(nodes), (2, len(edges)))
-    if "y" in changes:
-        changes |= {"multilabel": graph.multilabel, "n_classes": graph.n_classes if graph.label_kind == "classes" else None}
-    return graph.replace(edge_index=ends, n_nodes=len(nodes), **changes)
+    ends = np.random.default_rng(0).integers(0, len(nodes), (2, len(edges)))
+    return graph.replace(edge_index=ends, **take_nodes(graph, nodes), **take_edges(graph, edges))
 
 
 def _some(n: int, most: int, masks: list[np.ndarray | None]) -> np.ndarray:
@@ -83,4 +78,4 @@ def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
 
 def kernels() -> int:
     """Number of compiled kernels in the cache folder."""
-    return sum(1 for _ in cache_folder().rglob("*.nbc"))
+    return sum(1 for _ in cache_folder().glob(f"*{SUFFIX}"))

@@ -8,10 +8,11 @@ Transform projects and contracts with the attention vectors, gather weighs by th
 heads. With ``separate`` it is the layer of DistGNN-MB (https://arxiv.org/abs/2211.06385, eq. 2): bias and activation
 come before the attention, and sources and destinations have weights of their own,
 
-    z_u = relu(W_src h_u + b_src),   z_v = relu(W_dst h_v + b_dst),   h'_v = sum of softmax_u(...) z_u
+    z_u = relu(W_src h_u + b),   z_v = relu(W_dst h_v),   h'_v = sum of softmax_u(...) z_u
 
 Departures: the dropout on the layer's input and the activation on its output belong to the network; self loops are
-not added here but to the graph.
+not added here but to the graph. DistGNN-MB also adds a bias to z_v. It is left out: it moves all scores of a node alike,
+which the softmax cancels if they lie on one side of the leaky relu, so that often rounding errors are all of its gradient.
 """
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class GAT(Layer):
         slope: Of the leaky relu.
         separate: The layer of DistGNN-MB.
         activation: Of that layer, before the attention.
-        bias: Whether there are biases.
+        bias: Whether there is a bias.
     """
 
     self_loops = True
@@ -57,7 +58,6 @@ class GAT(Layer):
         self.weight_dst = Parameter.glorot(d_in, heads, d_out) if separate else None
         shape = (heads, d_out) if separate else (heads * d_out if concat else d_out,)
         self.bias = Parameter.zeros(*shape) if bias else None
-        self.bias_dst = Parameter.zeros(*shape) if bias and separate else None
         self.concat, self.dropout, self.attention_dropout, self.slope = concat, dropout, attention_dropout, slope
         self.activation = activation
 
@@ -66,7 +66,7 @@ class GAT(Layer):
             z = z_dst = matmul(node.h, self.weight)
         else:
             act = activation(self.activation)
-            z, z_dst = act(linear(node.h, self.weight, self.bias)), act(linear(node.h, self.weight_dst, self.bias_dst))
+            z, z_dst = act(linear(node.h, self.weight, self.bias)), act(matmul(node.h, self.weight_dst))
         return {"z": dropout(z, self.dropout) if self.dropout else z, "s": sum(mul(z, self.att_src)), "t": sum(mul(z_dst, self.att_dst))}
 
     def gather(self, edge: Any) -> Any:

@@ -59,7 +59,7 @@ class GCN(Layer):
         return out if self.bias is None else add(out, self.bias)
 
     def _first(self, h: Any) -> bool:
-        return not self.precomputed and project_first(h, self.weight)
+        return self.precomputed is None and project_first(h, self.weight)
 
     def _factor(self, node: Any) -> Any:
         """A power of the degree, 0 where the degree is 0, [n]."""

@@ -42,4 +42,4 @@ class GIN(Layer):
         return self.mlp.finish(z) if self._first(node.h) else self.mlp(z)
 
     def _first(self, h: Any) -> bool:
-        return not self.precomputed and project_first(h, self.mlp.weights[0])
+        return self.precomputed is None and project_first(h, self.mlp.weights[0])

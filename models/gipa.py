@@ -50,6 +50,7 @@ class GIPA(Layer):
         dropout: Inside the propagation and aggregation perceptrons.
         attention_dropout: Inside the attention perceptrons.
         edge_drop: Share of the edges taken out of each training step.
+        bias: Whether the last maps of the propagation and aggregation perceptrons have biases.
 
     Raises:
         ConfigError: Unknown reduce.
@@ -57,15 +58,15 @@ class GIPA(Layer):
 
     def __init__(self, d_in: int, d_out: int, d_edge: int, heads: int = 8, *, d_embed: int = 16, attention_hidden: Sequence[int] = (80,),
                  prop_hidden: Sequence[int] = (), agg_hidden: Sequence[int] | None = None, reduce: str = "sum", activation: str = "relu",
-                 dropout: float = 0.0, attention_dropout: float = 0.0, edge_drop: float = 0.0):
+                 dropout: float = 0.0, attention_dropout: float = 0.0, edge_drop: float = 0.0, bias: bool = True):
         if reduce not in REDUCES:
             raise ConfigError(f"GIPA: reduce {reduce!r} is not known; choose from {', '.join(REDUCES)}")
         self.embed, self.embed_bias = Parameter.he(d_edge, d_embed), Parameter.zeros(d_embed)
-        self.prop_src, self.prop_dst = (MLP(d_in, prop_hidden, (heads, d_out), dropout=dropout) for _ in range(2))
+        self.prop_src, self.prop_dst = (MLP(d_in, prop_hidden, (heads, d_out), dropout=dropout, last_bias=bias) for _ in range(2))
         self.att_src, self.att_dst, self.att_edge = (MLP(d, attention_hidden, heads, dropout=attention_dropout, bias=False)
                                                      for d in (d_in, d_in, d_embed))
         width = heads * d_out
-        self.agg = None if agg_hidden is None else MLP(2 * width, agg_hidden, width, dropout=dropout)
+        self.agg = None if agg_hidden is None else MLP(2 * width, agg_hidden, width, dropout=dropout, last_bias=bias)
         self.sum = reduce
         self.activation, self.edge_drop = activation, edge_drop
 

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import ConfigError
 
-from ..engine.layer import Module
+from ..engine.module import Module
 from ..ops.dense import matmul
 from ..ops.dropout import dropout
 from ..ops.elementwise import add, elu, gelu, leaky_relu, relu, tanh
@@ -49,15 +49,17 @@ class MLP(Module):
         activation: After every hidden layer.
         dropout: Share of every hidden layer set to zero in training.
         norm: "none", "batch" or "layer", before the activation of every hidden layer.
-        bias: Whether the maps have biases.
+        bias: Whether the maps have biases. One that batch norm follows never has: see ``BatchNorm``.
+        last_bias: Whether the last map has one too.
     """
 
     def __init__(self, d_in: int, hidden: Sequence[int], d_out: int | tuple[int, ...], *, activation: str = "relu", dropout: float = 0.0,
-                 norm: str = "none", bias: bool = True):
+                 norm: str = "none", bias: bool = True, last_bias: bool = True):
         ends = [(int(w),) for w in hidden] + [d_out if isinstance(d_out, tuple) else (d_out,)]
         starts = [d_in, *(int(w) for w in hidden)]
         self.weights = [Parameter.glorot(a, *b) for a, b in zip(starts, ends, strict=True)]
-        self.biases = [Parameter.zeros(*b) if bias else None for b in ends]
+        biased = [norm != "batch"] * len(hidden) + [last_bias]
+        self.biases = [Parameter.zeros(*b) if bias and has else None for b, has in zip(ends, biased, strict=True)]
         self.norms = [make_norm(norm, int(w)) for w in hidden]
         self.activation, self.dropout = activation, dropout
 

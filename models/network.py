@@ -17,7 +17,8 @@ from typing import Any
 from graphtheta.errors import ConfigError
 
 from ..engine.active import ActiveGraph
-from ..engine.layer import Layer, Model, Module
+from ..engine.layer import Layer, Model
+from ..engine.module import Module
 from ..engine.recompute import recompute
 from ..ops.dropout import dropout
 from ..ops.elementwise import add, maximum
@@ -35,10 +36,11 @@ class Dense(Module):
 
     Args:
         d_in, d_out: Widths before and after.
+        bias: Whether to add a bias.
     """
 
-    def __init__(self, d_in: int, d_out: int):
-        self.mlp = MLP(d_in, (), d_out)
+    def __init__(self, d_in: int, d_out: int, *, bias: bool = True):
+        self.mlp = MLP(d_in, (), d_out, bias=bias)
 
     def __call__(self, graph: ActiveGraph, h: Any) -> Any:
         return self.mlp(h)
@@ -52,7 +54,8 @@ class Network(Model):
         widths: Width of the result of each.
         activation: Between layers: relu, elu, leaky_relu, tanh, gelu or none.
         dropout: Share of the input of every layer, and of the head, set to zero in training.
-        norm: "none", "batch" or "layer", after every layer that has an activation.
+        norm: "none", "batch" or "layer", after every layer that has an activation. Layers that batch norm follows should add no
+            constant: see ``BatchNorm``.
         residual: Whether the input of a layer is added to its output where the widths agree: "none", "after" norm and
             activation (Kipf and Welling, appendix B), or "before" them (GIPA).
         jumping: Jumping knowledge (https://arxiv.org/abs/1806.03536): "none", "concat" or "max" over all layers.

@@ -5,7 +5,7 @@ from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.layer import Module
+from ..engine.module import Module
 from ..ops.norm import RunningStats, batch_norm, layer_norm
 from ..ops.tape import Parameter
 
@@ -14,6 +14,10 @@ NORMS = ("none", "batch", "layer")
 
 class BatchNorm(Module):
     """Every column to mean 0 and variance 1 over the active rows of all workers, then scaled and shifted.
+
+    A constant that is added to all rows of its input has no effect on its output. The gradient of a bias in front of it is zero
+    but for rounding errors, which optimisers such as Adam divide by their own size and turn into steps. Leave such a bias out;
+    the shift of the norm takes its place.
 
     Args:
         d: Width.

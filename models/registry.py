@@ -98,34 +98,44 @@ class Design:
     reads_edges: bool = False
 
 
+def _bias(last: bool, o: Options) -> bool:
+    """Whether a layer ends by adding a bias: not in front of batch norm, which follows every layer but the last."""
+    return last or o.norm != "batch"
+
+
 def _gat(d_in: int, d_out: int, d_edge: int, last: bool, o: Options) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
+    # the bias of the separate form is inside the activation
     made = GAT(d_in, d_out, heads, concat=not last, dropout=o.feature_dropout, attention_dropout=o.attention_dropout, separate=o.separate,
-               activation="none" if last else "relu")
+               activation="none" if last else "relu", bias=o.separate or _bias(last, o))
     return made, d_out if last else heads * d_out
 
 
 def _gat_e(d_in: int, d_out: int, d_edge: int, last: bool, o: Options) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
     made = GATE(d_in, d_out, d_edge, heads, concat=not last, dropout=o.feature_dropout, attention_dropout=o.attention_dropout,
-                residual=o.residual)
+                residual=o.residual, bias=_bias(last, o))
     return made, d_out if last else heads * d_out
 
 
 def _gipa(d_in: int, d_out: int, d_edge: int, last: bool, o: Options) -> tuple[Layer, int]:
     made = GIPA(d_in, d_out, d_edge, o.heads, attention_hidden=(o.hidden,), reduce=o.reduce, dropout=o.feature_dropout,
-                attention_dropout=o.attention_dropout, edge_drop=o.edge_drop)
+                attention_dropout=o.attention_dropout, edge_drop=o.edge_drop, bias=_bias(last, o))
     return made, o.heads * d_out
 
 
+def _gin(d_in: int, d_out: int, d_edge: int, last: bool, o: Options) -> tuple[Layer, int]:
+    return GIN(MLP(d_in, (o.hidden,), d_out, norm=o.norm, last_bias=_bias(last, o)), train_eps=o.train_eps), d_out
+
+
 MODELS: dict[str, Design] = {
-    "gcn": Design(lambda d_in, d_out, d_edge, last, o: (GCN(d_in, d_out, norm=o.normalisation), d_out)),
-    "sage": Design(lambda d_in, d_out, d_edge, last, o: (SAGE(d_in, d_out, aggregator=o.aggregator), d_out)),
-    "gin": Design(lambda d_in, d_out, d_edge, last, o: (GIN(MLP(d_in, (o.hidden,), d_out, norm=o.norm), train_eps=o.train_eps), d_out)),
+    "gcn": Design(lambda d_in, d_out, d_edge, last, o: (GCN(d_in, d_out, norm=o.normalisation, bias=_bias(last, o)), d_out)),
+    "sage": Design(lambda d_in, d_out, d_edge, last, o: (SAGE(d_in, d_out, aggregator=o.aggregator, bias=_bias(last, o)), d_out)),
+    "gin": Design(_gin),
     "gat": Design(_gat, activation="elu"),
     "gat_e": Design(_gat_e, activation="elu", reads_edges=True),
     "gipa": Design(_gipa, whole=True, reads_edges=True),
-    "mlp": Design(lambda d_in, d_out, d_edge, last, o: (Dense(d_in, d_out), d_out)),
+    "mlp": Design(lambda d_in, d_out, d_edge, last, o: (Dense(d_in, d_out, bias=_bias(last, o)), d_out)),
 }
 
 

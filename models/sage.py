@@ -54,4 +54,4 @@ class SAGE(Layer):
         return out if self.bias is None else add(out, self.bias)
 
     def _first(self, h: Any) -> bool:
-        return self.sum != "max" and not self.precomputed and project_first(h, self.neighbour)
+        return self.sum != "max" and self.precomputed is None and project_first(h, self.neighbour)

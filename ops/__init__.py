@@ -3,7 +3,7 @@ if __name__ != "graphtheta.ops":
     raise ImportError("import graphtheta.ops, not ops")
 
 from . import operators  # noqa: F401  (fills the operators of variables)
-from .dense import embedding, linear, matmul, to_dense
+from .dense import linear, matmul, to_dense
 from .dropout import dropout
 from .elementwise import (
     absolute,
@@ -28,6 +28,7 @@ from .elementwise import (
     sub,
     tanh,
 )
+from .embedding import embedding
 from .gradcheck import check_gradients, check_vjp
 from .index import getitem
 from .init import default_dtype, dtype_scope, init_scope

@@ -27,6 +27,8 @@ State = dict[str, np.ndarray]
 Shape = tuple[int, ...]
 
 NO_EDGE = np.iinfo(np.int64).max
+# a softmax weight that is closer to 1 than so many roundings is 1
+SURE = 16
 
 
 @dataclass(slots=True)
@@ -208,7 +210,7 @@ class LogSumExp(Aggregator):
         return {"g": g, "lse": total}
 
     def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
-        return [spread["g"] * np.exp(_scaled(parts[0], scale) - spread["lse"])]
+        return [spread["g"] * _share(_scaled(parts[0], scale), spread["lse"])]
 
 
 class SoftmaxSum(Aggregator):
@@ -248,9 +250,10 @@ class SoftmaxSum(Aggregator):
 
     def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
         z, x = _scaled(parts[0], scale), parts[1]
-        weight, g = np.exp(z - spread["lse"]), spread["g"]
+        weight, g = _share(z, spread["lse"]), spread["g"]
         inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
-        return [weight * (inner - spread["inner"]), expand(weight, g.ndim) * g]
+        # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be the gradient
+        return [np.where(weight == 1, 0, weight * (inner - spread["inner"])), expand(weight, g.ndim) * g]
 
 
 _over = rowwise(np.true_divide)
@@ -266,6 +269,12 @@ def _inner(x: np.ndarray, y: np.ndarray, kept: int) -> Any:
 def _scaled(z: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
     """Scores of edges that stand for several: exp(z + log n) = n exp(z)."""
     return z if scale is None else z + expand(np.log(scale).astype(z.dtype), z.ndim)
+
+
+def _share(z: np.ndarray, normaliser: np.ndarray) -> np.ndarray:
+    """The softmax of a score; exactly 1 where it is 1 up to rounding, as over a single edge."""
+    weight = np.exp(z - normaliser)
+    return np.where(np.abs(weight - 1) <= SURE * np.finfo(z.dtype).eps, 1, weight).astype(z.dtype)
 
 
 def _rebase(state: State, rows: np.ndarray, other: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -45,6 +45,7 @@ class Deferred(Var):
         self.prim, self.args, self.static = prim, args, static
         self._shape, self._dtype, self.space = shape, dtype, space
         self.tape: Tape | None = current()
+        self.made_in = self.tape.number
         self.needs_grad = self.tape.record and any(map(needs_grad, args))
         self._value: np.ndarray | None = None
         self.readers = 0

@@ -52,15 +52,15 @@ def node_cost(name: str, inputs: Sequence[Shape], outputs: Sequence[Shape], item
     return Cost(itemsize * (prod(inputs[0]) + sum(map(prod, outputs))) if flops else 0, flops)
 
 
-def edge_cost(phase: Phase, itemsize: int) -> Cost:
+def edge_cost(phase: Phase) -> Cost:
     """Of a pass over the edges, for one edge: its columns and indices are read, its message is made and added."""
-    flops = sum(operation_flops(e.prim.name, [a.shape for a in e.args], e.shape) for e in phase.order if e.rows and e.prim is not None)
-    added = len(phase.aggregators) * sum(prod(e.shape) for e in phase.message)
-    made = sum(prod(e.shape) for e in phase.outputs.values())
-    read = sum(width for end in ("src", "dst", "edge") for width in widths(phase, end).values())
-    return Cost(itemsize * (read + made) + INDEX_BYTES, flops + added)
+    flops = sum(operation_flops(e.prim.name, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
+    added = len(phase.aggregators) * sum(prod(e.dims) for e in phase.message)
+    columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] != "gid"]
+    moved = sum(e.dtype.itemsize * prod(e.dims) for e in [*columns, *phase.outputs.values()])
+    return Cost(moved + INDEX_BYTES, flops + added)
 
 
 def widths(phase: Phase, end: str) -> dict[str, int]:
     """Numbers per row of the columns that a phase reads at an end ("src" or "dst"), or per edge ("edge")."""
-    return {e.leaf[1]: prod(e.shape) for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] != "gid"}
+    return {e.leaf[1]: prod(e.dims) for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] != "gid"}

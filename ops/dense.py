@@ -130,37 +130,3 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
 
 def _shown(x: Any) -> str:
     return "[" + ", ".join(["rows"] * has_rows(x) + [str(d) for d in trailing(x)]) + "]"
-
-
-@primitive("embedding")
-def _embedding(table: Any, index: Any) -> Any:
-    return table[index]
-
-
-def _embedding_table(g: Any, y: Any, table: Any, index: Any) -> Any:
-    out = np.zeros_like(table)
-    np.add.at(out, index, g)
-    return out
-
-
-defvjp(_embedding, table=_embedding_table, index=None)
-
-
-def embedding(table: Any, index: Any) -> Any:
-    """Rows of a parameter chosen by an integer value of each node or edge, such as its type.
-
-    Args:
-        table: [k, ...], rowless.
-        index: [n] or [n, ...] integers in [0, k).
-
-    Returns:
-        [*index.shape, *table.shape[1:]].
-
-    Raises:
-        UserFunctionError: The index is not of an integer type, or the table has rows.
-        ShapeError: An index is out of range.
-    """
-    if has_rows(table) or np.dtype(index.dtype).kind not in "iu":
-        raise UserFunctionError("embedding looks up rows of a parameter by an integer value; expected (parameter, integers), "
-                                f"got {table!r} and {index!r}")
-    return _embedding(table, index)

@@ -16,8 +16,17 @@ from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
 
 from .tape import Operators, needs_grad, value_of
 
+# the planner looks for zeros and ones in constants of up to so many numbers
+MOST_COMPARED = 1024
+
 if TYPE_CHECKING:
     from .primitive import Primitive
+
+
+# trailing shape and type
+Result = tuple[tuple[int, ...], np.dtype]
+_RESULTS: dict[tuple[Any, ...], Result] = {}
+MOST_RESULTS = 4096
 
 
 class Expr(Operators):
@@ -29,26 +38,31 @@ class Expr(Operators):
         static: Static keyword arguments of the primitive.
         leaf: ("src" | "dst" | "edge" | "operand" | "key", name) for a leaf; the planner adds "node" and "total".
         rows: Whether it has one value per edge; if not it is one array for all edges.
-        shape: Trailing shape for one edge if ``rows``, else the whole shape.
-        live: Whether gradients flow into it.
+        dims: Trailing shape for one edge if ``rows``, else the whole shape.
+        live: Whether gradients flow into it; they flow into floats only.
     """
 
-    __slots__ = ("args", "dtype", "leaf", "live", "prim", "rows", "shape", "static")
+    __slots__ = ("args", "dims", "dtype", "leaf", "live", "prim", "rows", "static")
 
     def __init__(self, prim: Primitive | None, args: tuple[Expr, ...], static: dict[str, Any], *, leaf: tuple[str, Any] | None,
-                 rows: bool, shape: tuple[int, ...], dtype: Any, live: bool):
+                 rows: bool, dims: tuple[int, ...], dtype: Any, live: bool):
         self.prim = prim
         self.args = args
         self.static = static
         self.leaf = leaf
         self.rows = rows
-        self.shape = shape
+        self.dims = dims
         self.dtype = np.dtype(dtype)
         self.live = live
 
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """As of node values: the row axis first, whose length is None here, since a function must not depend on it."""
+        return (None, *self.dims) if self.rows else self.dims
+
     def dummy(self) -> np.ndarray:
         """An empty array of this shape, with no edges; shapes are inferred by running primitives on it."""
-        return np.ones(((0,) if self.rows else ()) + self.shape, self.dtype)
+        return np.ones(((0,) if self.rows else ()) + self.dims, self.dtype)
 
     def __repr__(self) -> str:
         if self.prim is None:
@@ -63,6 +77,8 @@ class Tracer:
     def __init__(self) -> None:
         self.operands: list[Any] = []
         self._known: dict[Any, Expr] = {}
+        # ids of the expressions above, which live as long as this scope
+        self._own: set[int] = set()
         self._sites = 0
         self._token: Any = None
 
@@ -78,12 +94,12 @@ class Tracer:
         self._sites += 1
         return self._sites
 
-    def leaf(self, kind: str, name: Any, shape: tuple[int, ...], dtype: Any, *, rows: bool = True, live: bool = True) -> Expr:
+    def leaf(self, kind: str, name: Any, dims: tuple[int, ...], dtype: Any, *, rows: bool = True, live: bool = True) -> Expr:
         """The leaf of that kind and name, made on first use."""
         known = self._known.get((kind, name))
         if known is None:
-            known = Expr(None, (), {}, leaf=(kind, name), rows=rows, shape=tuple(shape), dtype=dtype, live=live)
-            self._known[(kind, name)] = known
+            known = Expr(None, (), {}, leaf=(kind, name), rows=rows, dims=tuple(dims), dtype=dtype, live=live)
+            self._add((kind, name), known)
         return known
 
     def operand(self, x: Any) -> Expr:
@@ -101,32 +117,75 @@ class Tracer:
         return self.leaf("operand", len(self.operands) - 1, shape, dtype if dtype is not None else np.float32,
                          rows=False, live=needs_grad(x))
 
+    def neutral(self, e: Expr) -> int | None:
+        """0 or 1 for an operand that is a constant of zeros or of ones; None for everything else.
+
+        It is all that the planner knows of the values of operands.
+        """
+        value = self.operands[e.leaf[1]] if e.leaf is not None and e.leaf[0] == "operand" else None
+        if not isinstance(value, (bool, int, float, np.generic, np.ndarray)) or not 0 < np.size(value) <= MOST_COMPARED:
+            return None
+        return next((n for n in (0, 1) if np.all(np.equal(value, n))), None)
+
+    def check_own(self, e: Expr) -> None:
+        """Check that an expression was made in this call.
+
+        Raises:
+            UserFunctionError: It was made in an earlier one.
+        """
+        if id(e) not in self._own:
+            raise UserFunctionError(f"{e!r} was made in an earlier call of gather and kept; the edges of that call are gone, so make it "
+                                    "anew in each call, and keep only settings and parameters on self")
+
     def node(self, prim: Primitive, args: tuple[Expr, ...], static: dict[str, Any]) -> Expr:
         """The expression prim(*args), made on first use."""
-        name = (prim.name, tuple(id(a) for a in args), tuple(sorted(static.items())))
-        known = self._known.get(name)
+        name = (prim, tuple(id(a) for a in args), tuple(sorted(static.items())))
+        try:
+            known = self._known.get(name)
+        except TypeError:
+            given = ", ".join(f"{n}={v!r}" for n, v in static.items())
+            raise UserFunctionError(f"{prim.name} was given {given}; inside gather the keywords of an operation are constants, such as "
+                                    "numbers, strings or tuples of them") from None
         if known is not None:
             return known
+        for a in args:
+            self.check_own(a)
         if not prim.rowwise:
             raise UserFunctionError(f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply")
         rows = any(a.rows for a in args)
-        made = Expr(prim, args, static, leaf=None, rows=rows, shape=(), dtype=np.float32, live=any(a.live for a in args))
+        made = Expr(prim, args, static, leaf=None, rows=rows, dims=(), dtype=np.float32, live=any(a.live for a in args))
         for i, a in enumerate(args):
             if a.live:
                 prim.rule(i)
-        result = self._infer(prim, args, static)
-        made.shape, made.dtype = (result.shape[1:] if rows else result.shape), result.dtype
-        self._known[name] = made
+        made.dims, made.dtype = self._infer(prim, args, static, rows)
+        made.live = made.live and made.dtype.kind == "f"
+        self._add(name, made)
         return made
 
-    def _infer(self, prim: Primitive, args: tuple[Expr, ...], static: dict[str, Any]) -> np.ndarray:
+    def _add(self, name: Any, e: Expr) -> None:
+        self._known[name] = e
+        self._own.add(id(e))
+
+    def _infer(self, prim: Primitive, args: tuple[Expr, ...], static: dict[str, Any], rows: bool) -> Result:
+        """Trailing shape and type of prim(*args); where all arguments have rows, found once for their shapes and types."""
+        if not all(a.rows for a in args):
+            return self._tried(prim, args, static, rows)
+        given = (prim, tuple((a.dims, a.dtype) for a in args), tuple(static.items()))
+        if given not in _RESULTS:
+            if len(_RESULTS) >= MOST_RESULTS:
+                _RESULTS.clear()
+            _RESULTS[given] = self._tried(prim, args, static, rows)
+        return _RESULTS[given]
+
+    def _tried(self, prim: Primitive, args: tuple[Expr, ...], static: dict[str, Any], rows: bool) -> Result:
         values = [value_of(self.operands[a.leaf[1]]) if a.leaf and a.leaf[0] == "operand" else a.dummy() for a in args]
         try:
-            return np.asarray(prim.forward(*values, **static))
+            result = np.asarray(prim.forward(*values, **static))
+            return (result.shape[1:] if rows else result.shape), result.dtype
         except GraphThetaError:
             raise
         except (ValueError, IndexError, TypeError) as error:
-            shapes = ", ".join(("[edges" + "".join(f", {d}" for d in a.shape) + "]") if a.rows else str(list(a.shape)) for a in args)
+            shapes = ", ".join(("[edges" + "".join(f", {d}" for d in a.dims) + "]") if a.rows else str(list(a.dims)) for a in args)
             raise ShapeError(f"{prim.name} cannot take {shapes}: {error}") from error
 
 

@@ -2,7 +2,8 @@
 
 Same meaning as ``reference``. Rows are worked on in blocks of about equal numbers of edges, by the threads of this
 process; no two threads write the same row, and what is summed over all edges (gradients of parameters) is kept per
-block and added in the order of blocks, so results do not depend on the number of threads.
+block, or per several blocks that run in turn if it is large, and added in the order of blocks, so results do not depend on
+the number of threads.
 """
 from __future__ import annotations
 
@@ -16,20 +17,22 @@ from typing import Any
 import numpy as np
 
 from graphtheta import rng
-from graphtheta.errors import ShapeError
 from graphtheta.rng import Purpose
 
 from . import bulk
 from .aggregator import State
-from .codegen import Kept, Kernel, Variant, generate, kept_at_most, numbers, supported, worth_keeping
+from .codegen import Kept, Kernel, Variant, generate, kept_at_most, numbers, unsupported, worth_keeping
 from .edges import EdgeLists
+from .embedding import check_range
 from .expr import Expr
 from .kernels.compile import compiled
 from .kernels.pool import run_blocks
-from .program import Phase
+from .program import EdgeProgram, Phase
 from .reference import Arrays, Columns
 from .tape import value_of
 
+# bytes of partial gradients of what has no rows, such as large tables
+MOST_PARTIAL = 1 << 27
 _BACKEND: ContextVar[str] = ContextVar("graphtheta_backend", default="fused")
 
 
@@ -44,12 +47,21 @@ def backend_scope(name: str) -> Iterator[None]:
 
 
 def usable(phase: Phase) -> bool:
-    """Whether the fused back end is chosen and knows every primitive of the phase."""
-    if _BACKEND.get() != "fused":
-        return False
-    if "_supported" not in phase.__dict__:
-        phase.__dict__["_supported"] = supported(phase)
-    return bool(phase.__dict__["_supported"])
+    """Whether the fused back end is chosen and has a form for everything in the phase."""
+    return _BACKEND.get() == "fused" and not obstacle(phase)
+
+
+def obstacle(phase: Phase) -> str:
+    """What keeps a phase from the fused back end, and the remedy; empty if nothing does."""
+    if "_obstacle" not in phase.__dict__:
+        phase.__dict__["_obstacle"] = unsupported(phase)
+    return str(phase.__dict__["_obstacle"])
+
+
+def fallbacks(program: EdgeProgram) -> list[str]:
+    """Why phases of a program run on the reference back end although the fused one is chosen, each reason once."""
+    found = dict.fromkeys(obstacle(phase) for phase in program.phases) if _BACKEND.get() == "fused" else {}
+    return [reason for reason in found if reason]
 
 
 def kept_width(phase: Phase) -> int:
@@ -64,13 +76,13 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
     values = _constants(phase, columns)
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
-    _check_indices(phase, columns, values)
     spilled, hubs = {}, receivers.walk.hubs
     if len(hubs):
-        shapes = [e.shape for e in phase.message]
+        shapes = [e.dims for e in phase.message]
         spilled = {name: agg.start(len(hubs), shapes, variant.dtype) for name, agg in phase.aggregators.items()}
     spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
-    _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)
+    with _naming_index(phase, columns, values):
+        _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)
     for i, row in enumerate(hubs):
         for name, state in spilled.items():
             phase.aggregators[name].merge(states[name], np.array([row]), {c: x[i: i + 1] for c, x in state.items()})
@@ -101,9 +113,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
         at_the_row = "gdst" if mode == "receiver" else "gsrc"
         spill = {n: np.zeros((len(lists.walk.hubs), *x.shape[1:]), variant.dtype) for n, x in into.items() if n.startswith(at_the_row)}
         if mode == "receiver":
-            arguments = _kernel(phase, variant)[0].arguments
-            sums = {f"{kind}{n}": np.zeros((lists.walk.n_blocks, *_matrix(phase.order[n].shape, kind == "gct")), variant.dtype)
-                    for n in frontier for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
+            sums = _partial_sums(phase, variant, frontier, lists.walk.n_blocks)
         _run(phase, variant, columns, lists, edge_gid, values, into, sums, spill)
         for i, row in enumerate(lists.walk.hubs):
             for name, x in spill.items():
@@ -111,17 +121,26 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
         _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
 
 
-def _check_indices(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
-    """Compiled loops read wherever an index points, so indices are checked before."""
-    number = {id(e): i for i, e in enumerate(phase.order)}
-    for e in phase.order:
-        if e.prim is None or e.prim.name != "embedding" or not e.rows or e.args[1].leaf is None or not e.args[1].rows:
-            continue
-        kind, name = e.args[1].leaf
-        index, size = getattr(columns, kind)[name], len(constants[number[id(e.args[0])]])
-        if index.size and not (-size <= int(index.min()) and int(index.max()) < size):
-            raise ShapeError(f"embedding: {name} holds numbers from {index.min()} to {index.max()}; expected 0 to {size - 1}, "
-                             f"the rows of a table of {size} rows")
+@contextmanager
+def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> Iterator[None]:
+    """Say which index is outside of which table; compiled loops only notice that there is one."""
+    try:
+        yield
+    except IndexError:
+        number = {id(e): i for i, e in enumerate(phase.order)}
+        for e in phase.order:
+            if e.prim is not None and e.prim.name == "embedding" and e.rows:
+                check_range(_column(e.args[1], columns), len(constants[number[id(e.args[0])]]), **e.static)
+        raise
+
+
+def _column(e: Expr, columns: Columns) -> np.ndarray:
+    """All rows of an integer column, or of a part of it."""
+    if e.leaf is not None:
+        found: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]]
+        return found
+    assert e.prim is not None
+    return np.asarray(e.prim.forward(_column(e.args[0], columns), **e.static))
 
 
 # ---- values without rows are computed once, by the primitives themselves
@@ -161,7 +180,7 @@ def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.n
     for name, g in sums.items():
         turned = name.startswith("gct")
         n = int(name[3 if turned else 2:])
-        shape = phase.order[n].shape
+        shape = phase.order[n].dims
         g = (g.reshape(-1, shape[0]).T if turned else g).reshape(shape)
         flow[n] = flow[n] + g if n in flow else g
     for i in range(len(phase.order) - 1, -1, -1):
@@ -185,11 +204,20 @@ def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.n
 # ---- running a kernel
 
 
+def _partial_sums(phase: Phase, variant: Variant, frontier: list[int], n_blocks: int) -> dict[str, np.ndarray]:
+    """Zeros for the gradients of rowless expressions: an array for each block, or for several that run in turn if they are large."""
+    arguments = _kernel(phase, variant)[0].arguments
+    shapes = {f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
+              for n in frontier for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
+    size = sum(map(prod, shapes.values())) * np.dtype(variant.dtype).itemsize
+    count = max(1, min(n_blocks, MOST_PARTIAL // max(size, 1)))
+    return {name: np.zeros((count, *shape), variant.dtype) for name, shape in shapes.items()}
+
+
 def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
              have: tuple[tuple[str, ...], tuple[str, ...]]) -> Variant:
-    dtype = np.result_type(*(e.dtype for e in (*phase.message, *phase.outputs.values())))
     return Variant(mode, lists.positions is not None, columns.key is not None, lists.scale is not None, columns.carried, wanted, have,
-                   dtype.name)
+                   phase.dtype.name)
 
 
 def _kept(phase: Phase, receiver: Variant, sender: Variant) -> Kept:
@@ -234,12 +262,19 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     def block(b: int) -> None:
         arguments = list(spilling if walk.spills(b) else rest)
         for i, x in moving:
-            arguments[i] = x[b]
+            arguments[i] = x[b * len(x) // walk.n_blocks]
         for i, size, dtype in scratch:
             arguments[i] = np.empty((1, size), dtype)
         function(int(walk.blocks[b]), int(walk.blocks[b + 1]), *arguments)
 
-    run_blocks(block, walk.n_blocks)
+    # blocks that share partial sums take turns
+    parts = min((len(x) for x in partial.values()), default=walk.n_blocks)
+
+    def turns(part: int) -> None:
+        for b in range(-(-part * walk.n_blocks // parts), -(-(part + 1) * walk.n_blocks // parts)):
+            block(b)
+
+    run_blocks(turns, parts)
 
 
 def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:
@@ -248,10 +283,10 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
         return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
     if i in constants:
         value = np.asarray(constants[i])
-        value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.shape == () else value
-        if not e.shape:
+        value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.dims == () else value
+        if not e.dims:
             return {f"c{i}": value[()]}
-        found = {f"c{i}": value.reshape(_matrix(e.shape))}
+        found = {f"c{i}": value.reshape(_matrix(e.dims))}
         if f"ct{i}" in kernel.arguments:
             found[f"ct{i}"] = np.ascontiguousarray(found[f"c{i}"].T)
         return found

@@ -67,11 +67,11 @@ def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr]) -> tup
     """
     by, why = {}, []
     for e, reason in chosen(roots).items():
-        at_node = replaced(scope, e, {x: scope.leaf("node", x.leaf[1], x.shape, x.dtype, live=x.live)
+        at_node = replaced(scope, e, {x: scope.leaf("node", x.leaf[1], x.dims, x.dtype, live=x.live)
                                       for x in ordered([e]) if x.rows and x.leaf is not None})
         name = next((n for n, known in columns.items() if known is at_node), f"column {len(columns)}")
         columns[name] = at_node
-        by[e] = scope.leaf(end_of(e), name, e.shape, e.dtype, live=e.live)
+        by[e] = scope.leaf(end_of(e), name, e.dims, e.dtype, live=e.live)
         why.append((name, reason))
     return [replaced(scope, root, by) for root in roots], why
 
@@ -96,5 +96,5 @@ def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> 
             prepared[number] = a
             # stands for the value while shapes are inferred
             scope.operands.append(a.dummy())
-        by[a] = scope.leaf("operand", number, a.shape, a.dtype, rows=False, live=a.live)
+        by[a] = scope.leaf("operand", number, a.dims, a.dtype, rows=False, live=a.live)
     return [replaced(scope, root, by) for root in roots]

@@ -47,11 +47,13 @@ _BY_UFUNC: dict[Any, Callable[..., Any]] = {
     np.add: add, np.subtract: sub, np.multiply: mul, np.true_divide: div, np.matmul: matmul,
 }
 _CHOICE = "maximum, gt.minimum, gt.clip or gt.relu"
-# functions of numpy and scipy whose counterpart here has the same name, and those where it has another one
+# functions of numpy and scipy whose counterpart here has the same name, and what to write in place of others
 _SAME = ("exp", "log", "sqrt", "square", "tanh", "maximum", "minimum", "absolute", "clip", "stack", "sum", "mean", "max", "min", "reshape")
-_OTHER = {"abs": "absolute", "concatenate": "concat", "hstack": "concat", "dot": "matmul", "einsum": "matmul", "expit": "sigmoid",
-          "amax": "max", "amin": "min", "expm1": "exp", "log1p": "log", "logaddexp": "softplus", "exp2": "exp",
-          **dict.fromkeys(("where", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal"), _CHOICE)}
+_OTHER = {"abs": "gt.absolute(x)", "concatenate": "gt.concat([a, b])", "hstack": "gt.concat([a, b])", "dot": "gt.matmul(x, w)",
+          "einsum": "gt.matmul(x, w), or a product and .sum(-1)", "expit": "gt.sigmoid(x)", "amax": "gt.max(x)", "amin": "gt.min(x)",
+          "expm1": "gt.exp(x) - 1", "log1p": "gt.log(1 + x)", "exp2": "gt.exp(x * np.log(2))", "log2": "gt.log(x) / np.log(2)",
+          "log10": "gt.log(x) / np.log(10)", "logaddexp": "y + gt.softplus(x - y)", "reciprocal": "1 / x", "cbrt": "x ** (1 / 3)",
+          **dict.fromkeys(("where", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal"), f"gt.{_CHOICE}")}
 _INSTEAD = f"use gt.{_CHOICE}"
 
 
@@ -78,9 +80,8 @@ def _as_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> 
 
 
 def _refuse_numpy(name: str) -> NoReturn:
-    counterpart = f"use gt.{name if name in _SAME else _OTHER[name]}" if name in (*_SAME, *_OTHER) else \
-        "use a function of gt, or make one with gt.primitive"
-    _refuse(f"given to NumPy's {name}", counterpart)
+    counterpart = f"gt.{name}" if name in _SAME else _OTHER.get(name, "a function of gt, or make one with gt.primitive")
+    _refuse(f"given to NumPy's {name}", f"use {counterpart}")
 
 
 _REFUSALS: dict[str, Callable[..., Any]] = {

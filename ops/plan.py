@@ -73,8 +73,8 @@ def _deferred(scope: Tracer, phase: Phase, after: Expr | None) -> tuple[Phase, E
         return phase, after
     narrow, product = found
     w = product.args[1]
-    heads = scores[0].shape if scores else ()
-    fits = narrow.shape[: len(heads)] == heads and len(narrow.shape) > len(heads)
+    heads = scores[0].dims if scores else ()
+    fits = narrow.dims[: len(heads)] == heads and len(narrow.dims) > len(heads)
     if not fits or size(narrow) > size(value) or any(x is product for x in ordered([*scores, *phase.outputs.values()])):
         return phase, after
     total: Expr = matmul(total_of(scope, narrow), w)
@@ -91,8 +91,8 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
     if at is None or (at == 1 and is_a(e, "div")):
         return None
     product, factor = e.args[at], e.args[1 - at]
-    m, inside = product.args[0], len(product.args[1].shape) - 1
-    if not factor.rows or product.shape != e.shape or any(d != 1 for d in factor.shape[len(factor.shape) - inside:]):
+    m, inside = product.args[0], len(product.args[1].dims) - 1
+    if not factor.rows or product.dims != e.dims or any(d != 1 for d in factor.dims[len(factor.dims) - inside:]):
         return None
     # the axes of the product give way to the one that is contracted
     if inside != 1:
@@ -184,4 +184,4 @@ def _operand(x: Any, number: int, e: Expr, operands: Sequence[Any]) -> str:
         return str(x.name)
     if isinstance(x, (int, float)):
         return f"{x:g}"
-    return f"p{number}{list(e.shape)}"
+    return f"p{number}{list(e.dims)}"

@@ -60,6 +60,10 @@ class Primitive:
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a copy is the registered primitive itself
+        return _registered, (self.name,)
+
     def rule(self, position: int) -> Callable[..., Any] | None:
         """The gradient rule of a positional argument.
 
@@ -115,17 +119,37 @@ class Primitive:
         return spaces[0]
 
 
+def _registered(name: str) -> Primitive:
+    return PRIMITIVES[name]
+
+
 def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, spread: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
-    """Register a function on plain arrays as a primitive."""
+    """Register a function on plain arrays as a primitive.
+
+    A name that is registered already, as when a notebook cell runs again, is given to the new function; the older primitive goes
+    on working where it is used.
+
+    Raises:
+        UserFunctionError: The name belongs to an operation of this package.
+    """
     def register(forward: Callable[..., Any]) -> Primitive:
-        assert name not in PRIMITIVES, f"two primitives are called {name}"
+        known = PRIMITIVES.get(name)
+        # the compiled back end knows the operations of this package by their names
+        if known is not None and known.forward.__module__.split(".")[0] == __name__.split(".")[0]:
+            raise UserFunctionError(f"gt.primitive({name!r}): gt has an operation of this name; choose another, such as 'my_{name}'")
         PRIMITIVES[name] = Primitive(name, forward, rowwise, sparse, spread)
         return PRIMITIVES[name]
     return register
 
 
 def defvjp(prim: Primitive, **rules: Callable[..., Any] | None) -> None:
-    """Give the gradient rules of a primitive by argument name."""
-    unknown = set(rules) - set(prim.args)
-    assert not unknown, f"{prim.name} has no argument {unknown}"
+    """Give the gradient rules of a primitive by argument name.
+
+    Raises:
+        UserFunctionError: It has no argument of that name.
+    """
+    unknown = sorted(set(rules) - set(prim.args))
+    if unknown:
+        raise UserFunctionError(f"gt.defvjp({prim.name}, {unknown[0]}=...): {prim.name} has no argument {unknown[0]!r} that gets a "
+                                f"gradient; it has {', '.join(prim.args)}")
     prim.rules.update(rules)

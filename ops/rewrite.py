@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 from math import prod
-from typing import Any
-
-import numpy as np
 
 from .dense import matmul
 from .elementwise import add
@@ -18,7 +15,6 @@ from .expr import Expr, Tracer, ordered, replaced
 from .index import getitem
 from .shape import reshape
 from .shape import sum as sum_over
-from .tape import Parameter, Var
 
 Uses = dict[Expr, int]
 Rule = Callable[[Tracer, Expr, Uses], Expr | None]
@@ -26,7 +22,7 @@ Rule = Callable[[Tracer, Expr, Uses], Expr | None]
 
 def size(e: Expr) -> int:
     """Numbers per edge, or in all if there are no rows."""
-    return prod(e.shape)
+    return prod(e.dims)
 
 
 def is_a(e: Expr, *names: str) -> bool:
@@ -72,28 +68,12 @@ def rewrite(scope: Tracer, roots: Sequence[Expr], rules: dict[str, Rule]) -> tup
         if found is None:
             return roots, done
         name, old, new = found
-        assert (new.rows, new.shape, new.dtype) == (old.rows, old.shape, old.dtype), f"{name}: {old} became {new}"
+        assert (new.rows, new.dims, new.dtype) == (old.rows, old.dims, old.dtype), f"{name}: {old} became {new}"
         roots = [replaced(scope, root, {old: new}) for root in roots]
         done.append(found)
 
 
 # ---- what needs no computing
-
-
-def constant(scope: Tracer, e: Expr) -> Any:
-    """The value of a constant operand; None for parameters and everything else."""
-    if e.leaf is None or e.leaf[0] != "operand":
-        return None
-    value = scope.operands[e.leaf[1]]
-    return None if isinstance(value, (Var, Parameter)) else value
-
-
-def fold_constants(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
-    """f(constants) -> its value."""
-    values = [constant(scope, a) for a in e.args]
-    if e.prim is None or e.rows or any(v is None for v in values):
-        return None
-    return scope.operand(np.asarray(e.prim.forward(*values, **e.static)))
 
 
 def drop_neutral(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
@@ -106,7 +86,7 @@ def drop_neutral(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
         kept = e.args[0] if _is_all(scope, e.args[1], 1 if is_a(e, "div") else 0) else None
     elif is_a(e, "power"):
         kept = e.args[0] if e.static["exponent"] == 1 else None
-    same = kept is not None and (kept.rows, kept.shape, kept.dtype) == (e.rows, e.shape, e.dtype)
+    same = kept is not None and (kept.rows, kept.dims, kept.dtype) == (e.rows, e.dims, e.dtype)
     return kept if same else None
 
 
@@ -115,8 +95,7 @@ def _is_all(scope: Tracer, e: Expr, number: int) -> bool:
         return True
     if is_a(e, "expand_last", "cast"):
         return _is_all(scope, e.args[0], number)
-    value = constant(scope, e)
-    return value is not None and bool(np.all(np.asarray(value) == number))
+    return scope.neutral(e) == number
 
 
 def cancel(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
@@ -126,7 +105,7 @@ def cancel(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     x = e.args[0]
     if is_a(e, "neg") and is_a(x, "neg"):
         return x.args[0]
-    if is_a(e, "reshape", "broadcast_to", "cast", "expand_last") and (e.shape, e.dtype) == (x.shape, x.dtype):
+    if is_a(e, "reshape", "broadcast_to", "cast", "expand_last") and (e.dims, e.dtype) == (x.dims, x.dtype):
         return x
     if e.prim is x.prim and is_a(e, "reshape", "broadcast_to"):
         return scope.node(e.prim, x.args, e.static)
@@ -148,10 +127,10 @@ def reshape_matrix(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     if not is_a(e, "reshape") or not _linear(e.args[0]) or uses[e.args[0]] > 1:
         return None
     x, w = e.args[0].args
-    lead = len(x.shape) - 1
-    if e.shape[:lead] != x.shape[:lead] or prod(e.shape[lead:]) != prod(w.shape[1:]):
+    lead = len(x.dims) - 1
+    if e.dims[:lead] != x.dims[:lead] or prod(e.dims[lead:]) != prod(w.dims[1:]):
         return None
-    made: Expr = matmul(x, reshape(w, w.shape[0], *e.shape[lead:]))
+    made: Expr = matmul(x, reshape(w, w.dims[0], *e.dims[lead:]))
     return made
 
 
@@ -163,13 +142,13 @@ def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     if is_a(inner, "mul") and uses[inner] == 1:
         linear = [a for a in inner.args if _linear(a)]
         rowless = [a for a in inner.args if not a.rows]
-        if len(linear) == 1 and len(rowless) == 1 and inner.shape == linear[0].shape:
+        if len(linear) == 1 and len(rowless) == 1 and inner.dims == linear[0].dims:
             inner, factor = linear[0], rowless[0]
     if e.args[0].prim is None or not _linear(inner) or uses[inner] > 1:
         return None
     x, w = inner.args
-    inside = len(w.shape) - 1
-    if min(e.static["axis"]) < -inside or (factor is not None and len(factor.shape) > inside):
+    inside = len(w.dims) - 1
+    if min(e.static["axis"]) < -inside or (factor is not None and len(factor.dims) > inside):
         return None
     if factor is not None:
         # as a number it has no type of its own, which only the primitive itself knows
@@ -183,7 +162,7 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     if not _linear(e) or not _linear(e.args[0]) or uses[e.args[0]] > 1:
         return None
     (x, v), w = e.args[0].args, e.args[1]
-    if size(v) // v.shape[-1] * prod(w.shape[1:]) >= size(v) + size(v) // v.shape[0] * prod(w.shape[1:]):
+    if size(v) // v.dims[-1] * prod(w.dims[1:]) >= size(v) + size(v) // v.dims[0] * prod(w.dims[1:]):
         return None
     made: Expr = matmul(x, matmul(v, w))
     return made
@@ -199,15 +178,15 @@ def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     terms: dict[str, list[Expr]] = {"src": [], "dst": [], "both": [], "": []}
     at = 0
     for p in parts:
-        slab = getitem(w, slice(at, at + p.shape[-1]))
-        at += p.shape[-1]
+        slab = getitem(w, slice(at, at + p.dims[-1]))
+        at += p.dims[-1]
         p = p.args[0] if is_a(p, "repeat_rows") else p
         terms[end_of(p)].append(matmul(p, slab))
     made: Expr = reduce(add, [reduce(add, group) for group in terms.values() if group])
     return made
 
 
-SIMPLIFY: dict[str, Rule] = {"constant": fold_constants, "neutral": drop_neutral, "undone": cancel}
+SIMPLIFY: dict[str, Rule] = {"neutral": drop_neutral, "undone": cancel}
 LINEAR: dict[str, Rule] = {"shape moved to the matrix": reshape_matrix, "contracted first": contract_sum, "products joined": join_products}
 # after a product of joined values had its chance to wait for the total
 SPLIT: dict[str, Rule] = {"product of parts": split_concat}

@@ -97,8 +97,10 @@ def has_rows(x: Any) -> bool:
 
 def trailing(x: Any) -> tuple[int, ...]:
     """The shape without the row axis; the whole shape if there is none."""
+    if isinstance(x, Expr):
+        return x.dims
     shape = np.shape(x) if not hasattr(x, "shape") else tuple(x.shape)
-    return shape[1:] if has_rows(x) and not isinstance(x, Expr) else shape
+    return shape[1:] if has_rows(x) else shape
 
 
 def same_rows(*args: Any) -> list[Any]:

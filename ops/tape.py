@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,17 +40,21 @@ class Var(Operators):
     Attributes:
         value: numpy array, or a scipy CSR array for sparse rows.
         space: The rows of axis 0, or None for a value that has none (parameters, losses).
-        needs_grad: Whether gradients flow into it.
+        needs_grad: Whether gradients flow into it; they flow into floats only.
+        name: What a user calls it, for messages; of columns only.
+        made_in: The pass whose operation made it, as ``Tape.number``; None for a value that was given to the pass.
     """
 
-    __slots__ = ("needs_grad", "space", "value")
+    __slots__ = ("made_in", "name", "needs_grad", "space", "value")
 
-    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool | Passing = False):
+    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool | Passing = False, name: str = ""):
         if space is not None and value.shape[0] != space.n:
             raise ShapeError(f"a value of {value.shape[0]} rows was given for {space.n} {space.kind}s")
         self.value = value
         self.space = space
         self.needs_grad = needs_grad
+        self.name = name
+        self.made_in: int | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -193,6 +198,7 @@ class Tape:
         changes: Updates of state besides the parameters, such as running statistics. They are done when the ``with`` block
             ends, unless somebody has emptied the list to do them in the order of the steps.
         read: Parameters read by what was not recorded because it will run again.
+        number: Of the pass, in this process; pieces of a pass share it. None outside of any pass.
     """
 
     _marks: bool | Passing = True
@@ -208,6 +214,7 @@ class Tape:
         self.nodes: list[Step] = []
         self.changes: list[Callable[[], None]] = []
         self.read: dict[Parameter, None] = {}
+        self.number: int | None = next(_NUMBERS)
         self._sites = 0
         self._spent = False
         self._token: Any = None
@@ -227,10 +234,23 @@ class Tape:
         return key(self.seed, Purpose.DROPOUT, self.step, self._sites)
 
     def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
-        """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input."""
-        if not self.record or not any(needs_grad(x) for x in inputs):
-            return
+        """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input.
+
+        Raises:
+            TapeError: An input was made by an operation of another pass, from which no gradient would find its way back.
+        """
+        number = self.number
+        for x in inputs:
+            # outside of any pass, results of passes are looked at
+            if isinstance(x, Var) and x.made_in is not None and x.made_in != number and number is not None:
+                raise TapeError(f"{name} was given a value that an earlier pass made; values last for one forward pass, so make it anew in "
+                                "each, and keep only settings and parameters on self")
         for out in outputs:
+            out.made_in = number
+        learned = [out for out in outputs if out.dtype.kind == "f"]
+        if not self.record or not learned or not any(needs_grad(x) for x in inputs):
+            return
+        for out in learned:
             out.needs_grad = self._marks
         node = Node(name, list(inputs), list(outputs), vjp)
         if self._marks is True:
@@ -331,6 +351,7 @@ class Gradients:
         return None if entry is None else entry[1]
 
 
+_NUMBERS = count()
 _ACTIVE: ContextVar[Tape] = ContextVar("graphtheta_tape")
 _VERSION: ContextVar[Version | None] = ContextVar("graphtheta_version", default=None)
 
@@ -348,7 +369,10 @@ def version_scope(version: Version) -> Iterator[None]:
 def current() -> Tape:
     """The tape of the enclosing ``with Tape()``; outside of any, one that records nothing and does not train."""
     tape = _ACTIVE.get(None)
-    return tape if tape is not None else Tape(record=False, training=False)
+    if tape is None:
+        tape = Tape(record=False, training=False)
+        tape.number = None
+    return tape
 
 
 def needs_grad(x: Any) -> bool:

@@ -9,15 +9,21 @@ import numpy as np
 import pytest
 
 from graphtheta.ops.fused import backend_scope
+from graphtheta.ops.kernels import private
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kernel_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels of tests are kept apart from the user's, from one run of the tests to the next where pytest has a cache."""
+    """Kernels of tests are kept apart from the user's, for later runs if pytest has a cache."""
     cache = getattr(request.config, "cache", None)
     folder = tmp_path_factory.mktemp("kernels") if cache is None else cache.mkdir("kernels")
+    try:
+        private.make_folder(folder)
+    except OSError:
+        # root in a container may test the checkout of another user
+        folder = tmp_path_factory.mktemp("kernels")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRAPHTHETA_CACHE", os.environ.get("GRAPHTHETA_CACHE", str(folder)))
         yield

@@ -99,7 +99,7 @@ def build(kind, d_out, options, part):
     """A model of two layers and the state it starts from."""
     with init_scope(5):
         model = build_model(kind, D, d_out, A, hidden=4, heads=2, dropout=0.3, **options)
-    assert probe(model, part).layers == ["in", "in"]
+    assert probe(model, part).layers == [("in", 1), ("in", 0)]
     return model, {name: x.copy() for name, x in model.state().items()}
 
 

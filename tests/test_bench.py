@@ -4,9 +4,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
@@ -156,3 +158,54 @@ def test_a_long_run_is_watched(tmp_path: Path) -> None:
     looks = [row for row in rows if "rank" in row]
     assert [(row["rank"], row["step"]) for row in looks] == [(rank, step) for rank in (0, 1) for step in (50, 100, 150, 200)]
     assert all(row["MiB"] > 1 and row["files"] > 0 and row["threads"] > 0 for row in looks)
+
+
+@pytest.mark.slow
+def test_random_jobs_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path) -> None:
+    rows = [row for row in run_bench("equality", tmp_path, "--jobs", "20", "--seed", "4", "--fused", "0.1") if "job" in row]
+    assert len(rows) == 20 and all(row["difference"] < 1e-9 and row["sensitive"] is None and not row["note"] for row in rows)
+    assert len({row["model"] for row in rows}) == 7 and len({row["strategy"] for row in rows}) == 3
+    assert {row["optimiser"] for row in rows if row["norm"] == "batch"} == {"adam", "adamw", "sgd", "momentum"}
+    assert len({row["targets"] for row in rows}) == 5 and {row["back end"] for row in rows} == {"fused", "reference"}
+
+
+@pytest.fixture
+def equality(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The bench as a module; there is another one of its name among the tests."""
+    monkeypatch.syspath_prepend(BENCH)
+    spec = spec_from_file_location("bench_equality", BENCH / "equality.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("spoil", "note"), [
+    (lambda found: found, ""),
+    (lambda found: {**found, "loss": found["loss"] * (1 + 1e-8)}, "differs"),
+    (lambda found: {**found, "predictions": found["predictions"][::-1]}, "differs"),
+    (lambda found: {name: x for name, x in found.items() if name != "test_loss"}, "differs"),
+    (lambda found: {**found, "ranks that differ": np.array(1)}, "differs"),
+    (lambda found: "ConfigError: no", "one rank: trains; 4 ranks: ConfigError: no"),
+])
+def test_a_job_that_differs_is_at_fault(equality: Any, monkeypatch: pytest.MonkeyPatch, spoil: Any, note: str) -> None:
+    on_ranks = equality.on_ranks
+
+    def spoilt(size: int, plan: Any, mpi: bool) -> Any:
+        found = on_ranks(size, plan, mpi)
+        return found if size == 1 or isinstance(found, str) else spoil(found)
+
+    monkeypatch.setattr(equality, "on_ranks", spoilt)
+    row = equality.one(4, 0, 0.0, False)
+    assert row["note"].endswith(note) and bool(row["note"]) is bool(note)
+
+
+def test_a_job_that_rounding_decides_is_told_apart(equality: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may differ as far as it moves on one rank when last bits change, and not much further."""
+    on_ranks = equality.on_ranks
+    monkeypatch.setattr(equality, "on_ranks", lambda size, plan, mpi: {
+        name: x * (1 + 1e-8 * (size > 1)) for name, x in on_ranks(size, plan, mpi).items()})
+    for moved, note in ((1e-7, ""), (2e-9, ""), (1e-11, "differs"), (1e-8 / 101, "differs")):
+        monkeypatch.setattr(equality, "sensitivity", lambda plan, alone, moved=moved: moved)
+        row = equality.one(4, 0, 0.0, False)
+        assert row["note"] == note and row["sensitive"] == moved

@@ -7,13 +7,14 @@ arrays are read-only and every change makes a new graph.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphtheta.data import interop, transform, validation
+from graphtheta.data.columns import Columns, check_columns, described
 from graphtheta.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ NODE_MASKS = ("train", "val", "test")
 EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
 NODE_FIELDS = ("x", "y", *NODE_MASKS, "node_ids")
 EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", *EDGE_MASKS)
+COLUMNS = ("node_columns", "edge_columns")
 
 
 class Graph:
     """A directed graph with features, labels and splits; an undirected edge is two edges.
 
-    Floating-point inputs of any width are stored as float32 and ids as int64. Duplicate edges and self loops are
-    allowed.
+    Floating-point inputs of any width are stored as float32 and ids as int64; integers that float32 would round are
+    refused but in named columns, which keep them. Duplicate edges and self loops are allowed.
 
     Args:
         edge_index: [2, n_edges] integers, row 0 sources and row 1 destinations; or the pair (src, dst).
@@ -46,18 +48,23 @@ class Graph:
         train, val, test: Node masks, [n_nodes] bool.
         edge_train, edge_val, edge_test: Edge masks for edge tasks, [n_edges] bool.
         node_ids: Original ids, [n_nodes] unique integers or strings; results are reported under them.
+        node_columns: Further values of the nodes by name, [n_nodes] or [n_nodes, k]; models read them as
+            ``node.NAME`` and ``edge.src.NAME``. Integers stay integers: types that int32 holds become
+            int32, others int64; bools become 0 and 1 (int32), floats float32.
+        edge_columns: The same of the edges, [n_edges] or [n_edges, k]; models read them as
+            ``edge.NAME``.
         name: Name for reports.
         meta: Anything else worth keeping (source, class names, ...).
         where: File or place the arrays come from, put in front of error messages.
 
     Raises:
         ShapeError: Arrays do not fit together.
-        DataError: Ids out of range, values that are not finite, labels outside the classes, overlapping masks, ids
-            that are not unique.
+        DataError: Ids out of range, values that are not finite, integers that would be rounded, labels outside the classes,
+            overlapping masks, ids that are not unique, names that columns cannot have.
     """
 
-    __slots__ = ("dst", "edge_attr", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "meta", "multilabel", "n_classes",
-                 "n_nodes", "name", "node_ids", "src", "test", "train", "val", "x", "y")
+    __slots__ = ("dst", "edge_attr", "edge_columns", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "meta", "multilabel",
+                 "n_classes", "n_nodes", "name", "node_columns", "node_ids", "src", "test", "train", "val", "x", "y")
 
     n_nodes: int
     n_classes: int
@@ -78,14 +85,18 @@ class Graph:
     edge_val: np.ndarray | None
     edge_test: np.ndarray | None
     node_ids: np.ndarray | None
+    node_columns: Columns
+    edge_columns: Columns
 
     def __init__(self, edge_index: Any, n_nodes: int | None = None, *, x: Any = None, y: Any = None, n_classes: int | None = None,
                  multilabel: bool | None = None, edge_attr: Any = None, edge_weight: Any = None, edge_y: Any = None, train: Any = None,
                  val: Any = None, test: Any = None, edge_train: Any = None, edge_val: Any = None, edge_test: Any = None,
-                 node_ids: Any = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = ""):
+                 node_ids: Any = None, node_columns: Mapping[str, Any] | None = None,
+                 edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = ""):
         put = partial(object.__setattr__, self)
         src, dst = validation.check_edges(edge_index, where)
-        n = validation.count_nodes(n_nodes, (x, y, train, val, test, node_ids), src, dst)
+        columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
+        n = validation.count_nodes(n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst)
         e = len(src)
         validation.check_range(src, dst, n, where)
         put("n_nodes", n)
@@ -108,6 +119,8 @@ class Graph:
             validation.check_disjoint(masks, kind, where)
             validation.check_labelled(targets, masks, kind, "label" if kind == "node" else "target", where)
         put("node_ids", validation.check_node_ids(node_ids, n, where))
+        put("node_columns", check_columns(node_columns, n, "node", where))
+        put("edge_columns", check_columns(edge_columns, e, "edge", where))
         put("name", str(name))
         put("meta", dict(meta or {}))
 
@@ -159,6 +172,7 @@ class Graph:
         fields = {field: getattr(self, field) for field in ("n_nodes", "multilabel", "name", "meta", *NODE_FIELDS, *EDGE_FIELDS)}
         # for other kinds of labels it follows from them
         fields["n_classes"] = self.n_classes if self.label_kind in ("none", "classes") else None
+        fields |= {field: dict(getattr(self, field)) for field in COLUMNS}
         return {"edge_index": (self.src, self.dst), **fields}
 
     def _arrays(self) -> list[tuple[str, np.ndarray]]:
@@ -172,7 +186,7 @@ class Graph:
                 out += [(f"{field}_{part}", getattr(value, part)) for part in ("data", "indices", "indptr")]
             else:
                 out.append((field, value))
-        return out
+        return out + [(f"{field}.{name}", x) for field in COLUMNS for name, x in sorted(getattr(self, field).items())]
 
     def digest(self) -> str:
         """A short hash of all arrays and counts; equal graphs have equal digests on every machine."""
@@ -211,9 +225,9 @@ class Graph:
             raise DataError(f"{self.name}: the graph {state}; give train=, load it with split=\"random\", "
                             "or make masks with graphtheta.data.split")
 
-    def with_self_loops(self, fill: str = "mean") -> Graph:
+    def with_self_loops(self, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> Graph:
         """Add the missing self loops; see :func:`graphtheta.data.transform.add_self_loops`."""
-        return transform.add_self_loops(self, fill)
+        return transform.add_self_loops(self, fill, columns)
 
     def without_self_loops(self) -> Graph:
         """Drop all self loops."""
@@ -267,12 +281,12 @@ class Graph:
     @classmethod
     def from_networkx(cls, g: nx.Graph, *, x: str | Sequence[str] | None = None, y: str | None = None,
                       edge_attr: str | Sequence[str] | None = None, edge_weight: str | None = None, edge_y: str | None = None,
-                      **fields: Any) -> Graph:
+                      node_columns: Sequence[str] = (), edge_columns: Sequence[str] = (), **fields: Any) -> Graph:
         """From a networkx graph and the names of its attributes; see :func:`graphtheta.data.interop.from_networkx`."""
-        return cls(**interop.from_networkx(g, x, y, edge_attr, edge_weight, edge_y, fields))
+        return cls(**interop.from_networkx(g, x, y, edge_attr, edge_weight, edge_y, node_columns, edge_columns, fields))
 
     def to_networkx(self) -> nx.MultiDiGraph:
-        """A networkx graph under the original ids, with attributes x, y, edge_attr, edge_weight and edge_y."""
+        """A networkx graph under the original ids, with attributes x, y, edge_attr, edge_weight, edge_y and those of named columns."""
         return interop.to_networkx(self)
 
     def summary(self) -> dict[str, Any]:
@@ -282,6 +296,7 @@ class Graph:
         return {
             "name": self.name, "nodes": self.n_nodes, "edges": self.n_edges,
             "features": self.n_features, "sparse features": validation.is_sparse(self.x), "edge attributes": self.n_edge_features,
+            **{field.replace("_", " "): described(getattr(self, field)) for field in COLUMNS if getattr(self, field)},
             "labels": self.label_kind, "classes": self.n_classes,
             "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
             "mean degree": self.n_edges / self.n_nodes,
@@ -294,6 +309,7 @@ class Graph:
         parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
         parts += [f"{self.n_features} {'sparse ' if validation.is_sparse(self.x) else ''}features"] if self.n_features else []
         parts += [f"{self.n_edge_features} edge attributes"] if self.n_edge_features else []
+        parts += [f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}" for field in COLUMNS if getattr(self, field)]
         parts += [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"] if self.n_classes else []
         if self.train is not None:
             parts.append("split " + "/".join(str(int(m.sum())) if m is not None else "-" for m in (self.train, self.val, self.test)))

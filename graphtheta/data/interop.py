@@ -45,7 +45,8 @@ def to_scipy(graph: Graph) -> sp.csr_array:
 
 
 def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edge_attr: str | Sequence[str] | None,
-                  edge_weight: str | None, edge_y: str | None, fields: dict[str, Any]) -> dict[str, Any]:
+                  edge_weight: str | None, edge_y: str | None, node_columns: Sequence[str], edge_columns: Sequence[str],
+                  fields: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a graph from a networkx graph.
 
     Args:
@@ -56,6 +57,7 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
         edge_attr: Name or names of edge attributes, put side by side.
         edge_weight: Name of the edge attribute holding the weight.
         edge_y: Name of the edge attribute holding the target.
+        node_columns, edge_columns: Names of attributes that become named columns, or one name.
         fields: Further arguments of the graph.
 
     Raises:
@@ -76,6 +78,8 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
     out |= {"x": columns(nodes, x), "y": column(nodes, y)}
     rows = {"edge_attr": columns(links, edge_attr), "edge_weight": column(links, edge_weight), "edge_y": column(links, edge_y)}
     out |= {field: None if value is None else value[at] for field, value in rows.items()}
+    out["node_columns"] = named(nodes, node_columns)
+    out["edge_columns"] = {name: value[at] for name, value in named(links, edge_columns).items()}
     return {**out, **fields}
 
 
@@ -87,6 +91,12 @@ def ids_of(names: list[Any]) -> np.ndarray:
         return np.array(names, np.str_)
     raise DataError("networkx node names must be all integers or all strings; rename them with "
                     "networkx.relabel_nodes(g, str) or networkx.convert_node_labels_to_integers(g)")
+
+
+def named(items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str]) -> dict[str, np.ndarray]:
+    """Attributes by name."""
+    found = {name: column(items, name) for name in ([names] if isinstance(names, str) else names)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def column(items: Iterable[tuple[str, dict[str, Any]]], name: str | None) -> np.ndarray | None:
@@ -120,11 +130,12 @@ def to_networkx(graph: Graph) -> nx.MultiDiGraph:
     names = graph.original_ids.tolist()
     g.add_nodes_from(names)
     x = graph.x if graph.x is None or isinstance(graph.x, np.ndarray) else graph.x.toarray()
-    for field, rows in (("x", x), ("y", graph.y)):
+    for field, rows in (("x", x), ("y", graph.y), *graph.node_columns.items()):
         if rows is not None:
             nx.set_node_attributes(g, dict(zip(names, rows.tolist(), strict=True)), field)
-    present = [field for field in ("edge_attr", "edge_weight", "edge_y") if getattr(graph, field) is not None]
-    rows = zip(*(getattr(graph, field).tolist() for field in present), strict=True) if present else ((),) * graph.n_edges
+    given = {field: getattr(graph, field) for field in ("edge_attr", "edge_weight", "edge_y")} | dict(graph.edge_columns)
+    present = {field: rows for field, rows in given.items() if rows is not None}
+    rows = zip(*(rows.tolist() for rows in present.values()), strict=True) if present else ((),) * graph.n_edges
     ends = zip(graph.src.tolist(), graph.dst.tolist(), rows, strict=True)
     g.add_edges_from((names[s], names[d], dict(zip(present, values, strict=True))) for s, d, values in ends)
     return g

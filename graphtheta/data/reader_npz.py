@@ -2,7 +2,8 @@
 
 Fields of a graph file: ``edge_index`` [2, n_edges] (or ``src`` and ``dst``), ``x`` (or CSR parts ``x_data, x_indices,
 x_indptr, x_shape``), ``y``, ``train_mask, val_mask, test_mask`` (or ``train, val, test``), ``edge_attr``,
-``edge_weight``, ``edge_y``, ``edge_train, edge_val, edge_test``, ``node_ids``, ``n_nodes`` and ``meta`` (a JSON text).
+``edge_weight``, ``edge_y``, ``edge_train, edge_val, edge_test``, ``node_ids``, ``n_nodes``, ``meta`` (a JSON text), and named
+columns as ``node_columns.NAME`` and ``edge_columns.NAME``.
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.graph import Graph
+from graphtheta.data.graph import COLUMNS, Graph
 from graphtheta.errors import FormatError
 from graphtheta.npy import AGAIN, UNREADABLE, memory_bytes, read_array
 
@@ -135,8 +136,9 @@ def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
         return file.read("src", "iu", 1), file.read("dst", "iu", 1)
     several = [f for f in file.fields if f.startswith("edge_index__")]
     if several:
-        raise FormatError(f"{file.path}: several kinds of edges ({', '.join(several)}); graphs with more than one type of node or edge are "
-                          "not supported, save one type under 'edge_index'")
+        raise FormatError(f"{file.path}: several kinds of edges ({', '.join(several)}); files with more than one type of node or edge are "
+                          "not supported: number all nodes together and save all edges under 'edge_index', with a code of their types "
+                          "under 'edge_columns.type'")
     raise FormatError(f"{file.path}: field 'edge_index' is missing; the file has {file.listed()}")
 
 
@@ -194,9 +196,13 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
         fields: dict[str, Any] = {"x": read_features(file)}
         used = {"edge_index", "src", "dst", "meta", "n_nodes", "x", *(f"x_{part}" for part in PARTS)}
         for name in file.fields:
-            field = ALIASES.get(name, name)
+            field, (group, _, column) = ALIASES.get(name, name), name.partition(".")
             if field in FIELDS and field != "x":
                 fields[field] = file.read(name, "iuU" if field == "node_ids" else "fiub")
+                used.add(name)
+            elif group in COLUMNS and column:
+                # texts are refused by the graph, which says what to do
+                fields.setdefault(group, {})[column] = file.read(name, "fiubU")
                 used.add(name)
         n_nodes = int(file.read("n_nodes", "iu", 0)) if "n_nodes" in file else count_in(file, meta, "num_nodes", "n_nodes")
         unused = [name for name in file.fields if name not in used]

@@ -1,10 +1,12 @@
 """Graph to graph: self loops, directions, subsets, scaling. Edges keep their order; added ones come last."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.errors import ConfigError, DataError, ShapeError
 
 if TYPE_CHECKING:
@@ -16,7 +18,15 @@ NODE_ROWS = ("x", "y", "train", "val", "test")
 
 def take_edges(graph: Graph, edges: np.ndarray) -> dict[str, Any]:
     """The edge arrays at some edges (numbers, repeats allowed), by field."""
-    return {field: getattr(graph, field)[edges] for field in EDGE_ROWS if getattr(graph, field) is not None}
+    rows = {field: getattr(graph, field)[edges] for field in EDGE_ROWS if getattr(graph, field) is not None}
+    return {**rows, "edge_columns": take_rows(graph.edge_columns, edges)}
+
+
+def take_nodes(graph: Graph, nodes: np.ndarray) -> dict[str, Any]:
+    """The node arrays at some nodes (numbers), by field, with all that says what the labels are."""
+    rows = {field: getattr(graph, field)[nodes] for field in NODE_ROWS if getattr(graph, field) is not None}
+    return {**rows, "node_columns": take_rows(graph.node_columns, nodes), "node_ids": graph.original_ids[nodes], "n_nodes": len(nodes),
+            "multilabel": graph.multilabel, "n_classes": graph.n_classes if graph.label_kind == "classes" else None}
 
 
 def keep_edges(graph: Graph, keep: Any) -> Graph:
@@ -61,8 +71,8 @@ def deduplicate(graph: Graph) -> Graph:
 def symmetrise(graph: Graph) -> Graph:
     """Add the reverse of every edge that has none, and merge duplicates.
 
-    Where an edge is stored in both directions each keeps its own attributes; an added one copies attributes, weight,
-    target and masks of the edge it reverses. Of duplicates the first is kept.
+    Where an edge is stored in both directions each keeps its own attributes; an added one copies attributes, columns,
+    weight, target and masks of the edge it reverses. Of duplicates the first is kept.
     """
     src = np.concatenate((graph.src, graph.dst))
     dst = np.concatenate((graph.dst, graph.src))
@@ -70,26 +80,29 @@ def symmetrise(graph: Graph) -> Graph:
     return graph.replace(edge_index=(src[first], dst[first]), **take_edges(graph, first % max(1, graph.n_edges)))
 
 
-def add_self_loops(graph: Graph, fill: str = "mean") -> Graph:
+def add_self_loops(graph: Graph, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> Graph:
     """Add a self loop to every node that has none.
 
     Args:
         graph: The graph.
-        fill: Attributes of an added loop: ``"mean"`` of the attributes of the node's in-edges (zeros without any) or
-            ``"zeros"``. Its weight is 1; it belongs to no edge mask and has no target.
+        fill: Attributes and float columns of an added loop: ``"mean"`` of those of the node's in-edges (zeros without any)
+            or ``"zeros"``. Its weight is 1; it belongs to no edge mask and has no target.
+        columns: Values of an added loop in edge columns, by name: a number, or k of them for a column [n_edges, k]. An
+            integer column has no mean and needs one, for example a type of its own.
 
     Returns:
         A graph whose first n_edges edges are those of the input, in order.
 
     Raises:
         ConfigError: Another fill.
+        DataError: An integer column has no value, a value does not fit its column, or there is no such column.
     """
     if fill not in ("mean", "zeros"):
         raise ConfigError(f"self loops are filled with 'mean' or 'zeros', not {fill!r}")
     missing = np.ones(graph.n_nodes, bool)
     missing[graph.src[graph.src == graph.dst]] = False
     nodes = np.flatnonzero(missing)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"edge_columns": _with_loops(graph, nodes, fill, columns or {})}
     for field in EDGE_ROWS:
         old = getattr(graph, field)
         if old is None:
@@ -100,18 +113,46 @@ def add_self_loops(graph: Graph, fill: str = "mean") -> Graph:
         elif field == "edge_y":
             added[:] = np.nan
         elif field == "edge_attr" and fill == "mean":
-            added[:] = mean_of_in_edges(graph)[nodes]
+            added[:] = mean_of_in_edges(graph, old)[nodes]
         changes[field] = np.concatenate((old, added))
     ends = tuple(np.concatenate((end, nodes)) for end in (graph.src, graph.dst))
     return graph.replace(edge_index=ends, **changes)
 
 
-def mean_of_in_edges(graph: Graph) -> np.ndarray:
-    """The mean attributes of each node's in-edges, [n_nodes, a] float64; zeros without any."""
-    assert graph.edge_attr is not None
-    columns = [np.bincount(graph.dst, weights=column, minlength=graph.n_nodes) for column in graph.edge_attr.T]
+def _with_loops(graph: Graph, nodes: np.ndarray, fill: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The edge columns with rows for the loops of some nodes."""
+    unknown = sorted(set(values) - set(graph.edge_columns))
+    if unknown:
+        raise DataError(f"self loops are given a value of {unknown[0]!r}, but the graph has no such edge column; "
+                        f"it has {', '.join(graph.edge_columns) or 'none'}")
+    made = {}
+    for name, old in graph.edge_columns.items():
+        if name in values:
+            added = added_rows(graph.edge_columns, name, values[name], len(nodes))
+        elif old.dtype.kind == "f":
+            added = mean_of_in_edges(graph, old)[nodes] if fill == "mean" else np.zeros((len(nodes), *old.shape[1:]))
+            added = added.astype(old.dtype)
+        elif len(nodes):
+            raise DataError(f"edge column {name!r} holds integers, which have no mean, and {len(nodes)} self loops are to be added; give "
+                            f"their value with graph.with_self_loops(columns={{{name!r}: VALUE}})")
+        else:
+            added = old[:0]
+        made[name] = np.concatenate((old, added))
+    return made
+
+
+def mean_of_in_edges(graph: Graph, values: np.ndarray) -> np.ndarray:
+    """The mean of values of each node's in-edges, [n_nodes] or [n_nodes, a] float64; zeros without any.
+
+    Args:
+        graph: The graph.
+        values: Of its edges, [n_edges] or [n_edges, a].
+    """
+    wide = values[:, None] if values.ndim == 1 else values
+    columns = [np.bincount(graph.dst, weights=column, minlength=graph.n_nodes) for column in wide.T]
     total = np.stack(columns, axis=1) if columns else np.zeros((graph.n_nodes, 0))
-    return total / np.maximum(1, np.bincount(graph.dst, minlength=graph.n_nodes))[:, None]
+    mean = total / np.maximum(1, np.bincount(graph.dst, minlength=graph.n_nodes))[:, None]
+    return mean.reshape(graph.n_nodes, *values.shape[1:])
 
 
 def subset(graph: Graph, nodes: Any) -> Graph:
@@ -133,10 +174,8 @@ def subset(graph: Graph, nodes: Any) -> Graph:
     if len(rows) and not np.array_equal(row_of[rows], np.arange(len(rows))):
         raise DataError("the same node is named twice in a subset; name each once")
     edges = np.flatnonzero((row_of[graph.src] >= 0) & (row_of[graph.dst] >= 0))
-    kept = {field: getattr(graph, field)[rows] for field in NODE_ROWS if getattr(graph, field) is not None}
-    return graph.replace(edge_index=(row_of[graph.src[edges]], row_of[graph.dst[edges]]), n_nodes=len(rows), multilabel=graph.multilabel,
-                         n_classes=graph.n_classes if graph.label_kind == "classes" else None,
-                         node_ids=graph.original_ids[rows], **kept, **take_edges(graph, edges))
+    return graph.replace(edge_index=(row_of[graph.src[edges]], row_of[graph.dst[edges]]), **take_nodes(graph, rows),
+                         **take_edges(graph, edges))
 
 
 def components(graph: Graph) -> np.ndarray:

@@ -5,6 +5,7 @@ the array came from, the field, the first bad row and value, and what to do.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ SPARSE_BELOW = 0.25
 NODE_BYTES = 8
 # more classes than this, and than nodes, are no classes but codes
 MOST_CLASSES = 1 << 16
+# integers up to here are float32 numbers, and float64 numbers
+WHOLE32, WHOLE64 = 1 << 24, 1 << 53
 
 
 class Place:
@@ -122,7 +125,7 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
     if x.ndim != 2:
         raise place.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
     check_rows(x, n, kind, place)
-    return frozen(to_float32(x, kind, place))
+    return frozen(to_float32(x, kind, place, exact=True))
 
 
 def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.ndarray:
@@ -139,6 +142,7 @@ def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.n
     except ValueError as error:
         raise place.data(f"not a valid sparse matrix ({error})", "make it anew, for example from its coordinates") from None
     if not (x.has_canonical_format and x.dtype == np.float32):
+        check_exact(x, kind, place)
         x = x.astype(np.float32)
         x.sum_duplicates()
     if x.nnz >= SPARSE_BELOW * max(1, x.shape[0] * x.shape[1]):
@@ -150,8 +154,12 @@ def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.n
     return x
 
 
-def to_float32(a: np.ndarray, kind: str, place: Place, *, allow_nan: bool = False) -> np.ndarray:
-    """Real numbers as float32; refuses NaN (unless allowed), infinities and values beyond the float32 range."""
+def to_float32(a: np.ndarray, kind: str, place: Place, *, allow_nan: bool = False, exact: bool = False) -> np.ndarray:
+    """Real numbers as float32.
+
+    Refuses NaN (unless allowed), infinities, values beyond the float32 range, and with ``exact`` columns
+    of integers that would be rounded.
+    """
     if a.dtype.kind not in "fiub":
         raise place.data(f"values have dtype {a.dtype}", "give real numbers")
     with np.errstate(over="ignore"):
@@ -163,7 +171,64 @@ def to_float32(a: np.ndarray, kind: str, place: Place, *, allow_nan: bool = Fals
             first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
             column = int(first[1]) if len(first) > 1 else None
             raise not_finite(place, kind, int(first[0]), column, a[first], int(wrong.sum()))
+    if exact:
+        check_exact(a, kind, place)
     return out
+
+
+def check_exact(a: Any, kind: str, place: Place) -> None:
+    """Check that float32 rounds no column of integers, which are codes, ids or times.
+
+    Integers may be given as such or as float64. A float64 column with fractions, or with numbers above
+    2^53, which float64 rounds as well, holds measurements and is not checked.
+
+    Args:
+        a: [n], [n, d], or CSR [n, d].
+        kind: "node" or "edge".
+        place: Of the array, for the message.
+
+    Raises:
+        DataError: There is such a column.
+    """
+    values = a.data if is_sparse(a) else a
+    if values.dtype.itemsize < 4 or values.dtype == np.float32 or not largest(values) > WHOLE32:
+        return
+    for column, rows, x in large_columns(a):
+        at = first_rounded(x)
+        if at is not None:
+            where = f"{kind} {at if rows is None else int(rows[at])}" + (f", column {column}" if a.ndim > 1 else "")
+            raise place.data(f"{where} is {int(x[at])}, which float32 would round to {int(np.float32(x[at]))}",
+                             f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and scale what is measured")
+
+
+def largest(x: np.ndarray) -> Any:
+    """The largest absolute value as a Python number; 0 without any."""
+    return max(x.max().item(), -x.min().item()) if x.size else 0
+
+
+def large_columns(a: Any) -> Iterator[tuple[int, np.ndarray | None, np.ndarray]]:
+    """Columns with numbers beyond those that float32 counts by: number, rows (None for all) and values."""
+    if is_sparse(a):
+        found, a = np.unique(a.indices[np.abs(a.data) > WHOLE32]), a.tocsc()
+        for column in found.tolist():
+            part = slice(*a.indptr[column: column + 2])
+            yield column, a.indices[part], a.data[part]
+    else:
+        a = a[:, None] if a.ndim == 1 else a
+        for column in np.flatnonzero((a.max(axis=0) > WHOLE32) | (a.min(axis=0) < -WHOLE32)).tolist():
+            yield column, None, np.ascontiguousarray(a[:, column])
+
+
+def first_rounded(x: np.ndarray) -> int | None:
+    """Position of the first number that float32 rounds among integers; None if there is none, or some are no integers."""
+    if x.dtype.kind == "f":
+        if largest(x) > WHOLE64 or not np.array_equal(x, np.rint(x)):
+            return None
+        x = x.astype(np.int64)
+    size = np.abs(x).astype(np.uint64)
+    # without the zeros at its end, a number that float32 holds has 24 bits
+    wrong = size // np.maximum(size & (~size + np.uint64(1)), np.uint64(1)) >= WHOLE32
+    return int(np.argmax(wrong)) if wrong.any() else None
 
 
 def not_finite(place: Place, kind: str, row: int, column: int | None, value: Any, count: int) -> DataError:

@@ -12,10 +12,11 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.active import Superstep
 from graphtheta.engine.layer import Model
 from graphtheta.engine.partition import Partition
+from graphtheta.engine.probe import Probe
 from graphtheta.engine.traffic import Widths
 from graphtheta.errors import ConfigError
 from graphtheta.ops.cost import Cost, edge_cost, node_cost, widths
-from graphtheta.ops.fused import backend_scope, usable
+from graphtheta.ops.fused import backend_scope, obstacle, usable
 from graphtheta.ops.plan import told, written
 from graphtheta.ops.program import EdgeProgram, Phase
 from graphtheta.trainer import Trainer
@@ -66,8 +67,9 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     job = trainer.job
     parts = [f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
              f"{job.dtype}"]
+    titles = _titles(found)
     with backend_scope(job.backend):
-        parts += [_layer(i, step, trainer, sizes) for i, step in enumerate(found.supersteps)]
+        parts += [_layer(i, titles[i], step, trainer, sizes) for i, step in enumerate(found.supersteps)]
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
     if between.flops:
         parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
@@ -78,15 +80,28 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     return "\n\n".join(parts)
 
 
-def _layer(i: int, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
-    program, itemsize = step.program, np.dtype(trainer.job.dtype).itemsize
+def _titles(found: Probe) -> list[str]:
+    """Name, direction and hop of each superstep; decoders and precomputed totals take no hop."""
+    hops, titles = iter(found.layers), []
+    for i, step in enumerate(found.supersteps):
+        if step.program is not None and _decodes(step.program):
+            titles.append(f"decoder: {step.layer}")
+        else:
+            hop = "" if step.program is None else f", hop {next(hops).from_end + 1} from the targets"
+            titles.append(f"layer {i + 1}: {step.layer}, direction {step.direction}{hop}")
+    return titles
+
+
+def _decodes(program: EdgeProgram) -> bool:
+    return "" in program.phases[-1].outputs
+
+
+def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
+    program = step.program
     if program is None:
         dense = [_row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage)) for stage in ("transform", "apply")]
-        lines = [f"layer {i + 1}: {step.layer}, direction {step.direction}", f"  {trainer.saving}"]
-        return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, dense).splitlines())])
-    decodes = "" in program.phases[-1].outputs
-    lines = [f"decoder: {step.layer}" if decodes else f"layer {i + 1}: {step.layer}, direction {step.direction}"]
-    lines += [f"  planned  {note}" for note in told(program)]
+        return "\n".join([title, f"  {trainer.saving}", *(f"  {line}" for line in table(HEADER, dense).splitlines())])
+    decodes, lines = _decodes(program), [title, *(f"  planned  {note}" for note in told(program))]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     passes = 2 if step.direction == "both" else 1
     for number, phase in enumerate(program.phases):
@@ -94,9 +109,9 @@ def _layer(i: int, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
         lines += [f"  phase{which}", *(f"    {line}" for line in _phase(phase, program))]
         rows += _moves(phase, which, step.direction, sizes)
         if decodes:
-            rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase, itemsize)))
+            rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase)))
         else:
-            rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase, itemsize)))
+            rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase)))
     if not decodes:
         rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))
     return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, rows).splitlines())])
@@ -112,7 +127,8 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
     lines += [f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}" for n, e in phase.outputs.items()]
     reads = [f"{end}.{name.replace(' ', '_')} [{width}]" for end in ("src", "dst", "edge") for name, width in widths(phase, end).items()]
     lines.append(f"reads    {', '.join(reads)}")
-    return [*lines, f"back end {'fused' if usable(phase) else 'reference'}"]
+    reason = obstacle(phase)
+    return [*lines, "back end fused" if usable(phase) else f"back end reference{f', many times slower: {reason}' if reason else ''}"]
 
 
 def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:

@@ -80,7 +80,8 @@ def _outcome(run: Run) -> list[str]:
 def _time(profile: Profile) -> list[str]:
     rows = [_stage_row(profile, stage) for stage, book in profile.stages.items() if any(book.seconds) or any(book.wait)]
     first = "those up to the first evaluation left out" if profile.first_left_out else "the first included"
-    return ["<h2>Time per stage and worker</h2>", f"<p>{escape(slowest(profile))}</p>", _picture(chart.time_bars(profile)),
+    slow = [f'<p class="chosen">{escape(text)}</p>' for text in profile.fallbacks]
+    return ["<h2>Time per stage and worker</h2>", f"<p>{escape(slowest(profile))}</p>", *slow, _picture(chart.time_bars(profile)),
             _table(("stage", "mean ms", "slowest ms", "waiting ms", "imbalance", "sent", "messages"), rows, trusted_first=True),
             _note(f"Times are those of one epoch, the mean of {profile.epochs}, {first}. Mean and slowest are over workers and contain "
                   "waiting; imbalance is the busy time of the busiest worker over the mean, waiting left out: 1 is even. Sent and messages "

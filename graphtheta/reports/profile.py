@@ -37,6 +37,7 @@ class Profile(BaseModel):
         first_left_out: Whether the first evaluated epoch, which compiles and makes plans, is not among them.
         stages: By stage of the ledger.
         sent_bytes, sent_messages: From each rank (first index) to each other; without collectives.
+        fallbacks: Which layers ran on the reference back end although the fused one was chosen, and why.
         predicted, measured: The most memory of each rank's process, in bytes: said before training, and found after it.
     """
 
@@ -52,6 +53,7 @@ class Profile(BaseModel):
     sent_messages: list[list[Count]]
     predicted: list[Count]
     measured: list[Count]
+    fallbacks: Annotated[list[Annotated[str, Field(max_length=2000)]], Field(max_length=100)] = []
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Profile:

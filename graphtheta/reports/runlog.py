@@ -128,11 +128,12 @@ class RunLog:
             self._show(row)
         return times
 
-    def write_profile(self, predicted: int) -> None:
+    def write_profile(self, predicted: int, fallbacks: list[str]) -> None:
         """Leave where time, bytes and memory of all ranks went; does nothing if no epoch was run.
 
         Args:
             predicted: The most memory this rank was said to take, in bytes.
+            fallbacks: Which layers run on the reference back end although the fused one is chosen, and why.
 
         Raises:
             FormatError: It cannot be written; on all ranks together.
@@ -150,7 +151,7 @@ class RunLog:
                               elapsed=self._clock - self._clock_before, first_left_out=len(self._new) > 1,
                               stages=dict(zip(STAGES, books, strict=True)),
                               sent_bytes=sent[..., 0].tolist(), sent_messages=sent[..., 1].tolist(),
-                              predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist())
+                              predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist(), fallbacks=fallbacks)
             try:
                 profile.write(self.job.folder / PROFILE_FILE)
             except FormatError as e:

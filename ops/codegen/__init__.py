@@ -17,7 +17,7 @@ if __name__ != "graphtheta.ops.codegen":
     raise ImportError("import graphtheta.ops.codegen, not ops.codegen")
 
 from .frontier import Kept, numbers
-from .kernel import Kernel, generate, kept_at_most, supported, worth_keeping
+from .kernel import Kernel, generate, kept_at_most, unsupported, worth_keeping
 from .text import Variant
 
-__all__ = ["Kept", "Kernel", "Variant", "generate", "kept_at_most", "numbers", "supported", "worth_keeping"]
+__all__ = ["Kept", "Kernel", "Variant", "generate", "kept_at_most", "numbers", "unsupported", "worth_keeping"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..aggregator import SURE
 from ..expr import Expr
 from .gradient import GradientWriter
 from .held import Held
@@ -18,7 +19,7 @@ class AggregateWriter(GradientWriter):
         for name, agg in self.phase.aggregators.items():
             getattr(self, "take_" + agg.name.replace("-", "_"))(name, parts)
         for name, e in self.phase.outputs.items():
-            for place in self.cells(e.shape):
+            for place in self.cells(e.dims):
                 self.write(self.arg(f"out_{name}"), "ce", place, self.value(e, place))
 
     def state(self, name: str, column: str, shape: Shape) -> Held:
@@ -30,8 +31,8 @@ class AggregateWriter(GradientWriter):
         return f"{text} * as_float({self.arg('scale')}[en])" if self.v.scaled else text
 
     def take_sum(self, name: str, parts: list[Expr]) -> None:
-        x, state = parts[0], self.state(name, "sum", parts[0].shape)
-        for place in self.cells(x.shape):
+        x, state = parts[0], self.state(name, "sum", parts[0].dims)
+        for place in self.cells(x.dims):
             state.add(place, self.weighted(self.value(x, place)))
 
     def take_mean(self, name: str, parts: list[Expr]) -> None:
@@ -42,8 +43,8 @@ class AggregateWriter(GradientWriter):
 
     def take_max(self, name: str, parts: list[Expr], sign: str = "") -> None:
         x = parts[0]
-        best, edge = self.state(name, "best", x.shape), self.state(name, "edge", x.shape)
-        for place in self.cells(x.shape):
+        best, edge = self.state(name, "best", x.dims), self.state(name, "edge", x.dims)
+        for place in self.cells(x.dims):
             mine, wins = self.name("x"), self.name("w")
             self.put(f"{mine} = {sign}({self.value(x, place)})")
             self.put(f"{wins} = beats({mine}, {best.get(place)}, tie, {edge.get(place)})")
@@ -61,24 +62,24 @@ class AggregateWriter(GradientWriter):
 
     def score(self, z: Expr) -> Held:
         """The scores, with the weight of edges that stand for several: exp(z + log n) = n exp(z)."""
-        held = Held.best(self, self.name("z"), z.shape)
-        for place in self.cells(z.shape):
+        held = Held.best(self, self.name("z"), z.dims)
+        for place in self.cells(z.dims):
             scale = f" + log(as_float({self.arg('scale')}[en]))" if self.v.scaled else ""
             held.set(place, self.value(z, place) + scale)
         return held
 
     def take_softmax(self, name: str, z: Expr, x: Expr | None) -> None:
         """Running maximum: what was summed so far is brought to a new maximum when one comes."""
-        scores, top, sums = self.score(z), self.state(name, "max", z.shape), self.state(name, "sum", z.shape)
-        totals = None if x is None else self.state(name, "total", x.shape)
-        weights, shrink = Held.best(self, self.name("e"), z.shape), Held.scratch(self, self.name("f"), z.shape)
-        heads = None if x is None else np.repeat(np.arange(int(np.prod(z.shape))), int(np.prod(x.shape[len(z.shape):])))
+        scores, top, sums = self.score(z), self.state(name, "max", z.dims), self.state(name, "sum", z.dims)
+        totals = None if x is None else self.state(name, "total", x.dims)
+        weights, shrink = Held.best(self, self.name("e"), z.dims), Held.scratch(self, self.name("f"), z.dims)
+        heads = None if x is None else np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims):])))
         new = self.name("new")
         self.put(f"{new} = False")
-        for place in self.cells(z.shape):
+        for place in self.cells(z.dims):
             self.put(f"{new} = {new} or some({scores.get(place)}, {top.get(place)})")
         with self.block(f"if {new}:"):
-            for place in self.cells(z.shape):
+            for place in self.cells(z.dims):
                 higher, factor = self.name("m"), self.name("f")
                 self.put(f"{higher} = raised({top.get(place)}, {scores.get(place)})")
                 self.put(f"{factor} = softmax_weight({top.get(place)}, {higher})")
@@ -86,13 +87,13 @@ class AggregateWriter(GradientWriter):
                 top.set(place, higher)
                 if totals is not None:
                     shrink.set(place, factor)
-            for place in self.cells(x.shape) if x is not None else ():
+            for place in self.cells(x.dims) if x is not None else ():
                 assert totals is not None and heads is not None
                 totals.set(place, f"{totals.get(place)} * {shrink.get(place.through(heads))}")
-        for place in self.cells(z.shape):
+        for place in self.cells(z.dims):
             weights.set(place, f"softmax_weight({scores.get(place)}, {top.get(place)})")
             sums.add(place, weights.get(place))
-        for place in self.cells(x.shape) if x is not None else ():
+        for place in self.cells(x.dims) if x is not None else ():
             assert totals is not None and heads is not None and x is not None
             totals.add(place, f"{weights.get(place.through(heads))} * {self.value(x, place)}")
 
@@ -105,7 +106,7 @@ class AggregateWriter(GradientWriter):
             getattr(self, "seed_" + self.phase.aggregators[name].name.replace("-", "_"))(name, self.phase.message)
         for name in outputs:
             e, array = self.phase.outputs[name], self.arg(f"gout_{name}")
-            self.give(e, e.shape, lambda p, array=array: self.read(array, "ce", p))  # type: ignore[misc]
+            self.give(e, e.dims, lambda p, array=array: self.read(array, "ce", p))  # type: ignore[misc]
 
     def spread(self, name: str, column: str) -> Text:
         """What a destination tells its edges."""
@@ -114,13 +115,13 @@ class AggregateWriter(GradientWriter):
 
     def seed_sum(self, name: str, parts: list[Expr]) -> None:
         g = self.spread(name, "g")
-        self.give(parts[0], parts[0].shape, lambda p: self.weighted(g(p)))
+        self.give(parts[0], parts[0].dims, lambda p: self.weighted(g(p)))
 
     seed_mean = seed_sum
 
     def seed_max(self, name: str, parts: list[Expr]) -> None:
         g, edge = self.spread(name, "g"), self.spread(name, "edge")
-        self.give(parts[0], parts[0].shape, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")
+        self.give(parts[0], parts[0].dims, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")
 
     seed_min = seed_max
 
@@ -130,9 +131,9 @@ class AggregateWriter(GradientWriter):
         if n in self.weights:
             return self.weights[n]
         scores, normaliser = self.score(z), self.spread(name, "lse")
-        held = Held.best(self, self.name("p"), z.shape)
-        for place in self.cells(z.shape):
-            held.set(place, f"exp({scores.get(place)} - {normaliser(place)})")
+        held, sure = Held.best(self, self.name("p"), z.dims), SURE * float(np.finfo(self.v.dtype).eps)
+        for place in self.cells(z.dims):
+            held.set(place, f"softmax_share({scores.get(place)}, {normaliser(place)}, T({sure!r}))")
         self.weights[n] = held
         return held
 
@@ -140,19 +141,20 @@ class AggregateWriter(GradientWriter):
         if not self.wants(parts[0]):
             return
         weights, g = self.attention(name, parts[0]), self.spread(name, "g")
-        self.give(parts[0], parts[0].shape, lambda p: f"({g(p)} * {weights.get(p)})")
+        self.give(parts[0], parts[0].dims, lambda p: f"({g(p)} * {weights.get(p)})")
 
     def seed_softmax_sum(self, name: str, parts: list[Expr]) -> None:
         z, x = parts
         if not (self.wants(z) or self.wants(x) or ("weight", self.number[id(z)]) in self.v.kept):
             return
         weights, g = self.attention(name, z), self.spread(name, "g")
-        heads = np.repeat(np.arange(int(np.prod(z.shape))), int(np.prod(x.shape[len(z.shape):])))
+        heads = np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims):])))
         if self.wants(z):
-            inner, products = self.spread(name, "inner"), self.total(self.name("q"), z.shape)
-            self.fold(heads, x.shape, lambda p: f"{g(p)} * {self.value(x, p)}", products)
-            score_grad = Held.best(self, self.name("q"), z.shape)
-            for place in self.cells(z.shape):
-                score_grad.set(place, f"{weights.get(place)} * ({products.get(place)} - {inner(place)})")
-            self.give(z, z.shape, score_grad.get)
-        self.give(x, x.shape, lambda p: f"({weights.get(p.through(heads))} * {g(p)})")
+            inner, products = self.spread(name, "inner"), self.total(self.name("q"), z.dims)
+            self.fold(heads, x.dims, lambda p: f"{g(p)} * {self.value(x, p)}", products)
+            score_grad = Held.best(self, self.name("q"), z.dims)
+            for place in self.cells(z.dims):
+                weight = weights.get(place)
+                score_grad.set(place, f"unless_one({weight}, {weight} * ({products.get(place)} - {inner(place)}))")
+            self.give(z, z.dims, score_grad.get)
+        self.give(x, x.dims, lambda p: f"({weights.get(p.through(heads))} * {g(p)})")

@@ -58,7 +58,8 @@ class Frontier:
         self.kept: Kept = kept if numbers(writer.phase, kept) <= MOST_KEPT else ()
 
     def _narrow(self, e: Expr) -> bool:
-        return 0 < 2 * _size(e) <= min(self._widest, MOST_KEPT)
+        # integers would be rounded, and are read from where they lie
+        return e.dtype.kind == "f" and 0 < 2 * _size(e) <= min(self._widest, MOST_KEPT)
 
     def _keep(self, kind: str, e: Expr) -> None:
         self._found[kind, self._w.number[id(e)]] = None
@@ -119,4 +120,4 @@ class Frontier:
 
 
 def _size(e: Expr) -> int:
-    return int(np.prod(e.shape))
+    return int(np.prod(e.dims))

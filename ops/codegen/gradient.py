@@ -58,8 +58,8 @@ class GradientWriter(KeepWriter):
         first = 0
         for kind, n in self.v.kept:
             e = self.phase.order[n]
-            yield kind, e, Held(self, f"kept{n}", e.shape, (self.arg("kept"), "en"), first)
-            first += int(np.prod(e.shape))
+            yield kind, e, Held(self, f"kept{n}", e.dims, (self.arg("kept"), "en"), first)
+            first += int(np.prod(e.dims))
 
     def take(self) -> list[Expr]:
         """Start from what was kept; returns the values that are to be worked out."""
@@ -68,8 +68,8 @@ class GradientWriter(KeepWriter):
         known = {"value": self.kept, "weight": self.weights, "gradient": self.met}
         for kind, e, kept in self.columns_kept():
             n = self.number[id(e)]
-            known[kind][n] = held = Held.best(self, f"{kind}{n}", e.shape)
-            for place in self.cells(e.shape):
+            known[kind][n] = held = Held.best(self, f"{kind}{n}", e.dims)
+            for place in self.cells(e.dims):
                 held.set(place, kept.get(place))
                 held.filled.add(int(place.at[0]))
             if kind == "gradient":
@@ -81,8 +81,8 @@ class GradientWriter(KeepWriter):
         for kind, e, held in self.columns_kept():
             n = self.number[id(e)]
             if kind == "gradient":
-                self.met.setdefault(n, self.total(f"g{n}", e.shape)).fill_up()
-            for place in self.cells(e.shape):
+                self.met.setdefault(n, self.total(f"g{n}", e.dims)).fill_up()
+            for place in self.cells(e.dims):
                 text = self.value(e, place) if kind == "value" else (self.met if kind == "gradient" else self.weights)[n].get(place)
                 held.set(place, text)
 
@@ -96,27 +96,27 @@ class GradientWriter(KeepWriter):
         """A gradient for a: ``text`` over the places of ``shape``, whose numbers stand at positions ``where`` of a."""
         if not self.wants(a):
             return
-        straight = where is None and shape == a.shape
+        straight = where is None and shape == a.dims
         if straight and a.rows and a.leaf is None:
             self.inline.setdefault(id(a), []).append((text, self.steps + 1))
             return
         if not straight:
-            where = broadcast(a.shape, shape) if where is None else where
-            text = self.fold(where, shape, text, self.total(self.name("s"), a.shape)).get
+            where = broadcast(a.dims, shape) if where is None else where
+            text = self.fold(where, shape, text, self.total(self.name("s"), a.dims)).get
         target = self.target(a)
-        for place in self.cells(a.shape):
+        for place in self.cells(a.dims):
             target.add(place, text(place))
 
     def target(self, a: Expr) -> Held:
         """What the gradient of a is added to."""
         n = self.number[id(a)]
         if not a.rows:
-            return self.summed(f"gc{n}", a.shape)
+            return self.summed(f"gc{n}", a.dims)
         if a.leaf is not None and n not in self.left:
             name = self.arg(f"g{a.leaf[0]}{n}")
-            return self.over_the_row(name, a.shape) if a.leaf[0] == self.fixed_end else Held(self, name, a.shape, (name, self.row(a)))
+            return self.over_the_row(name, a.dims) if a.leaf[0] == self.fixed_end else Held(self, name, a.dims, (name, self.row(a)))
         if n not in self.met:
-            self.met[n] = self.total(f"g{n}", a.shape)
+            self.met[n] = self.total(f"g{n}", a.dims)
         return self.met[n]
 
     def over_the_row(self, array: str, shape: Shape) -> Held:
@@ -163,7 +163,7 @@ class GradientWriter(KeepWriter):
         self.steps = 0
         if parts:
             held = self.target(e)
-            for place in self.cells(e.shape):
+            for place in self.cells(e.dims):
                 held.add(place, " + ".join(text(place) for text, _ in parts))
         self.met[n].fill_up()
         return self.met[n].get
@@ -173,7 +173,7 @@ class GradientWriter(KeepWriter):
             n = self.number[id(e)]
             if e.leaf is not None and n in self.given:
                 target = self.target(e)
-                for place in self.cells(e.shape):
+                for place in self.cells(e.dims):
                     target.add(place, self.met[n].get(place))
         for e in reversed(self.phase.order):
             if not e.rows or e.prim is None or id(e) not in self.on_path:
@@ -189,23 +189,23 @@ class GradientWriter(KeepWriter):
             self.back_scalar(e, code, g)
         elif name == "sum":
             where = self.reduced(e)
-            self.give(a, a.shape, lambda p: g(p.through(where)))
+            self.give(a, a.dims, lambda p: g(p.through(where)))
         elif name == "max":
             self.back_max(e, g)
         elif name == "matmul":
             self.back_matmul(e, g)
         elif name == "dropout":
             n = self.number[id(e)]
-            self.give(a, e.shape, (lambda p: f"({g(p)} * {self.aside[n].get(p)})") if self.v.training else g)
+            self.give(a, e.dims, (lambda p: f"({g(p)} * {self.aside[n].get(p)})") if self.v.training else g)
         elif name == "concat":
             for part, where in zip(e.args, self.joined(e), strict=True):
-                self.give(part, part.shape, lambda p, to=where: g(p.through(to)))  # type: ignore[misc]
+                self.give(part, part.dims, lambda p, to=where: g(p.through(to)))  # type: ignore[misc]
         elif name == "standardise":
             self.back_standardise(e, g)
         elif name == "embedding":
             self.back_embedding(e, g)
         else:
-            self.give(a, e.shape, g, self.where(e))
+            self.give(a, e.dims, g, self.where(e))
 
     def back_scalar(self, e: Expr, code: Scalar, g: Text) -> None:
         for a, rule in zip(e.args, code.grads, strict=True):
@@ -216,17 +216,17 @@ class GradientWriter(KeepWriter):
                 y = self.value(e, p) if "{y}" in rule else ""
                 return "(" + rule.format(*self.arguments_of(rule, e, p), g=g(p), y=y) + ")"
 
-            self.give(a, e.shape, text)
+            self.give(a, e.dims, text)
 
     def back_max(self, e: Expr, g: Text) -> None:
-        a, n, size = e.args[0], self.number[id(e)], int(np.prod(e.shape))
-        mine, spread = Held.scratch(self, f"gmax{n}", e.shape), Held.scratch(self, f"gall{n}", a.shape)
+        a, n, size = e.args[0], self.number[id(e)], int(np.prod(e.dims))
+        mine, spread = Held.scratch(self, f"gmax{n}", e.dims), Held.scratch(self, f"gall{n}", a.dims)
         spread.clear()
-        for place in self.cells(e.shape):
+        for place in self.cells(e.dims):
             mine.set(place, g(place))
         with self.block(f"for i in range({size}):"):
             self.put(f"{spread.name}[0, w{n}[0, i]] += {mine.name}[0, i]")
-        self.give(a, a.shape, spread.get)
+        self.give(a, a.dims, spread.get)
 
     def back_matmul(self, e: Expr, g: Text) -> None:
         x, w = e.args
@@ -255,7 +255,7 @@ class GradientWriter(KeepWriter):
             terms = [f"{g(p.through(line * inner + j))} * {self.read(matrix, '0', p.through(j * k + at))}" for j in range(inner)]
             return f"({' + '.join(terms)})"
 
-        self.give(x, x.shape, text)
+        self.give(x, x.dims, text)
         if id(w) not in self.on_path:
             return
         target = self.summed(f"gct{n}", (inner, k))
@@ -268,7 +268,7 @@ class GradientWriter(KeepWriter):
         """The gradient of the left factor: an inner product with each row of the matrix."""
         (x, w), (lead, inner, k) = e.args, self.product_shape(e)
         matrix, name = self.arg(f"c{self.number[id(w)]}"), f"gx{self.number[id(e)]}"
-        held = Held.scratch(self, name, x.shape)
+        held = Held.scratch(self, name, x.dims)
         one = self.function("totals1", "lane_tools.totals(1)")
         for line in range(lead):
             with self.block(f"for k_{name} in range({k}):"):
@@ -277,26 +277,26 @@ class GradientWriter(KeepWriter):
                     text = f"{g(place.through(np.arange(inner) + line * inner))} * {self.read(matrix, f'k_{name}', place)}"
                     self.put(f"d_{name} = d_{name} + {self.cut(place.active, self.lanes)}({text})")
                 self.put(f"{held.name}[0, {line * k} + k_{name}] = number({one}(d_{name}))")
-        self.give(x, x.shape, held.get)
+        self.give(x, x.dims, held.get)
 
     def back_standardise(self, e: Expr, g: Text) -> None:
         """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""
-        n, d = self.number[id(e)], e.shape[-1]
-        lead = np.repeat(np.arange(int(np.prod(e.shape[:-1]))), d)
-        mean = self.fold(lead, e.shape, lambda p: f"{g(p)} * T({1 / d!r})", self.total(f"ga{n}", e.shape[:-1]))
-        slope = self.fold(lead, e.shape, lambda p: f"{g(p)} * {self.value(e, p)} * T({1 / d!r})", self.total(f"gb{n}", e.shape[:-1]))
+        n, d = self.number[id(e)], e.dims[-1]
+        lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)
+        mean = self.fold(lead, e.dims, lambda p: f"{g(p)} * T({1 / d!r})", self.total(f"ga{n}", e.dims[:-1]))
+        slope = self.fold(lead, e.dims, lambda p: f"{g(p)} * {self.value(e, p)} * T({1 / d!r})", self.total(f"gb{n}", e.dims[:-1]))
 
         def text(p: Place) -> str:
             q = p.through(lead)
             return f"(({g(p)} - {mean.get(q)} - {self.value(e, p)} * {slope.get(q)}) * {self.aside[n].get(q)})"
 
-        self.give(e.args[0], e.shape, text)
+        self.give(e.args[0], e.dims, text)
 
     def back_embedding(self, e: Expr, g: Text) -> None:
         table = e.args[0]
         if id(table) not in self.on_path:
             return
-        name, width = self.arg(f"gc{self.number[id(table)]}"), int(np.prod(table.shape[1:]))
+        name, width = self.arg(f"gc{self.number[id(table)]}"), int(np.prod(table.dims[1:]))
         for p, row in enumerate(self.rows_of(e)):
             held = Held(self, name, (width,), (name, row))
             for place in self.cells((width,)):

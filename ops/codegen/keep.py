@@ -56,8 +56,8 @@ class KeepWriter(ValueWriter):
             return True
         if code is None or e.prim.name in ("ones_like", "cast"):
             return False
-        size = int(np.prod(e.shape))
-        wider = any(int(np.prod(u.shape)) > size for u in uses)
+        size = int(np.prod(e.dims))
+        wider = any(int(np.prod(u.dims)) > size for u in uses)
         return count > 1 or wider or steps > MOST_STEPS or (code.costly and self.v.mode != "forward")
 
     def fixed(self, e: Expr) -> bool:
@@ -75,8 +75,8 @@ class KeepWriter(ValueWriter):
         if special is not None:
             self.kept[n] = special(e, f"t{n}")
             return
-        held = Held.best(self, f"t{n}", e.shape)
-        for place in self.cells(e.shape):
+        held = Held.best(self, f"t{n}", e.dims)
+        for place in self.cells(e.dims):
             held.set(place, self.value(e, place))
         self.kept[n] = held
 
@@ -143,8 +143,8 @@ class KeepWriter(ValueWriter):
     def reduced(self, e: Expr) -> np.ndarray:
         """Position in a sum of each number of its argument."""
         a = e.args[0]
-        kept = [1 if k - len(a.shape) in e.static["axis"] else d for k, d in enumerate(a.shape)]
-        return np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), a.shape).ravel()
+        kept = [1 if k - len(a.dims) in e.static["axis"] else d for k, d in enumerate(a.dims)]
+        return np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), a.dims).ravel()
 
     def total(self, name: str, shape: Shape) -> Held:
         """A value to be added up."""
@@ -156,16 +156,16 @@ class KeepWriter(ValueWriter):
 
     def keep_sum(self, e: Expr, name: str) -> Held:
         a = e.args[0]
-        return self.fold(self.reduced(e), a.shape, lambda p: self.value(a, p), self.total(name, e.shape))
+        return self.fold(self.reduced(e), a.dims, lambda p: self.value(a, p), self.total(name, e.dims))
 
     def keep_max(self, e: Expr, name: str) -> Held:
         a, n = e.args[0], self.number[id(e)]
-        held = Held.scratch(self, name, e.shape)
-        winner, values = self.buffer(f"w{n}", int(np.prod(e.shape)), "int64"), Held.scratch(self, f"all{n}", a.shape)
-        for place in self.cells(a.shape):
+        held = Held.scratch(self, name, e.dims)
+        winner, values = self.buffer(f"w{n}", int(np.prod(e.dims)), "int64"), Held.scratch(self, f"all{n}", a.dims)
+        for place in self.cells(a.dims):
             values.set(place, self.value(a, place))
         order = np.argsort(self.reduced(e), kind="stable")
-        size = int(np.prod(e.shape))
+        size = int(np.prod(e.dims))
         where, each = self.map(order), len(order) // max(size, 1)
         with self.block(f"for i in range({size}):"):
             self.put("best, which = T(-np.inf), 0")
@@ -179,19 +179,19 @@ class KeepWriter(ValueWriter):
 
     def keep_matmul(self, e: Expr, name: str) -> Held:
         x, w = e.args
-        inner, k = int(np.prod(w.shape[1:])), x.shape[-1]
+        inner, k = int(np.prod(w.dims[1:])), x.dims[-1]
         if self.turned(e):
-            return self.fold(self.product_at(e), self.product_shape(e), self.products(e), self.total(name, e.shape))
-        held = self.total(name, e.shape)
+            return self.fold(self.product_at(e), self.product_shape(e), self.products(e), self.total(name, e.dims))
+        held = self.total(name, e.dims)
         matrix, array, row = self.arg(f"c{self.number[id(w)]}"), *self.memory(x)
-        lead, one = int(np.prod(x.shape[:-1])), self.loads(1)
+        lead, one = int(np.prod(x.dims[:-1])), self.loads(1)
         if not self.rolled:
-            for place in self.cells(e.shape):
+            for place in self.cells(e.dims):
                 held.add(place, self.zeros(place))
             with self.block(f"for k_{name} in range({k}):"):
                 for line in range(lead):
                     self.put(f"x{line}_{name} = {one}({array}, {row}, {line * k} + k_{name})")
-                for place in self.cells(e.shape):
+                for place in self.cells(e.dims):
                     line, start = divmod(int(place.at[0]), inner)
                     entry = self.read(matrix, f"k_{name}", Place(np.arange(start, start + place.active), place.active))
                     held.add(place, f"x{line}_{name} * {entry}")
@@ -207,7 +207,7 @@ class KeepWriter(ValueWriter):
     def product_shape(self, e: Expr) -> Shape:
         """Rows, columns and length of the inner products of a turned product."""
         x, w = e.args
-        return int(np.prod(x.shape[:-1])), int(np.prod(w.shape[1:])), x.shape[-1]
+        return int(np.prod(x.dims[:-1])), int(np.prod(w.dims[1:])), x.dims[-1]
 
     def product_at(self, e: Expr) -> np.ndarray:
         lead, inner, k = self.product_shape(e)
@@ -232,33 +232,33 @@ class KeepWriter(ValueWriter):
             return self.kept[n].memory()
         if self.is_alias(e):
             return self.memory(e.args[0])
-        held = Held.scratch(self, f"m{n}", e.shape)
-        for place in self.cells(e.shape):
+        held = Held.scratch(self, f"m{n}", e.dims)
+        for place in self.cells(e.dims):
             held.set(place, self.value(e, place))
         return held.memory()
 
     def keep_standardise(self, e: Expr, name: str) -> Held:
-        x, d = e.args[0], e.shape[-1]
-        lead = np.repeat(np.arange(int(np.prod(e.shape[:-1]))), d)
-        mean = self.fold(lead, e.shape, lambda p: f"{self.value(x, p)} * T({1 / d!r})", self.total(f"a{name}", e.shape[:-1]))
-        centred = Held.best(self, f"b{name}", e.shape)
-        for place in self.cells(e.shape):
+        x, d = e.args[0], e.dims[-1]
+        lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)
+        mean = self.fold(lead, e.dims, lambda p: f"{self.value(x, p)} * T({1 / d!r})", self.total(f"a{name}", e.dims[:-1]))
+        centred = Held.best(self, f"b{name}", e.dims)
+        for place in self.cells(e.dims):
             centred.set(place, f"{self.value(x, place)} - {mean.get(place.through(lead))}")
         square = lambda p: f"square({centred.get(p)}) * T({1 / d!r})"
-        variance = self.fold(lead, e.shape, square, self.total(f"v{name}", e.shape[:-1]))
-        inverse, held = Held.best(self, f"d{name}", e.shape[:-1]), Held.best(self, name, e.shape)
-        for place in self.cells(e.shape[:-1]):
+        variance = self.fold(lead, e.dims, square, self.total(f"v{name}", e.dims[:-1]))
+        inverse, held = Held.best(self, f"d{name}", e.dims[:-1]), Held.best(self, name, e.dims)
+        for place in self.cells(e.dims[:-1]):
             inverse.set(place, f"T(1) / sqrt({variance.get(place)} + T({e.static['eps']!r}))")
-        for place in self.cells(e.shape):
+        for place in self.cells(e.dims):
             held.set(place, f"{centred.get(place)} * {inverse.get(place.through(lead))}")
         self.aside[self.number[id(e)]] = inverse
         return held
 
     def keep_concat(self, e: Expr, name: str) -> Held:
-        held = Held.scratch(self, name, e.shape)
+        held = Held.scratch(self, name, e.dims)
         array, row = held.memory()
         for a, where in zip(e.args, self.joined(e), strict=True):
-            for place in self.cells(a.shape):
+            for place in self.cells(a.dims):
                 q = place.through(where)
                 if q.run is not None:
                     held.set(q, self.value(a, place))
@@ -270,16 +270,16 @@ class KeepWriter(ValueWriter):
 
     def joined(self, e: Expr) -> list[np.ndarray]:
         """Position in a joined value of each number of its parts."""
-        axis = len(e.shape) + e.static["axis"]
-        cuts = np.cumsum([a.shape[axis] for a in e.args])[:-1]
-        return [part.ravel() for part in np.split(np.arange(int(np.prod(e.shape))).reshape(e.shape), cuts, axis)]
+        axis = len(e.dims) + e.static["axis"]
+        cuts = np.cumsum([a.dims[axis] for a in e.args])[:-1]
+        return [part.ravel() for part in np.split(np.arange(int(np.prod(e.dims))).reshape(e.dims), cuts, axis)]
 
     def keep_dropout(self, e: Expr, name: str) -> Held:
         x, n, rate = e.args[0], self.number[id(e)], e.static["rate"]
-        factor, held = Held.best(self, f"f{n}", e.shape), Held.best(self, name, e.shape)
+        factor, held = Held.best(self, f"f{n}", e.dims), Held.best(self, name, e.dims)
         self.put(f"h{n} = mix(np.uint64({self.arg('edge_gid')}[se]) * GOLDEN + {self.arg(f'key{n}')})")
         limit = f"np.uint64({min(int(rate * 2.0**64), 2**64 - 1)}), T({1 / (1 - rate)!r})"
-        for place in self.cells(e.shape):
+        for place in self.cells(e.dims):
             draw = self.function(f"draw{place.active}", f"lane_tools.dropout_factors({place.active})")
             factor.set(place, f"{draw}(h{n}, {place.run}, {limit})")
             held.set(place, f"{self.value(x, place)} * {factor.get(place)}")
@@ -288,9 +288,9 @@ class KeepWriter(ValueWriter):
 
     def keep_embedding(self, e: Expr, name: str) -> Held:
         table = e.args[0]
-        held = Held.scratch(self, name, e.shape)
+        held = Held.scratch(self, name, e.dims)
         for p, row in enumerate(self.rows_of(e)):
-            width = int(np.prod(table.shape[1:]))
+            width = int(np.prod(table.dims[1:]))
             for place in self.cells((width,)):
                 entry = self.read(self.arg(f"c{self.number[id(table)]}"), row, place)
                 held.set(place.through(np.arange(width) + p * width), entry)
@@ -299,5 +299,5 @@ class KeepWriter(ValueWriter):
     def rows_of(self, e: Expr) -> list[str]:
         """The rows of its table that an embedding reads."""
         table, which = e.args
-        return [self.once(f"inside_table(number({self.value(which, Place(np.array([p]), 1))}), {table.shape[0]})")
-                for p in range(int(np.prod(which.shape)))]
+        return [self.once(f"inside_table(number({self.value(which, Place(np.array([p]), 1))}), {table.dims[0]})")
+                for p in range(int(np.prod(which.dims)))]

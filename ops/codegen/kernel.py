@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..expr import Expr
 from ..program import Phase
-from ..scalar import scalar
+from ..scalar import SCALARS
 from .aggregate import AggregateWriter
 from .frontier import Frontier, Kept, numbers
 from .text import Variant
@@ -37,11 +38,28 @@ class Kernel:
     lines: int
 
 
-def supported(phase: Phase) -> bool:
-    """Whether everything computed on the rows of a phase has a fused form: a known primitive, and the one float type of the kernel."""
-    dtype = next(e.dtype for e in (*phase.message, *phase.outputs.values()))
+def unsupported(phase: Phase) -> str:
+    """Which operations on the rows of a phase have no fused form, and the remedy; empty if all have one.
+
+    The fused form knows the operations of this package, and computes in the one float type of the kernel. Integers are read, and
+    parts of them are taken, as they are.
+    """
+    dtype = phase.dtype
     computed = [(e, e.prim) for e in phase.order if e.prim is not None and e.rows]
-    return all(e.dtype == dtype and (prim.name in KNOWN or scalar(prim.name, e.static) is not None) for e, prim in computed)
+    unknown = {prim.name for _, prim in computed if prim.name not in KNOWN and prim.name not in SCALARS}
+    if unknown:
+        return (f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it with the functions of gt, or compute "
+                "it in transform")
+    other = sorted({f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype != dtype and not _selects(e)})
+    if other:
+        return (f"its gather computes {', '.join(other)}, and compiled gathers compute in {dtype} only; compute it in transform, or store "
+                "it with the graph, as one of its edge_columns")
+    return ""
+
+
+def _selects(e: Expr) -> bool:
+    """Whether it is an integer column, or the same numbers in another shape or a part of them."""
+    return e.dtype.kind in "iu" and (e.leaf is not None or (e.prim is not None and e.prim.name in STRUCTURAL and _selects(e.args[0])))
 
 
 def generate(phase: Phase, variant: Variant) -> Kernel:
@@ -53,8 +71,7 @@ def kept_at_most(phase: Phase) -> int:
     """Numbers that an edge keeps while the phase is walked back, if all it reads gets a gradient."""
     wanted = frozenset(e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.live)
     spreads = tuple(phase.aggregators), tuple(phase.outputs)
-    dtype = next(e.dtype for e in (*phase.message, *phase.outputs.values()))
-    sender = Variant("sender", False, True, False, frozenset(), wanted, spreads, dtype.name)
+    sender = Variant("sender", False, True, False, frozenset(), wanted, spreads, phase.dtype.name)
     return numbers(phase, Frontier(KernelWriter(phase, sender)).kept)
 
 
@@ -128,7 +145,7 @@ class KernelWriter(AggregateWriter):
             if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or f"{e.leaf[0]}{n}" not in self.arguments:
                 continue
             kind, name = e.leaf
-            size = item * int(np.prod(e.shape))
+            size = e.dtype.itemsize * int(np.prod(e.dims))
             if kind == "edge" and self.v.mode == "sender":
                 found.append((f"{kind}{n}", "offset + el" if name in self.v.carried else "sl", size))
             elif kind not in ("edge", self.fixed_end):
@@ -138,7 +155,7 @@ class KernelWriter(AggregateWriter):
             for name in self.arguments:
                 if name.startswith("spread_"):
                     (e,) = value if name.endswith("_g") else score
-                    found.append((name, "far", item * int(np.prod(e.shape))))
+                    found.append((name, "far", item * int(np.prod(e.dims))))
             if self.v.kept:
                 found.append(("kept", "el", item * numbers(self.phase, self.v.kept)))
         return found

@@ -51,7 +51,7 @@ class TextWriter:
         self.phase, self.v = phase, variant
         self.number = {id(e): i for i, e in enumerate(phase.order)}
         self.lanes = 64 // np.dtype(variant.dtype).itemsize
-        self.rolled = max(len(cells(e.shape, self.lanes)) for e in phase.order if e.rows) > MOST_VECTORS
+        self.rolled = max(len(cells(e.dims, self.lanes)) for e in phase.order if e.rows) > MOST_VECTORS
         self.sections: dict[str, list[str]] = {name: [] for name in SECTIONS}
         self.section = "edge"
         self.indent = 0

@@ -43,7 +43,7 @@ class ValueWriter(TextWriter):
         """The value of an expression at a place, as the text of a vector."""
         n = self.number[id(e)]
         if not e.rows:
-            return self.read(self.arg(f"c{n}"), "0", place) if e.shape else f"single({self.arg(f'c{n}')})"
+            return self.read(self.arg(f"c{n}"), "0", place) if e.dims else f"single({self.arg(f'c{n}')})"
         if e.leaf is not None:
             return self.leaf(e, place)
         if n in self.kept:
@@ -63,16 +63,16 @@ class ValueWriter(TextWriter):
 
     def narrow(self, a: Expr, e: Expr, place: Place) -> Place:
         """The place in an argument that is broadcast to e."""
-        return place if a.shape == e.shape else place.through(broadcast(a.shape, e.shape))
+        return place if a.dims == e.dims else place.through(broadcast(a.dims, e.dims))
 
     def where(self, e: Expr) -> np.ndarray:
         """Flat position in the argument of each number of a structural expression."""
         assert e.prim is not None
         a = e.args[0]
-        size = int(np.prod(a.shape))
+        size = int(np.prod(a.dims))
         if e.prim.name == "repeat_rows":
             return np.arange(size)
-        return np.asarray(e.prim.forward(np.arange(size).reshape((1, *a.shape)), **e.static)).ravel()
+        return np.asarray(e.prim.forward(np.arange(size).reshape((1, *a.dims)), **e.static)).ravel()
 
     def leaf(self, e: Expr, place: Place) -> str:
         """A column, read once wherever it is needed: before the edges if it belongs to the row they share."""
@@ -92,5 +92,5 @@ class ValueWriter(TextWriter):
     def turned(self, e: Expr) -> bool:
         """Whether a product is a few inner products: its matrix is then read turned round, along its longer axis."""
         x, w = e.args
-        lead, inner = int(np.prod(x.shape[:-1])), int(np.prod(w.shape[1:]))
-        return inner == 1 or (x.shape[-1] >= 2 * inner and lead * inner <= self.lanes)
+        lead, inner = int(np.prod(x.dims[:-1])), int(np.prod(w.dims[1:]))
+        return inner == 1 or (x.dims[-1] >= 2 * inner and lead * inner <= self.lanes)

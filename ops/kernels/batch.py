@@ -6,14 +6,15 @@ of group g are ``ptr[g]`` to ``ptr[g + 1]``.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .jit import jit
 
 # bits that numbers are sorted by at a time
 DIGIT = 11
 LAST_DIGIT = (1 << DIGIT) - 1
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
     """Groups of edges anywhere in two lists, copied one after another.
 
@@ -38,7 +39,7 @@ def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
     return ptr, at, far
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def number(found, place, rows, n):  # type: ignore[no-untyped-def]
     """Give rows that have no number the next ones: place[row] = n, n + 1, ..., and rows[n], rows[n + 1], ... = row.
 
@@ -59,7 +60,7 @@ def number(found, place, rows, n):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def ascending(numbers, end):  # type: ignore[no-untyped-def]
     """Numbers from 0 to below ``end`` sorted, digit by digit: several times faster than by comparing. Changes its argument."""
     there, shift = np.empty_like(numbers), 0
@@ -78,7 +79,7 @@ def ascending(numbers, end):  # type: ignore[no-untyped-def]
     return numbers
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
     """Edges in groups by one end, grouped by the other: a stable counting sort.
 
@@ -106,7 +107,7 @@ def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
     return bounds, first, at
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def take(x, rows, out):  # type: ignore[no-untyped-def]
     """out[i] = x[rows[i]], for rows of bytes."""
     for i in range(len(rows)):

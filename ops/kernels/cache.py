@@ -1,20 +1,21 @@
 """The folder in which compiled kernels are kept, shared by runs and by the processes of a run.
 
-Numba numbers the overloads of a function when it saves them, so two processes that save different overloads at once
-could give one the other's machine code. One kernel is therefore compiled by one process at a time, under a file lock;
-those that wait find it in the cache.
+What lies in the folder is loaded and run: whoever could write there could run code as the user. The
+folder is therefore the user's alone (``private.py``), and so is each file that is loaded.
 
-What lies in the folder is loaded and run: whoever can write there can run code as the user. A folder that every user of the
-machine may write to is therefore not used, and a new one is the user's alone.
+A file is named after the hash of all that its machine code depends on, and begins with a hash of
+this name and of its content. A file that is cut off, damaged or renamed is not loaded: its kernel is
+compiled again and the file replaced. The hash is no signature: that nobody else wrote the file
+follows from its owner and mode.
 """
 from __future__ import annotations
 
 import atexit
 import fcntl
+import hashlib
 import logging
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,64 +24,106 @@ from pathlib import Path
 
 from graphtheta.errors import ConfigError
 
+from . import private
+
+SUFFIX = ".kernel"
 LOG = logging.getLogger("graphtheta")
 
 
 def cache_folder() -> Path:
-    """Where kernels are kept: $GRAPHTHETA_CACHE, else the user's cache folder, else a folder of this process alone.
+    """Where kernels are kept: the lasting folder, or a temporary one if the default cannot be used.
+
+    The temporary folder is for this process alone; a warning says why it is used.
 
     Raises:
-        ConfigError: $GRAPHTHETA_CACHE cannot be written to.
+        ConfigError: $GRAPHTHETA_CACHE cannot be used.
+    """
+    try:
+        return lasting_folder()
+    except ConfigError as error:
+        if os.environ.get("GRAPHTHETA_CACHE"):
+            raise
+        _warn(f"kernels are compiled for this run only: {error}")
+        return _temporary()
+
+
+def lasting_folder() -> Path:
+    """Where later runs find kernels: $GRAPHTHETA_CACHE, or a folder in the user's cache folder.
+
+    Raises:
+        ConfigError: The folder cannot be written to, or others can change what lies there.
     """
     given = os.environ.get("GRAPHTHETA_CACHE")
-    if given:
-        folder = Path(given)
-        if _writable(folder) and _open_to_all(folder):
-            raise ConfigError(f"GRAPHTHETA_CACHE = {given} can be written to by every user of this machine, who could put code there "
-                              f"that you would run; name a folder of your own, or: chmod o-w {given}")
-        if not _writable(folder):
-            raise ConfigError(f"GRAPHTHETA_CACHE = {given} cannot be written to; compiled kernels are kept there, "
-                              "so name a folder of your own or unset it")
-        return folder
-    usual = _usual()
-    return usual if usual is not None and _writable(usual) and not _open_to_all(usual) else _private()
-
-
-def _usual() -> Path | None:
-    given = os.environ.get("XDG_CACHE_HOME")
     try:
-        return (Path(given) if given else Path.home() / ".cache") / "graphtheta"
-    except RuntimeError:
-        # there is no home
-        return None
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
-def _open_to_all(folder: Path) -> bool:
-    return bool(folder.stat().st_mode & stat.S_IWOTH)
-
-
-@cache
-def _private() -> Path:
-    """Not a fixed name in the temporary folder: whoever made that first could put code of their own there."""
-    folder = Path(tempfile.mkdtemp(prefix="graphtheta-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    LOG.warning("the cache folder of this user cannot be written to, or by all users, so kernels are compiled for this run only; "
-                "set GRAPHTHETA_CACHE to a folder of your own")
+        folder = Path(given or _usual()).absolute()
+        private.make_folder(folder)
+    except (OSError, RuntimeError) as error:
+        named, unset = (f"GRAPHTHETA_CACHE = {given}", ", or unset it") if given else ("the cache folder of this user", "")
+        raise ConfigError(f"{named} cannot hold compiled kernels, which are code that you run: {error}; name a folder of your own "
+                          f"(export GRAPHTHETA_CACHE=FOLDER){unset}") from None
     return folder
+
+
+def load(path: Path) -> bytes | None:
+    """What was saved as this file; None if there is none, or one that must not be loaded."""
+    try:
+        content = private.read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        LOG.warning("a kernel is compiled again and its file replaced: %s", error)
+        return None
+    code = content[hashlib.sha256().digest_size:]
+    if not content.startswith(_seal(path, code)):
+        LOG.warning("a kernel is compiled again and its file replaced: %s is damaged", path)
+        return None
+    return code
+
+
+def save(path: Path, code: bytes) -> None:
+    """Keep machine code as this file. An error, such as a full disk, is only logged."""
+    try:
+        private.write(path, _seal(path, code) + code)
+    except OSError as error:
+        LOG.warning("a compiled kernel cannot be kept and will be compiled again by the next run: %s", error)
 
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold the lock file of a path; where the file system has no locks, go on without."""
-    with open(path.with_suffix(".lock"), "wb") as file:
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+    """Hold the lock file of a path; where the file system has no locks, go on without.
+
+    A kernel is compiled by one process at a time; those that wait find it in the cache.
+    """
+    file = None
+    with suppress(OSError):
+        file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
         yield
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _seal(path: Path, code: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + code).digest()
+
+
+def _usual() -> Path:
+    """Raises RuntimeError if the user has no home."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    return (Path(given) if given else Path.home() / ".cache") / "graphtheta"
+
+
+@cache
+def _temporary() -> Path:
+    """A random name: whoever made a folder of a known name first could put code there."""
+    folder = Path(tempfile.mkdtemp(prefix="graphtheta-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def _warn(message: str) -> None:
+    """Once for each message."""
+    LOG.warning(message)

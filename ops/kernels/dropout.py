@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .hash import COLUMN, draw, mix
+from .jit import jit
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def drop(x, ids, key, threshold, scale, out):  # type: ignore[no-untyped-def]
     """out[i, j] = x[i, j] * scale where the hash of (key, ids[i], j) is at least the threshold, else 0."""
     for i in range(x.shape[0]):
@@ -16,7 +16,7 @@ def drop(x, ids, key, threshold, scale, out):  # type: ignore[no-untyped-def]
             out[i, j] = x[i, j] * scale if mix(h + np.uint64(j + 1) * COLUMN) >= threshold else x.dtype.type(0)
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def kept(indptr, indices, ids, key, threshold, out):  # type: ignore[no-untyped-def]
     """out[e] = whether entry e of sparse rows stays."""
     for i in range(len(ids)):

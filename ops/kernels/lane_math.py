@@ -220,9 +220,20 @@ def softmax_weight(z: V, top: V) -> V:
     return z.equals(-math.inf).choose(0.0, exp(z - top))
 
 
+def softmax_share(z: V, normaliser: V, sure: V) -> V:
+    """exp(z - normaliser); 1 where it is 1 but for ``sure``. NaN shows."""
+    weight = exp(z - normaliser)
+    return (absolute(weight - 1.0) <= sure).choose(1.0, weight)
+
+
+def unless_one(weight: V, g: V) -> V:
+    """0 where the weight is 1, else g."""
+    return weight.equals(1.0).choose(0.0, g)
+
+
 FUNCTIONS = {f.__name__: lanewise(f) for f in (
     exp, log, tanh, sigmoid, softplus, sqrt, square, cube, absolute, maximum, minimum, clip, inside, sign, step, relu, leaky_relu, elu,
-    elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight)}
+    elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight, softmax_share, unless_one)}
 
 
 def gelu(x: V, erf: Callable[[V], V]) -> V:

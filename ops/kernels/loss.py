@@ -4,15 +4,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from .decay import exp_down
+from .jit import jit
 
 # sums over a row may be split over the lanes of a vector
 FAST = {"reassoc", "contract", "nsz"}
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@jit(fastmath=FAST)
 def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
     """Sum over ``rows`` of log(sum of exp(logits)) - logit of the label, in float64."""
     total = np.float64(0)
@@ -27,7 +27,7 @@ def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@jit(fastmath=FAST)
 def cross_entropy_slope(logits, labels, rows, begin, end, scale, out):  # type: ignore[no-untyped-def]
     """(softmax - one at the label) * scale for ``rows``, 0 in the other rows of [begin, end)."""
     zero = logits.dtype.type(0)

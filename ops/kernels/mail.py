@@ -6,10 +6,11 @@ with ptr[q] <= i < ptr[q + 1], and begins at word ``start[q]`` of all messages p
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .jit import jit
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """Write rows begin to end of a column: row i is x[rows[i]], or x[i] if there are no ``rows``."""
     q, width = 0, x.shape[1]
@@ -22,7 +23,7 @@ def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
             out[at + j] = x[r, j]
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def unpack(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """Read rows begin to end of a column."""
     q, width = 0, out.shape[1]
@@ -34,7 +35,7 @@ def unpack(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-de
             out[i, j] = messages[at + j]
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def add(into, rows, part, begin, end):  # type: ignore[no-untyped-def]
     """into[rows[i]] += part[i] for i from begin to end."""
     for i in range(begin, end):
@@ -43,7 +44,7 @@ def add(into, rows, part, begin, end):  # type: ignore[no-untyped-def]
             into[r, j] += part[i, j]
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """The same for the bits of float32 numbers, of which the upper 16 are sent, rounded to the nearest, to even if two are."""
     q, width = 0, x.shape[1]
@@ -59,7 +60,7 @@ def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyp
             out[at + j] = np.uint16(kept)
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def unpack_rounded(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """Read rows begin to end of a column of which the upper 16 bits were sent."""
     q, width = 0, out.shape[1]

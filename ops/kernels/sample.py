@@ -9,11 +9,12 @@ import numpy as np
 from numba import njit
 
 from .hash import COLUMN, draw, mix
+from .jit import jit
 
 LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignore[no-untyped-def]
     """The edges of each group that can be chosen at all, in order, found in one pass over all of them.
 
@@ -79,7 +80,7 @@ def _put_each(low, which, h, e):  # type: ignore[no-untyped-def]
             low[column], which[column] = x, e
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def lowest(ptr, ids, key, low):  # type: ignore[no-untyped-def]
     """Merge the draws of edges into the lowest draws of their rows.
 
@@ -101,7 +102,7 @@ def lowest(ptr, ids, key, low):  # type: ignore[no-untyped-def]
             low[g, k] = h
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def times_low(ptr, ids, key, last):  # type: ignore[no-untyped-def]
     """How often each edge is chosen without replacement, 0 or 1: whether its draw is at most that of its row in ``last``."""
     times = np.empty(len(ids), np.int32)
@@ -111,7 +112,7 @@ def times_low(ptr, ids, key, last):  # type: ignore[no-untyped-def]
     return times
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def lowest_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
     """As ``lowest``, with one draw per edge and column, and the lowest of each column kept."""
     for g in range(len(ptr) - 1):
@@ -121,7 +122,7 @@ def lowest_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
                 low[g, column] = min(low[g, column], mix(h + np.uint64(column + 1) * COLUMN))
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def times_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
     """How often each edge is chosen with replacement: in how many columns its draw is the lowest of its row."""
     times = np.zeros(len(ids), np.int32)
@@ -133,7 +134,7 @@ def times_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
     return times
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def keep(ptr, times, edges, others):  # type: ignore[no-untyped-def]
     """The edges chosen at least once, in the same groups.
 

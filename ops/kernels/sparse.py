@@ -1,10 +1,10 @@
 """Products with sparse rows (CSR), on a block of rows."""
 from __future__ import annotations
 
-from numba import njit
+from .jit import jit
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def rows_times(begin, end, indptr, indices, data, w, out):  # type: ignore[no-untyped-def]
     """out[i] = sum over entries e of row i of data[e] * w[indices[e]], for rows begin to end."""
     for i in range(begin, end):
@@ -16,7 +16,7 @@ def rows_times(begin, end, indptr, indices, data, w, out):  # type: ignore[no-un
                 out[i, j] += x * w[k, j]
 
 
-@njit(nogil=True, cache=True)
+@jit()
 def rows_onto(begin, end, indptr, indices, data, g, out):  # type: ignore[no-untyped-def]
     """out[indices[e]] += data[e] * g[i] over the entries e of rows begin to end; the transposed product."""
     for i in range(begin, end):

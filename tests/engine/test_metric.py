@@ -85,6 +85,26 @@ def test_ranking():
     assert metric.ranks(np.zeros(1), np.zeros((1, 10))).tolist() == [6]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_that_are_equal_but_for_rounding_tie(rng, dtype):
+    """In the order of additions nobody can see which of two equal scores is larger."""
+    labels, scores = (rng.random(200) < 0.4).astype(np.float32), rng.integers(-3, 4, 200).astype(dtype) / 3
+    positive, negative = scores[:20], rng.choice(scores, (20, 30))
+    for _ in range(10):
+        moved = [x * (1 + np.finfo(dtype).eps * rng.integers(-3, 4, x.shape)).astype(dtype) for x in (scores, positive, negative)]
+        assert any(not np.array_equal(a, b) for a, b in zip(moved, (scores, positive, negative), strict=True))
+        assert metric.auc(labels, moved[0]) == metric.auc(labels, scores)
+        np.testing.assert_array_equal(metric.ranks(*moved[1:]), metric.ranks(positive, negative))
+    # and what differs by more does not
+    assert metric.ranks(np.array([1], dtype), np.array([[1 + 1e-3, 1 - 1e-3]], dtype)).tolist() == [2]
+
+
+def test_scores_that_are_no_numbers_have_no_rank():
+    rank = metric.ranks(np.array([np.nan, 0.5, 0.5]), np.array([[0.1, 0.2], [np.nan, 0.1], [0.1, 0.7]]))
+    assert np.isnan(rank).tolist() == [True, True, False] and rank[2] == 2
+    assert np.isnan(metric.mrr(metric.ranking_sums(rank)))
+
+
 def test_sums_over_workers(rng):
     y, p, k = rng.integers(-1, 4, 90), rng.integers(0, 4, 90), rng.standard_normal((90, 2))
     cuts = [0, 0, 17, 50, 90, 90]

@@ -7,11 +7,14 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typed import typed
 
+from graphtheta.data.columns import TAKEN
 from graphtheta.engine.exchange import Exchange
 from graphtheta.engine.partition import MASTER, MIRROR, build_partition
 from graphtheta.engine.placement import EDGE_RULES, MASTER_RULES
 from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.view import HIDDEN
 from graphtheta.errors import ConfigError, PartitionError
 
 SIZES = (1, 2, 3, 4, 5, 8)
@@ -36,8 +39,16 @@ def check(graph, parts):
         check_edges(graph, p)
         for name in ("x", "y", "train", "val", "test"):
             np.testing.assert_array_equal(p.node[name], getattr(graph, name)[p.masters])
+        check_columns(graph.node_columns, p.node, p.masters)
+        check_columns(graph.edge_columns, p.edge, p.edge_gid)
         np.testing.assert_array_equal(p.node["in_degree"], np.bincount(graph.dst, minlength=graph.n_nodes)[p.masters])
         np.testing.assert_array_equal(p.node["out_degree"], np.bincount(graph.src, minlength=graph.n_nodes)[p.masters])
+
+
+def check_columns(given, found, rows):
+    for name, x in given.items():
+        assert found[name].dtype == x.dtype
+        np.testing.assert_array_equal(found[name], x[rows])
 
 
 def check_mirrors(p, rank):
@@ -74,13 +85,13 @@ def check_edges(graph, p):
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
 @pytest.mark.parametrize("size", SIZES)
 def test_invariants(size, placement):
-    graph = graphs.random_graph(40, 130)
+    graph = typed(graphs.random_graph(40, 130))
     check(graph, build(graph, size, placement))
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_graphs(name):
-    graph = ODD[name]
+    graph = typed(ODD[name])
     for placement in graphs.PLACEMENTS:
         for size in SIZES:
             if size <= graph.n_nodes:
@@ -148,6 +159,20 @@ def test_sparse_features_and_types(size):
         assert p.node["y"].dtype == np.int64 and p.node["train"].dtype == bool
         assert p.nbytes() > 0
     assert build(graph, size, ("vertex-cut", "hash"))[0].edge["weight"].dtype == np.float32
+
+
+def test_named_columns_keep_their_kind():
+    (p,) = build(typed(graphs.random_graph()), 1, ("1d-src", "hash"), dtype=np.float64)
+    assert {n: p.edge[n].dtype.name for n in ("type", "pair", "stamp", "size")} == {
+        "type": "int64", "pair": "int32", "stamp": "int64", "size": "float64"}
+    (plain,) = build(graphs.random_graph(), 1, ("1d-src", "hash"), dtype=np.float64)
+    assert p.nbytes() == plain.nbytes() + sum(p.edge[n].nbytes for n in p.edge.keys() - plain.edge.keys()) + sum(
+        p.node[n].nbytes for n in p.node.keys() - plain.node.keys())
+
+
+def test_no_named_column_has_the_name_of_another():
+    (p,) = build(graphs.random_graph(), 1, ("1d-src", "hash"))
+    assert {*p.node, *p.edge, *HIDDEN} <= TAKEN
 
 
 def test_weights_are_ones_if_there_are_none():

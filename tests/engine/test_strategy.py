@@ -13,7 +13,7 @@ from graphtheta.engine.sampler import NeighbourSampler
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import Parameter, Tape
 
 RING = np.arange(24)
@@ -174,6 +174,18 @@ def test_excluded_edges_do_not_count_as_degrees():
     run_simulated(3, program)
 
 
+def test_no_cluster_with_a_target_is_an_error_on_all_ranks():
+    """Every training link joins two clusters: an epoch would have no step, and the job would end untrained."""
+    def program(comm):
+        p = build_partition(GRAPH, comm)
+        links = Links(np.array([0, 1]), np.array([1, 2]), np.array([1, 26]), 1, 0)
+        with pytest.raises(DataError, match=r"no cluster holds a training target.*fewer and larger clusters"):
+            ClusterBatch(p, ["in"], LinkTask(p, links), clusters=RING)
+        return True
+
+    assert run_simulated(3, program) == [True] * 3
+
+
 @pytest.mark.parametrize("strategy", ["mini", "cluster"])
 def test_edge_targets_once_an_epoch(strategy):
     def program(comm):
@@ -204,7 +216,7 @@ def test_global_views_are_made_once_and_links_draw_anew():
 
 @pytest.mark.parametrize("message, build", [
     ("batch_size 0 must be at least 1", lambda p, task: MiniBatch(p, ["in"], task, batch_size=0)),
-    ("fanout gives 2 numbers for a model of 1 layers",
+    ("fanout gives 2 numbers for a model of 1 hops",
      lambda p, task: MiniBatch(p, ["in"], task, batch_size=1, sampler=NeighbourSampler((1, 2)))),
     ("boundary_hops 3 must be 0, 1 or 2", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, boundary_hops=3)),
     ("degrees 'all' must be 'graph' or 'view'", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, degrees="all")),

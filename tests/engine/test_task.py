@@ -285,7 +285,7 @@ def test_pairs_that_are_no_edges_have_no_edge_values():
         p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
         model = Scorer(decoder)
         found = probe(model, p)
-        assert (found.layers, found.output, found.per_edge) == (["in"], (), True)
+        assert (found.layers, found.output, found.per_edge) == ([("in", 0)], (), True)
         task = LinkTask(p, links_of(GRAPH))
         (view,) = GlobalBatch(p, ["in"], task).views(0)
         return model(view).shape

@@ -152,7 +152,7 @@ KEYS: dict[str, Case] = {
     "unknown dataset": (lambda: gt.load("corra"), ConfigError, ["'corra'", "sbm"]),
     "unknown dataset option": (lambda: gt.load("sbm:nodes=3"), ConfigError, ["'nodes'", "n_nodes"]),
     "fanout of another depth": (fit(strategy="mini", fanout="3,3,3"), ConfigError, ["fanout=3,3,3", "layers"]),
-    "fanout and a user's model": (fit(Deep, strategy="mini", fanout="5,5"), ConfigError, ["fanout=5,5", "runs 3 layers"]),
+    "fanout and a user's model": (fit(Deep, strategy="mini", fanout="5,5"), ConfigError, ["fanout=5,5", "3 hop(s)", "one number per hop"]),
     "sampling without mini": (fit(fanout="3"), ConfigError, ["fanout=3", "--strategy mini"]),
     "metric of another task": (fit(metric="mrr"), ConfigError, ["metric=mrr", "accuracy"]),
     "negatives without links": (fit(negatives=5), ConfigError, ["negatives=5", "--task link"]),

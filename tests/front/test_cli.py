@@ -156,6 +156,23 @@ def test_doctor_goes_on_after_a_broken_check(monkeypatch: pytest.MonkeyPatch, ca
     assert told.count("FAIL") == 3 and "RuntimeError: no such thing" in told and "memory" in told
 
 
+def test_doctor_tells_that_the_kernel_cache_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "graphtheta"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("GRAPHTHETA_CACHE", str(shared))
+    state, found, _ = doctor.numba()
+    assert state == "FAIL" and f"chmod go-w {shared}" in found
+    # a run does without it
+    monkeypatch.delenv("GRAPHTHETA_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    state, found, _ = doctor.numba()
+    assert state == "WARN" and f"chmod go-w {shared}" in found
+    shared.chmod(0o700)
+    state, found, _ = doctor.numba()
+    assert state == "OK" and str(shared) in found
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_runlog_adds_up_over_ranks(here: Path, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
     def program(comm: Comm) -> int:

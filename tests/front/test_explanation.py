@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from traced import trace
 
 import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.errors import ConfigError
 from graphtheta.ops.cost import Cost, edge_cost, node_cost, operation_flops
-from graphtheta.ops.program import trace
 
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--hidden", "8")
 MINE = '''
@@ -108,4 +108,4 @@ def test_costs_of_operations() -> None:
 def test_cost_of_an_edge() -> None:
     nodes, edges = {"z": ((4,), np.float32, True), "s": ((), np.float32, True)}, {"weight": ((), np.float32, False)}
     (phase,) = trace(lambda e: e.src.z * e.dst.s * e.weight, nodes, edges, "sum", "Mine").phases
-    assert edge_cost(phase, 4) == Cost(4 * (4 + 1 + 1) + 8, 4 + 4 + 4)
+    assert edge_cost(phase) == Cost(4 * (4 + 1 + 1) + 8, 4 + 4 + 4)

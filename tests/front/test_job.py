@@ -120,11 +120,11 @@ def test_change_checks_like_a_new_job() -> None:
         job.seed = 5
 
 
-def test_fanouts_spread_over_layers() -> None:
+def test_fanouts_spread_over_hops() -> None:
     assert Job().fanouts(3) == ()
     assert Job(strategy="mini", fanout=5).fanouts(3) == (5, 5, 5)
     assert Job(strategy="mini", fanout=(5, -1)).fanouts(2) == (5, -1)
-    with pytest.raises(ConfigError, match="runs 3 layers"):
+    with pytest.raises(ConfigError, match=r"has 3 hop\(s\)"):
         Job(strategy="mini", fanout="5,5", model="mine.py:Model").fanouts(3)
 
 

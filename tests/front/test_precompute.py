@@ -43,6 +43,7 @@ def test_a_model_is_free_again_afterwards():
 
 @pytest.mark.parametrize("keys, message", [
     ({"model": "gat"}, "messages of GAT depend on weights"),
+    ({"model": "gipa"}, "precompute: GIPA does not run on the features as they are"),
     ({"model": "sage", "aggregator": "max", "dropout": 0.5}, "called with something else than graph.x"),
     ({"strategy": "cluster"}, "precompute=true has no meaning with strategy=cluster"),
     ({"strategy": "mini", "fanout": "3"}, "precompute sums whole neighbourhoods and fanout samples them"),
@@ -64,3 +65,43 @@ def test_sparse_features_are_refused():
     graph = graphs.random_graph(40, 200, x=sp.csr_array(np.eye(40)))
     with pytest.raises(ConfigError, match="the features are sparse"):
         gt.Trainer(graph=graph, precompute=True, task="node", **KEYS)
+
+
+class Weighted(gt.Layer):
+    """Reads settings in both of the stages that a precomputed total replaces."""
+
+    def __init__(self, d_in, d_out):
+        self.w, self.before, self.inside, self.after = gt.Parameter.glorot(d_in, d_out), 1.0, [2.0], 1.0
+
+    def transform(self, node):
+        return {"z": node.h * self.before}
+
+    def gather(self, edge):
+        return edge.src.z * edge.weight * self.inside[0]
+
+    def apply(self, node, total):
+        return gt.matmul(total * self.after, self.w)
+
+
+class WeightedNet(gt.Model):
+    def __init__(self, d_in, d_out):
+        self.layer = Weighted(d_in, d_out)
+
+    def forward(self, graph):
+        return self.layer(graph, graph.x)
+
+
+@pytest.mark.parametrize("keys", [{}, {"strategy": "mini", "batch_size": 7}], ids=str)
+def test_a_total_that_is_out_of_date_is_refused(keys):
+    def change(name, value):
+        trainer = gt.Trainer(WeightedNet, GRAPH, precompute=True, epochs=2, dtype="float64", **keys)
+        trainer.train_epoch(0)
+        layer = trainer.model.layer
+        setattr(layer, name, value)
+        return trainer
+
+    for name, value in (("before", 3.0), ("inside", [5.0])):
+        with pytest.raises(UserFunctionError, match="the messages of Weighted are others than when their total was precomputed"):
+            change(name, value).train_epoch(1)
+    # what is read after the sum may change
+    assert np.isfinite(change("after", 2.0).train_epoch(1))

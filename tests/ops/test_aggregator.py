@@ -201,6 +201,21 @@ def test_softmax_of_extreme_scores(dtype, score, weight):
         assert np.all(np.isfinite(gradients(LOG_SUM_EXP, lse, normaliser, np.ones(2, dtype), row, [score], gid)[0]))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_score_that_changes_nothing_has_no_gradient_at_all(rng, dtype):
+    """The softmax over one edge is 1; rounding errors in place of 0 would become steps of Adam. A NaN is not hidden."""
+    row, gid, g = np.arange(50), np.arange(50), rng.standard_normal((50, 2, 3)).astype(dtype)
+    parts = [rng.standard_normal((50, *s)).astype(dtype) for s in SHAPES["softmax-sum"]]
+    for scale in (None, rng.uniform(1, 9, 50)):
+        state, out = total(SOFTMAX_SUM, 50, row, parts, gid, scale)
+        g_score, g_x = gradients(SOFTMAX_SUM, state, out, g, row, parts, gid, scale)
+        assert not g_score.any() and g_score.dtype == dtype
+        np.testing.assert_array_equal(g_x, g)
+    parts[0][7] = np.nan
+    state, out = total(SOFTMAX_SUM, 50, row, parts, gid)
+    assert np.isnan(gradients(SOFTMAX_SUM, state, out, g, row, parts, gid)[0][7]).all()
+
+
 def test_an_edge_of_scale_k_counts_as_k_edges():
     for name in ("sum", "mean", "logsumexp", "softmax-sum"):
         row, parts, gid, _ = edges(name, 6)

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, check_vjp, embedding, linear, matmul
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, check_vjp, linear, matmul
 from graphtheta.ops.expr import Tracer
 
 SPACE = RowSpace(np.arange(4))
@@ -72,7 +72,7 @@ def test_matmul_inside_gather_and_as_operator(rng):
     w = Parameter(rng.normal(size=(3, 2, 2)))
     with Tracer() as tracer:
         e = tracer.leaf("src", "h", (5, 3), np.float64) @ w
-    assert e.shape == (5, 2, 2)
+    assert e.dims == (5, 2, 2)
     assert (np.ones((4, 3)) @ w).shape == (4, 2, 2)
 
 
@@ -88,18 +88,3 @@ def test_sparse_rows_meet_other_primitives_dense():
     out = add(x, np.ones(4))
     assert np.array_equal(out.value, np.eye(4) + 1)
     assert out.dtype == np.float32
-
-
-def test_embedding_adds_up_repeated_rows():
-    table = Parameter(np.zeros((3, 2)))
-    with Tape() as tape:
-        out = embedding(table, Var(np.array([2, 2, 0, 2]), SPACE))
-    assert out.space is SPACE
-    assert np.array_equal(tape.backward(out).of(table), [[1, 1], [0, 0], [3, 3]])
-
-
-def test_embedding_out_of_range_or_of_floats_is_refused():
-    with pytest.raises(ShapeError):
-        embedding(Parameter(np.zeros((3, 2))), Var(np.array([0, 1, 2, 3]), SPACE))
-    with pytest.raises(UserFunctionError, match="integer"):
-        embedding(Parameter(np.zeros((3, 2))), Var(np.ones(4), SPACE))

@@ -26,7 +26,7 @@ def test_tracer_knows_what_is_live():
 def test_tracer_computes_parameters_without_rows():
     with Tracer():
         e = exp(Parameter(np.ones((2, 3), np.float32)))
-    assert (e.rows, e.shape, e.live) == (False, (2, 3), True)
+    assert (e.rows, e.dims, e.live) == (False, (2, 3), True)
 
 
 def test_tracer_refuses_node_values_used_directly():

@@ -143,6 +143,6 @@ def test_layer_norm_normalises_each_row(rng):
     assert np.allclose(y.value, expected)
     check_vjp(layer_norm, x, gamma, beta)
     with Tracer() as tracer:
-        assert layer_norm(tracer.leaf("src", "h", (3,), np.float32)).shape == (3,)
+        assert layer_norm(tracer.leaf("src", "h", (3,), np.float32)).dims == (3,)
     with pytest.raises(ShapeError, match="one number per row"):
         layer_norm(Var(np.ones(5), RowSpace(np.arange(5))))

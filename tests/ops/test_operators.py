@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+import graphtheta.ops as gt
 from graphtheta.errors import UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Var
 from graphtheta.ops.expr import Expr, Tracer
@@ -26,7 +27,7 @@ def test_operators_inside_gather_make_expressions(f):
     with Tracer() as tracer:
         e = f(tracer.leaf("src", "x", (2,), np.float32))
     assert isinstance(e, Expr)
-    assert (e.shape, e.dtype) == ((2,), np.float32)
+    assert (e.dims, e.dtype) == ((2,), np.float32)
 
 
 def test_operators_do_not_iterate_over_rows():
@@ -57,3 +58,24 @@ def test_values_are_keys_and_differ_from_none():
     x = Parameter(VALUES)
     assert x in {x} and [x].index(x) == 0
     assert (x == None, x != None) == (False, True)  # noqa: E711
+
+
+INSTEAD = (np.expm1, np.log1p, np.exp2, np.log2, np.log10, np.reciprocal, np.cbrt, np.abs, special.expit)
+
+
+@pytest.mark.parametrize("function", INSTEAD, ids=lambda f: f.__name__)
+def test_what_is_advised_computes_the_same(function):
+    x = np.array([0.25, 2.0, 3.5])
+    with pytest.raises(UserFunctionError) as caught:
+        function(Var(x))
+    told = str(caught.value).rpartition("; use ")[2]
+    found = eval(told, {"gt": gt, "np": np, "x": Var(x)})
+    np.testing.assert_allclose((found(Var(x)) if callable(found) else found).value, function(x), rtol=1e-12)
+
+
+def test_the_advice_for_logaddexp_computes_the_same():
+    x, y = np.array([0.25, -2.0]), np.array([1.0, 3.0])
+    with pytest.raises(UserFunctionError) as caught:
+        np.logaddexp(Var(x), Var(y))
+    told = str(caught.value).rpartition("; use ")[2]
+    np.testing.assert_allclose(eval(told, {"gt": gt, "x": Var(x), "y": Var(y)}).value, np.logaddexp(x, y), rtol=1e-12)

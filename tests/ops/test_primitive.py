@@ -152,7 +152,7 @@ def test_primitive_has_same_shape_inside_gather(name, args, static):
         leaves = [tracer.leaf("src", f"x{i}", a.value.shape[1:], a.value.dtype, live=a.value.dtype.kind == "f")
                   if isinstance(a, Rows) else a for i, a in enumerate(args)]
         e = OURS[name](*leaves, **static)
-    assert (e.rows, e.shape, e.dtype) == (True, full.shape[1:], full.dtype)
+    assert (e.rows, e.dims, e.dtype) == (True, full.shape[1:], full.dtype)
 
 
 @pytest.mark.parametrize("name", [n for n, p in OURS.items() if not p.rowwise])
@@ -179,3 +179,32 @@ def test_primitive_with_wrong_shapes_names_them():
 
 def test_primitive_on_plain_arrays_gives_plain_arrays():
     assert type(OURS["exp"](np.zeros(2))) is np.ndarray
+
+
+def test_a_name_may_be_given_again_to_an_operation_of_the_user():
+    def make(factor):
+        @primitive("test_again")
+        def scaled(x):
+            return factor * x
+
+        defvjp(scaled, x=lambda g, y, x: factor * g)
+        return scaled
+
+    try:
+        first, second = make(2.0), make(3.0)
+        assert (first(np.ones(1)), second(np.ones(1))) == (2.0, 3.0)
+        assert PRIMITIVES["test_again"] is second
+    finally:
+        del PRIMITIVES["test_again"]
+
+
+@pytest.mark.parametrize("name", ["exp", "matmul", "edge_softmax"])
+def test_names_of_the_package_are_its_own(name):
+    with pytest.raises(UserFunctionError, match=f"gt has an operation of this name; choose another, such as 'my_{name}'"):
+        primitive(name)(lambda x: x)
+    assert PRIMITIVES[name] in OURS.values()
+
+
+def test_a_rule_for_an_argument_that_is_not_there_is_refused():
+    with pytest.raises(UserFunctionError, match="exp has no argument 'z' that gets a gradient; it has x"):
+        defvjp(PRIMITIVES["exp"], z=None)

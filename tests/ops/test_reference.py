@@ -12,6 +12,7 @@ import pytest
 from drawn import SCORE, SUMS, VALUE, Drawn, Net, Reader, evaluate
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traced import trace
 
 import graphtheta.ops as gt
 from graphtheta.engine.partition import build_partition
@@ -19,7 +20,6 @@ from graphtheta.engine.reduce import reduce_gradients
 from graphtheta.engine.simulate import run_simulated
 from graphtheta.engine.view import global_view
 from graphtheta.ops import Tape, reference
-from graphtheta.ops.program import trace
 
 
 def twin_layer(layer, parameters, graph, h, new=None):

@@ -1,0 +1,225 @@
+"""Random jobs on 1 and on 2 to 5 ranks: are losses, metrics, parameters and predictions the same numbers?
+
+    python bench/equality.py                        200 jobs on simulated ranks
+    python bench/equality.py --only 17              one of them
+    python bench/equality.py --jobs 20 --mpi        on processes that mpiexec starts
+
+A job is drawn from --seed and its number (see ``equality_jobs.py``): graph, targets, model and options, strategy, optimiser, placement,
+back end and ranks. It trains in float64 for 2 to 4 epochs on one rank and on several. Compared are the loss of every view, all
+metrics after every epoch, the parameters and statistics at the end, and the predictions by original id. A difference is the largest
+in an array, relative to the largest number in it; of parameters to at least the learning rate, the size of a step of Adam.
+
+A job that differs by more than 1e-9 is at fault, and so is one whose ranks do not hold the same bits. There is one exception: if the job
+on one rank also moves by more than 1e-9 when the last bits of its first weights are changed, then its numbers are decided by rounding
+errors on any number of ranks. Such a job is listed as "sensitive", with how far it moves, and must not differ by more than that times
+100. One such job in 20 is accepted: more of them would mean that a model has parameters whose gradients are rounding errors. Exit
+status 1 if a job is at fault or too many are sensitive.
+
+A combination that the program refuses is drawn again and counted; all ranks must refuse it in the same words.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from equality_jobs import Plan, draw
+from harness import THREAD_VARIABLES, machine, say, table
+
+import graphtheta as gt
+from graphtheta.doctor import find_mpiexec
+from graphtheta.engine.comm import Comm
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.start import run_main, start
+from graphtheta.errors import GraphThetaError
+from graphtheta.ops.fused import backend_scope
+
+ALLOWED = 1e-9
+# how often first weights are changed to see whether rounding decides, and how much further than that ranks may go
+NUDGES, FURTHER = 5, 100
+MOST_SENSITIVE = 1 / 20
+ATTEMPTS = 50
+WEIGHTS = "weights "
+COLUMNS = ["job", "model", "strategy", "optimiser", "norm", "graph", "targets", "back end", "ranks", "placement", "views", "refused",
+           "difference", "of", "sensitive", "note"]
+Numbers = dict[str, np.ndarray]
+
+
+def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
+    """Train a job.
+
+    Args:
+        comm: The ranks.
+        plan: The job.
+        nudge: Changes the last bits of the first weights; 0 does not.
+
+    Returns:
+        Everything that must not depend on the ranks, by name, on rank 0; or the words in which the job was refused.
+    """
+    try:
+        job = gt.Job(**plan.keys)
+        trainer = gt.Trainer(graph=plan.made_graph(), job=job, comm=comm)
+    except GraphThetaError as error:
+        # ranks that are told of the error of another one say of which
+        told = [re.sub(r": rank \d+: ", ": ", text) for text in comm.all_gather(f"{type(error).__name__}: {error}")]
+        return told[0] if len(set(told)) == 1 else f"ranks refuse in different words: {told}"
+    if nudge:
+        rng = np.random.default_rng(nudge)
+        for p in trainer.parameters:
+            p.value = p.value * (1 + np.finfo(p.dtype).eps * rng.integers(-1, 2, p.shape))
+    losses, rows = [], []
+    for epoch in range(job.epochs):
+        losses.append(comm.all_sum(trainer.training.run(epoch, 0, trainer.strategy.steps_per_epoch)))
+        if not np.isfinite(losses[-1]).all():
+            return f"diverges: the loss of view {np.flatnonzero(~np.isfinite(losses[-1]))[0]} of epoch {epoch} is not finite"
+        with backend_scope(job.backend):
+            rows.append(trainer.evaluator.metrics(trainer.model))
+    state = trainer.model.state()
+    bits = comm.all_gather(np.concatenate([x.reshape(-1) for x in state.values()]))
+    found = {"loss": np.concatenate(losses), "ranks that differ": np.array(sum(b.tobytes() != bits[0].tobytes() for b in bits))}
+    found |= {name: np.array([row[name] for row in rows]) for name in rows[0]} | {WEIGHTS + name: x for name, x in state.items()}
+    predicted = trainer.predict()
+    if predicted is not None:
+        found |= dict(zip(("ids", "predictions"), predicted, strict=True))
+    return found
+
+
+def on_ranks(size: int, plan: Plan, mpi: bool) -> Numbers | str:
+    """The numbers of a job on so many ranks."""
+    return on_processes(size, plan) if mpi and size > 1 else run_simulated(size, numbers, plan)[0]
+
+
+def on_processes(size: int, plan: Plan) -> Numbers | str:
+    """The numbers of a job under mpiexec."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "numbers.npz")
+        words = [find_mpiexec() or "mpiexec", "-n", size, sys.executable, __file__, "--child", out, "--plan", json.dumps(vars(plan))]
+        variables = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, env=variables)
+        if done.returncode:
+            raise RuntimeError(f"mpiexec ended with status {done.returncode}: {done.stderr[-1000:]}")
+        with np.load(out) as file:
+            found = dict(file)
+    return str(found["refused"]) if "refused" in found else found
+
+
+def child(path: Path, plan: Plan) -> int:
+    """What each process of ``on_processes`` does."""
+    comm = start()
+    found = numbers(comm, plan)
+    if comm.rank == 0:
+        np.savez(path, **({"refused": np.array(found)} if isinstance(found, str) else found))
+    return 0
+
+
+def difference(mine: Numbers, theirs: Numbers, lr: float) -> tuple[float, str]:
+    """The largest relative difference of all arrays, and which array it is in."""
+    worst = 0.0, ""
+    for name, b in theirs.items():
+        a = mine.get(name)
+        if a is None or a.shape != b.shape or not np.array_equal(np.isnan(a), np.isnan(b)):
+            return np.inf, name
+        known = ~np.isnan(b)
+        scale = max(np.abs(b[known]).max(initial=0), lr if name.startswith(WEIGHTS) else 0)
+        apart = np.abs(a[known] - b[known]).max(initial=0)
+        worst = max(worst, (float(apart / scale if scale else apart), name.removeprefix(WEIGHTS)))
+    return worst
+
+
+def sensitivity(plan: Plan, alone: Numbers) -> float:
+    """How far the job on one rank moves if the last bits of its first weights change: the largest of a few times."""
+    moved = [run_simulated(1, numbers, plan, nudge)[0] for nudge in range(1, NUDGES + 1)]
+    return max(np.inf if isinstance(m, str) else difference(m, alone, plan.keys["lr"])[0] for m in moved)
+
+
+def accepted(seed: int, number: int, fused: float, mpi: bool) -> tuple[Plan, int, Numbers, Numbers]:
+    """The first job of a number that the program does not refuse, how many it did refuse, and its numbers on one rank and on several.
+
+    Raises:
+        RuntimeError: One rank and several do not refuse alike.
+    """
+    for attempt in range(ATTEMPTS):
+        plan = draw(seed, number, attempt, fused)
+        alone, together = (on_ranks(size, plan, mpi) for size in (1, plan.ranks))
+        if not isinstance(alone, str) and not isinstance(together, str):
+            return plan, attempt, alone, together
+        words = [x if isinstance(x, str) else "trains" for x in (alone, together)]
+        # only several ranks can be too many for a graph
+        if words[0] != words[1] and "start at most" not in words[1]:
+            raise RuntimeError(f"attempt {attempt}: one rank: {words[0]}; {plan.ranks} ranks: {words[1]}")
+        say(f"job {number} is drawn again: {words[1]}")
+    raise RuntimeError(f"{ATTEMPTS} combinations were refused")
+
+
+def one(seed: int, number: int, fused: float, mpi: bool) -> dict[str, Any]:
+    """A row of the table."""
+    try:
+        plan, refused, alone, together = accepted(seed, number, fused, mpi)
+    except Exception as error:
+        return {"job": number, "note": f"{type(error).__name__}: {error}"}
+    apart, of = difference(together, alone, plan.keys["lr"])
+    moved = sensitivity(plan, alone) if apart > ALLOWED and of != "ranks that differ" else None
+    good = apart <= ALLOWED or (moved is not None and moved > ALLOWED and apart <= FURTHER * moved)
+    k = plan.keys
+    return {"job": number, "model": k["model"], "strategy": k["strategy"], "optimiser": "momentum" if k.get("momentum") else k["optimiser"],
+            "norm": k["norm"], "graph": plan.graph, "targets": plan.targets, "back end": k["backend"], "ranks": str(plan.ranks),
+            "placement": f"{k['partitioner']} {k['masters']}", "views": str(len(alone["loss"])), "refused": str(refused),
+            "difference": apart, "of": of, "sensitive": moved, "note": "" if good else "differs", "keys": plan.words()}
+
+
+def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Figures over all jobs."""
+    done = [row for row in rows if "difference" in row]
+    plain = [row["difference"] for row in done if row["sensitive"] is None]
+    figures = {
+        "jobs": str(len(rows)), "combinations refused, by all ranks alike": str(sum(int(row["refused"]) for row in done)),
+        "median difference": float(np.median(plain)) if plain else None, "largest difference": max(plain, default=None),
+        "sensitive jobs": str(len(done) - len(plain)),
+        "largest difference of these": max((row["difference"] for row in done if row["sensitive"] is not None), default=None),
+        "jobs at fault": str(sum(bool(row["note"]) for row in rows)),
+    }
+    return [{"finding": name, "value": value} for name, value in figures.items()]
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--jobs", type=int, default=200)
+    options.add_argument("--seed", type=int, default=0, help="of all that is drawn")
+    options.add_argument("--only", type=int, help="number of the one job to run")
+    options.add_argument("--fused", type=float, default=0.85, help="share of the jobs on the fused back end; 0.85")
+    options.add_argument("--mpi", action="store_true", help="several ranks are processes under mpiexec")
+    options.add_argument("--out", type=Path, help="JSON lines, one per job")
+    options.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    options.add_argument("--plan", type=json.loads, help=argparse.SUPPRESS)
+    options = options.parse_args()
+    if options.child:
+        return run_main(lambda: child(options.child, Plan(**options.plan)))
+    rows = []
+    for number in range(options.jobs) if options.only is None else [options.only]:
+        row = one(options.seed, number, options.fused, options.mpi)
+        rows.append(row)
+        say(f"job {number}: {row.get('difference')} {row.get('of', '')} {row['note'] or 'good'}")
+        if row["note"]:
+            again = f"python bench/equality.py --seed {options.seed} --fused {options.fused} --only {number}"
+            say(f"again: {again}{' --mpi' * options.mpi}\nkeys: {row.get('keys', '')}")
+    found = findings(rows)
+    print(table(rows, COLUMNS), "", table(found, ["finding", "value"]), sep="\n", flush=True)
+    if options.out:
+        with options.out.open("a", encoding="utf-8") as f:
+            f.writelines(json.dumps({"bench": "equality", "seed": options.seed, "mpi": options.mpi, **row, "machine": machine()}) + "\n"
+                         for row in [*rows, *found])
+    sensitive = sum(row.get("sensitive") is not None for row in rows)
+    if sensitive > MOST_SENSITIVE * len(rows):
+        say(f"{sensitive} of {len(rows)} jobs are decided by rounding errors")
+    return int(any(row["note"] for row in rows) or sensitive > MOST_SENSITIVE * len(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

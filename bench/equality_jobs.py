@@ -1,0 +1,197 @@
+"""Random jobs for ``equality.py``: a graph, a kind of targets and the keys of a training, each a function of seed and number.
+
+Model, strategy, optimiser, kind of targets and graph take turns, so that consecutive jobs cover them all; batch norm comes with
+each optimiser in turn. All else is drawn. Which combinations are valid is not known here: the program refuses the others.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from graphtheta.data.generate import ring, rmat, sbm, star
+from graphtheta.data.graph import Graph
+from graphtheta.job import ALL_NEIGHBOURS, Job, flag
+
+MODELS = ("gcn", "sage", "gin", "gat", "gat_e", "gipa", "mlp")
+STRATEGIES = ("mini", "cluster", "global")
+OPTIMISERS = ("adam", "adamw", "sgd", "momentum")
+TARGETS = ("classes", "labels", "values", "edges", "links")
+GRAPHS = ("sbm", "rmat", "ring", "star", "duplicates", "self loops", "isolated", "hub", "few nodes")
+RATES = {"adam": 0.01, "adamw": 0.01, "sgd": 0.01, "momentum": 0.002}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job.
+
+    Attributes:
+        number, attempt: What it was drawn from, beside the seed.
+        graph: Name of its graph.
+        targets: What is predicted.
+        ranks: How many are compared with one.
+        keys: Of the job.
+        seed: Of the draws.
+    """
+
+    number: int
+    attempt: int
+    graph: str
+    targets: str
+    ranks: int
+    keys: dict[str, Any]
+    seed: int
+
+    def words(self) -> str:
+        """The keys that differ from the defaults, as flags."""
+        changed = {k: v for k, v in self.keys.items() if v != Job.model_fields[k].default}
+        return " ".join(flag(k) if v is True else f"{flag(k)} {_text(v)}" for k, v in changed.items())
+
+    def made_graph(self) -> Graph:
+        """The graph with its targets."""
+        return graph_of(self.graph, self.targets, np.random.default_rng((self.seed, self.number, self.attempt, 1)))
+
+
+def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> Plan:
+    """The job of these numbers.
+
+    Args:
+        seed: Of all jobs.
+        number: Of the job.
+        attempt: How many drawn before it for this number were refused.
+        fused: Share of the jobs on the fused back end.
+    """
+    rng = np.random.default_rng((seed, number, attempt))
+    model, strategy = MODELS[number % len(MODELS)], STRATEGIES[number % len(STRATEGIES)]
+    optimiser, targets = OPTIMISERS[number % len(OPTIMISERS)], TARGETS[number % len(TARGETS)]
+    norm = "batch" if number // len(OPTIMISERS) % 2 == 0 else _one(rng, "none", "layer")
+    keys = {"model": model, "strategy": strategy, "norm": norm, "dtype": "float64", "keep": 0, "seed": int(rng.integers(1000)),
+            "backend": "fused" if rng.random() < fused else "reference", "task": {"edges": "edge", "links": "link"}.get(targets, "node"),
+            "epochs": int(rng.integers(2, 5))}
+    keys |= _optimiser(rng, optimiser) | _network(rng, model) | _views(rng, strategy, keys["task"]) | _placement(rng)
+    layers = keys["layers"]
+    if strategy == "mini":
+        keys |= _mini(rng, layers, norm)
+    elif strategy == "cluster":
+        keys |= _cluster(rng)
+    if keys["task"] == "link":
+        keys |= {"decoder": _one(rng, "dot", "hadamard"), "negatives": int(rng.integers(1, 4)), "eval_negatives": int(rng.integers(1, 12))}
+    if rng.random() < 0.1:
+        # a key that most jobs have no use for
+        odd: list[dict[str, Any]] = [{"heads": 3}, {"fanout": "2"}, {"momentum": 0.5}, {"precompute": True}, {"diagonal": 0.1},
+                                     {"negatives": 2}]
+        keys |= odd[rng.integers(len(odd))]
+    return Plan(number, attempt, GRAPHS[(number * 2 + number // len(GRAPHS)) % len(GRAPHS)], targets, int(rng.integers(2, 6)), keys, seed)
+
+
+def _text(value: Any) -> str:
+    return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value) if isinstance(value, tuple) else str(value)
+
+
+def _one(rng: np.random.Generator, *of: Any) -> Any:
+    return of[rng.integers(len(of))]
+
+
+def _optimiser(rng: np.random.Generator, name: str) -> dict[str, Any]:
+    keys = {"optimiser": "sgd" if name == "momentum" else name, "lr": RATES[name], "weight_decay": _one(rng, 0.0, 5e-4, 0.05),
+            "decay_first_layer_only": _one(rng, False, False, True)}
+    return keys | ({"momentum": 0.9} if name == "momentum" else {})
+
+
+def _network(rng: np.random.Generator, model: str) -> dict[str, Any]:
+    keys = {"layers": int(rng.integers(1, 5)), "hidden": _one(rng, 4, 6, 9), "dropout": _one(rng, 0.0, 0.3, 0.5),
+            "residual": _one(rng, False, True), "jumping": _one(rng, "none", "none", "concat", "max"),
+            "direction": _one(rng, "in", "in", "out", "both"), "activation": _one(rng, "auto", "auto", "relu", "tanh", "gelu")}
+    own: dict[str, dict[str, tuple[Any, ...]]] = {
+        "gcn": {"normalisation": ("sym", "row")},
+        "sage": {"aggregator": ("mean", "max", "sum")},
+        "gin": {"train_eps": (False, True)},
+        "gat": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2),
+                "separate": (False, True)},
+        "gat_e": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
+        "gipa": {"heads": (1, 2), "reduce": ("sum", "mean", "max"), "attention_dropout": (0.0, 0.3), "edge_drop": (0.0, 0.2)},
+    }
+    return keys | {key: _one(rng, *values) for key, values in own.get(model, {}).items()}
+
+
+def _views(rng: np.random.Generator, strategy: str, task: str) -> dict[str, Any]:
+    keys = {"recompute": _one(rng, False, False, True), "staleness": _one(rng, 0, 0, 1, 2), "self_loops": _one(rng, "auto", "yes", "no")}
+    if strategy != "global":
+        keys |= {"views_per_step": _one(rng, 1, 1, 2, 3), "views_in_flight": _one(rng, 1, 2, 4)}
+    if task == "node" and strategy != "cluster":
+        keys["precompute"] = _one(rng, False, False, True)
+    return keys
+
+
+def _placement(rng: np.random.Generator) -> dict[str, Any]:
+    return {"partitioner": _one(rng, "1d-src", "1d-dst", "vertex-cut"), "masters": _one(rng, "hash", "block")}
+
+
+def _mini(rng: np.random.Generator, layers: int, norm: str) -> dict[str, Any]:
+    # batch norm over the few rows of one target makes training chaotic, on any number of ranks
+    keys: dict[str, Any] = {"batch_size": _one(rng, 0, 5, 12, 30, 5 if norm == "batch" else 1)}
+    if rng.random() < 0.6:
+        keys |= {"fanout": _one(rng, (3,), (1,), tuple(int(n) for n in rng.choice((ALL_NEIGHBOURS, 1, 2, 4), layers))),
+                 "replace": _one(rng, False, True), "share_sample": _one(rng, False, True)}
+    return keys
+
+
+def _cluster(rng: np.random.Generator) -> dict[str, Any]:
+    method = _one(rng, "louvain", "metis")
+    return {"cluster_method": method, "clusters": _one(rng, 3, 5) if method == "metis" else _one(rng, 0, 0, 2, 3),
+            "clusters_per_batch": _one(rng, 1, 2), "boundary_hops": int(rng.integers(3)), "degrees": _one(rng, "graph", "view"),
+            "diagonal": _one(rng, 0.0, 0.5)}
+
+
+# ---- graphs
+
+
+def ends_of(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+    """Sources, destinations and number of nodes of a small graph."""
+    seed, n = int(rng.integers(1 << 30)), int(rng.integers(20, 70))
+    embedded = {"sbm": lambda: sbm(n, 5 * n, classes=3, seed=seed), "rmat": lambda: rmat(5 + n % 2, 4, seed=seed, symmetric=n % 3 > 0),
+                "ring": lambda: ring(n), "star": lambda: star(n)}
+    if name in embedded:
+        graph = embedded[name]()
+        return graph.src, graph.dst, graph.n_nodes
+    n = n % 5 + 4 if name == "few nodes" else n
+    src, dst = rng.integers(0, n, (2, 4 * n))
+    if name == "duplicates":
+        src, dst = np.repeat(src, 3), np.repeat(dst, 3)
+    elif name == "self loops":
+        src, dst = np.append(src, np.arange(n)), np.append(dst, np.arange(n))
+    elif name == "hub":
+        dst[: 2 * n] = n // 2
+    elif name == "isolated":
+        # a third of the nodes have no edges
+        src, dst = src % (2 * n // 3), dst % (2 * n // 3)
+    return src, dst, n
+
+
+def graph_of(name: str, targets: str, rng: np.random.Generator) -> Graph:
+    """A small graph with features, attributes and these targets; original ids are other numbers."""
+    src, dst, n = ends_of(name, rng)
+    e = len(src)
+    columns: dict[str, Any] = {"x": rng.standard_normal((n, 5)), "edge_attr": rng.standard_normal((e, 3)),
+                               "node_ids": rng.permutation(n) * 7 + 1000}
+    if rng.random() < 0.5:
+        columns["edge_weight"] = rng.uniform(0.5, 2, e)
+    if rng.random() < 0.2:
+        columns["x"] = csr_array(np.where(rng.random((n, 16)) < 0.15, rng.standard_normal((n, 16)), 0))
+    if targets == "edges":
+        columns |= {"edge_y": rng.standard_normal((e, 2)[: 1 + int(rng.integers(2))]), **_masks(e, "edge_", rng)}
+    elif targets != "links":
+        masks = _masks(n, "", rng)
+        made: dict[str, Any] = {"classes": rng.integers(0, 3, n), "labels": rng.integers(0, 2, (n, 4)).astype(float),
+                                "values": rng.standard_normal((n, 2)[: 1 + int(rng.integers(2))])}
+        y = made[targets]
+        y[~np.any(list(masks.values()), axis=0)] = -1 if targets == "classes" else np.nan
+        columns |= {"y": y, "multilabel": targets == "labels", "n_classes": 3 if targets == "classes" else None, **masks}
+    return Graph((src, dst), n, name=name, **columns)
+
+
+def _masks(n: int, prefix: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    part = rng.permutation(n) % 5
+    return {f"{prefix}{split}": np.isin(part, of) for split, of in (("train", (0, 1)), ("val", (2,)), ("test", (3,)))}

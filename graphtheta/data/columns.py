@@ -1,0 +1,125 @@
+"""Named columns of nodes and edges, which user functions read by name: ``node.kind``, ``edge.type``.
+
+Integers stay integers of 32 or 64 bits, so that a code or a time arrives as it was given. Floats are
+float32, as all others in a graph.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from keyword import iskeyword
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from graphtheta.data.validation import Place, check_rows, frozen, is_sparse, to_float32
+from graphtheta.errors import DataError
+
+Columns = Mapping[str, np.ndarray]
+NO_COLUMNS: Columns = MappingProxyType({})
+# what user functions, networkx or the engine call other values of nodes and edges
+TAKEN = frozenset({
+    "x", "y", "train", "val", "test", "node_ids", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test",
+    "h", "in_degree", "out_degree", "attr", "weight", "gid", "src", "dst", "precomputed",
+})
+
+
+def check_columns(columns: Mapping[str, Any] | None, n: int, kind: str, where: str) -> Columns:
+    """Named columns in canonical form.
+
+    Args:
+        columns: Arrays [n] or [n, k] by name; None for none.
+        n: Number of rows.
+        kind: "node" or "edge".
+        where: File or caller, for messages.
+
+    Returns:
+        Read-only arrays by name. Types that int32 holds, and bools (0 and 1), become int32, other
+        integers int64, floats float32.
+
+    Raises:
+        ShapeError: A column has another number of rows or of axes.
+        DataError: A name cannot be used; values are neither numbers nor bools, or not finite; an
+            integer does not fit int64, or is given as a float that float32 would round.
+    """
+    if not columns:
+        return NO_COLUMNS
+    field = f"{kind}_columns"
+    if not isinstance(columns, Mapping):
+        raise Place(where, field).data(f"expected arrays by name, got {type(columns).__name__}", f'write {field}={{"type": array}}')
+    return MappingProxyType({_checked_name(name, Place(where, field)): _checked(x, n, kind, Place(where, f"{field}[{name!r}]"))
+                             for name, x in columns.items()})
+
+
+def take_rows(columns: Columns, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Some rows of all columns, by number."""
+    return {name: x[rows] for name, x in columns.items()}
+
+
+def described(columns: Columns) -> str:
+    """Names and kinds in words: "type int32, stamp int64 [2]"."""
+    return ", ".join(f"{name} {x.dtype}" + (f" [{x.shape[1]}]" if x.ndim == 2 else "") for name, x in columns.items())
+
+
+def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
+    """Rows of one value for edges that are added, [n] or [n, k].
+
+    They are of the type of the column, or int64 for an integer that it does not hold.
+
+    Args:
+        columns: The columns of the graph.
+        name: Which of them.
+        value: A number, or k of them.
+        n: How many rows.
+
+    Raises:
+        DataError: The value is not of the kind or of the shape of the column.
+    """
+    old, given = columns[name], np.asarray(value)
+    whole = old.dtype.kind == "i"
+    number = given.dtype.kind in "iub" and _fits(given, np.int64) if whole else given.dtype.kind in "iubf"
+    if not number or given.shape not in ((), old.shape[1:]):
+        wanted = ("an integer" if whole else "a number") + (f", or {old.shape[1]} of them" if old.ndim == 2 else "")
+        raise DataError(f"edge column {name!r}: the value of added edges is {value!r}; expected {wanted}")
+    dtype = old.dtype if not whole or _fits(given, old.dtype) else np.int64
+    return np.broadcast_to(given, (n, *old.shape[1:])).astype(dtype)
+
+
+def _checked_name(name: Any, place: Place) -> str:
+    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name) or name.startswith("_"):
+        raise place.data(f"the name {name!r} cannot be read as an attribute such as node.NAME",
+                         "choose a Python identifier that does not begin with '_'")
+    if name in TAKEN:
+        raise place.data(f"the name {name!r} is that of another value of nodes or edges", "choose another name, such as "
+                         f"'{name}_code'")
+    return name
+
+
+def _checked(x: Any, n: int, kind: str, place: Place) -> np.ndarray:
+    if is_sparse(x):
+        raise place.data("a sparse matrix cannot be a column", "give it as x, or make it dense with toarray()")
+    a = np.asarray(x)
+    check_rows(a, n, kind, place)
+    if a.ndim > 2:
+        raise place.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the values of a row")
+    if a.dtype.kind in "iub":
+        return frozen(_integers(a, kind, place))
+    if a.dtype.kind == "f":
+        return frozen(to_float32(a, kind, place, exact=True))
+    raise place.data(f"values have dtype {a.dtype}", "a column holds numbers: encode texts and categories as codes with "
+                     "np.unique(values, return_inverse=True)[1], times as values.astype('int64')")
+
+
+def _integers(a: np.ndarray, kind: str, place: Place) -> np.ndarray:
+    """Integers as int32 where that holds all numbers of their type, else as int64."""
+    if not (a.dtype.kind == "b" or np.can_cast(a.dtype, np.int64) or _fits(a, np.int64)):
+        row = int(np.argmax(a.reshape(len(a), -1).max(axis=1)))
+        raise place.data(f"{kind} {row} is {int(a[row].max())}", f"the largest integer of a column is {np.iinfo(np.int64).max}; number "
+                         "the values with np.unique(values, return_inverse=True)[1]")
+    return a.astype(np.int32 if np.can_cast(a.dtype, np.int32) else np.int64, copy=False)
+
+
+def _fits(a: np.ndarray, dtype: Any) -> bool:
+    """Whether a type holds all of some integers."""
+    info = np.iinfo(dtype)
+    return not a.size or (info.min <= int(a.min()) and int(a.max()) <= info.max)

@@ -1,0 +1,55 @@
+"""Planned edge programs, shared by all passes, layers and models whose traces have one structure.
+
+Nothing is kept on the user's objects, and nothing of theirs is kept here: a program holds expressions and compiled
+kernels, and gets the operands of each trace anew.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from .plan import plan
+from .program import EdgeProgram, split
+from .symbolic import SymbolicTrace
+
+
+class ProgramCache:
+    """The programs that were used last.
+
+    Args:
+        most: Number of programs to keep. A setting that changes in every step makes a program in every step.
+    """
+
+    def __init__(self, most: int = 256):
+        self.most = most
+        self._programs: OrderedDict[tuple[Any, ...], EdgeProgram] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+    def planned(self, traced: SymbolicTrace) -> EdgeProgram:
+        """The program of a trace, with the operands of this trace.
+
+        Raises:
+            ConfigError: There is no aggregator of the name that the layer gives.
+            UserFunctionError: A layer without a sum takes a softmax.
+        """
+        structure, given = traced.structure(), list(traced.operands)
+        # threads compute several views at a time
+        with self._lock:
+            program = self._programs.get(structure)
+            if program is None:
+                program = self._programs[structure] = _without(plan(split(traced)), len(given))
+                while len(self._programs) > self.most:
+                    self._programs.popitem(last=False)
+            else:
+                self._programs.move_to_end(structure)
+        return replace(program, operands=given + program.operands[len(given):])
+
+
+def _without(program: EdgeProgram, n: int) -> EdgeProgram:
+    """The program without the first n operands, which belong to one trace."""
+    return replace(program, operands=[None] * n + program.operands[n:])

@@ -1,0 +1,99 @@
+"""No published network has a parameter whose gradient is zero but for rounding: Adam would turn rounding errors into steps."""
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+
+import graphs
+import numpy as np
+import pytest
+
+from graphtheta.engine.partition import build_partition
+from graphtheta.engine.probe import probe
+from graphtheta.engine.reduce import reduce_gradients
+from graphtheta.engine.sampler import NeighbourSampler
+from graphtheta.engine.serial import SerialComm
+from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.strategy import MiniBatch, whole
+from graphtheta.engine.task import EdgeTask, NodeTask
+from graphtheta.models import MODELS, build_model
+from graphtheta.ops import Tape, dtype_scope
+from graphtheta.ops.fused import backend_scope
+from graphtheta.ops.init import init_scope
+
+DRAWS = 20
+OWN = {"gcn": {"normalisation": ("sym", "row")}, "sage": {"aggregator": ("mean", "max", "sum")}, "gin": {"train_eps": (False, True)},
+       "gat": {"separate": (False, True), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
+       "gat_e": {"attention_dropout": (0.0, 0.3), "out_heads": (1, 2)},
+       "gipa": {"reduce": ("sum", "mean", "max"), "edge_drop": (0.0, 0.2)}, "mlp": {}}
+
+
+@cache
+def connected():
+    """A graph in which every node has an in-edge, as a partition of one rank."""
+    rng = np.random.default_rng(3)
+    n, nodes = 24, np.arange(24)
+    src, dst = np.concatenate((rng.integers(0, n, 110), rng.permutation(n))), np.concatenate((rng.integers(0, n, 110), nodes))
+    dst[:20] = 3
+    graph = graphs.fill(src, dst, n)
+    return build_partition(graph, SerialComm(), dtype=np.float64)
+
+
+def gradients(name, draw, decoder, options):
+    """The largest number in the gradient of each parameter, in general position, of a random linear function of the outputs."""
+    rng, part = np.random.default_rng(draw), connected()
+    with dtype_scope("float64"):
+        model = build_model(name, 4, 3, 3, hidden=6, heads=2, layers=3, decoder=decoder, **options)
+    for p in model.parameters():
+        p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
+    seeds = None if decoder == "none" else EdgeTask(part, part.edge["train"]).masked(part.edge["train"])
+    view = whole(part, probe(model, part).layers, seeds)
+    with Tape(seed=draw) as tape:
+        out = model(view)
+        found = tape.backward(out, rng.standard_normal(out.shape))
+    return {p.name: np.abs(found.of(p)).max(initial=0) for p in model.parameters()}
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_parameter_has_a_gradient(name, norm):
+    """A parameter may have no gradient for some weights, such as one behind a ReLU; then other weights are tried."""
+    own = [dict(zip(OWN[name], values, strict=True)) for values in product(*OWN[name].values())]
+    choices = product(own, (False, True), ("none", "concat", "max"), ("none", "edge"))
+    for i, (mine, residual, jumping, decoder) in enumerate(choices):
+        options = {**mine, "norm": norm, "residual": residual, "jumping": jumping, "direction": ("in", "both")[i // 2 % 2],
+                   "dropout": (0.0, 0.3)[i % 2]}
+        flat = None
+        for draw in range(DRAWS):
+            sizes = gradients(name, draw, decoder, options)
+            none = {p for p, size in sizes.items() if size < 1e-12 * np.median(list(sizes.values()))}
+            flat = none if flat is None else flat & none
+            if not flat:
+                break
+        assert not flat, f"{sorted(flat)} with {options}, decoder {decoder}"
+
+
+def attention(comm, name, options):
+    """The gradients of what is read by scores only, where one in-edge of every node is sampled."""
+    part = build_partition(graphs.random_graph(), comm, dtype=np.float64)
+    with dtype_scope("float64"), init_scope(3):
+        model = build_model(name, 4, 3, 3, hidden=6, heads=2, **options)
+    layers, task = probe(model, part).layers, NodeTask(part, "classes")
+    view = MiniBatch(part, layers, task, batch_size=len(task.targets), sampler=NeighbourSampler((1,) * len(layers))).batch(0, 0)
+    with Tape(seed=1, all_sum=comm.all_sum) as tape:
+        sums = reduce_gradients(comm, model.parameters(), tape.backward(task.loss(view, model(view))))
+    found = {p.name: g for p, g in zip(model.parameters(), sums, strict=True)}
+    assert any(g.any() for g in found.values())
+    return {n: g for n, g in found.items() if ".att_" in n or n.endswith(("weight_dst", "weight_edge", "embed"))}
+
+
+@pytest.mark.fused
+@pytest.mark.parametrize("back_end", ["reference", "fused"])
+@pytest.mark.parametrize(("name", "options"), [
+    ("gat", {}), ("gat", {"separate": True, "attention_dropout": 0.3}), ("gat_e", {}), ("gipa", {})])
+def test_scores_of_single_edges_have_no_gradient_at_all(name, options, back_end):
+    """The softmax over one edge is 1 whatever its score: exactly 0, also where kernels compute the score once more."""
+    with backend_scope(back_end):
+        for size in (1, 3):
+            found = run_simulated(size, attention, name, options)[0]
+            assert len(found) >= 4 and not [n for n, g in found.items() if g.any()]

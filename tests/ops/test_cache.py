@@ -1,0 +1,343 @@
+"""The cache of compiled kernels: which folder it is, what of it is run, and who compiles."""
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import logging
+import os
+import pickle
+import py_compile
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core.compiler_lock import global_compiler_lock
+
+from graphtheta.errors import ConfigError
+from graphtheta.ops.kernels import cache, compile, jit, loss, private
+from graphtheta.ops.kernels.compile import compiled
+
+STRANGER = 65534
+SOURCE = """@kernel_form
+def kernel(x, n):
+    for i in range(n):
+        x[i] = number(softplus(single(x[i])) + sigmoid(single(x[i])))
+"""
+EXPECTED = 5 * (np.log1p(np.e) + 1 / (1 + np.exp(-1)))
+PROCESS = """
+import os, sys
+import numpy as np
+from graphtheta.ops.kernels.compile import compiled
+os.umask(int(sys.argv[1], 8))
+kernel = compiled({source!r}, "float64")
+for dtype in {dtypes}:
+    x = np.ones(5, dtype)
+    kernel(x, 5)
+    print(dtype, x.sum(), sum(kernel.stats.cache_misses.values()))
+"""
+
+
+class Planted:
+    """Unpickling it leaves a mark."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and nothing of an earlier one in memory."""
+    monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path / "kernels"))
+    forget(monkeypatch)
+    return tmp_path / "kernels"
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile, "_loaded", {})
+
+
+def process(folder: Path, *dtypes: str, umask: str = "022") -> subprocess.Popen[str]:
+    """Another process that calls the kernel for some types."""
+    code = PROCESS.format(source=SOURCE, dtypes=dtypes)
+    return subprocess.Popen([sys.executable, "-c", code, umask], env={**os.environ, "GRAPHTHETA_CACHE": str(folder)},
+                            stdout=subprocess.PIPE, text=True)
+
+
+def result(started: subprocess.Popen[str]) -> dict[str, int]:
+    """How many kernels it had compiled after each type; its numbers are checked."""
+    words = started.communicate(timeout=120)[0].split()
+    assert started.returncode == 0
+    assert all(abs(float(x) - EXPECTED) < 1e-5 for x in words[1::3])
+    return dict(zip(words[::3], map(int, words[2::3]), strict=True))
+
+
+def call(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Call the kernel as a new process would, and say how many were compiled."""
+    forget(monkeypatch)
+    kernel, x = compiled(SOURCE, "float64"), np.ones(5)
+    kernel(x, 5)
+    assert abs(x.sum() - EXPECTED) < 1e-12
+    return sum(kernel.stats.cache_misses.values())  # type: ignore[attr-defined]
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{cache.SUFFIX}"))
+
+
+# ---- which folder
+
+
+def test_a_given_folder_that_cannot_be_used_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path / "file" / "kernels"))
+    forget(monkeypatch)
+    with pytest.raises(ConfigError, match=r"GRAPHTHETA_CACHE = .*cannot hold compiled kernels.*Not a directory.*or unset it$"):
+        compiled(SOURCE, "float64")(np.ones(5), 5)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("GRAPHTHETA_CACHE", str(shared))
+    with pytest.raises(ConfigError, match=r"every user can write to .*mode 0777; remedy: chmod go-w .*; name a folder of your own"):
+        cache.cache_folder()
+
+
+def test_the_default_folder_is_replaced_by_one_of_the_process_and_the_reason_is_told_once(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.delenv("GRAPHTHETA_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / "graphtheta" and not caplog.records
+    (tmp_path / "graphtheta").chmod(0o757)
+    folders = {cache.cache_folder() for _ in range(3)}
+    (message,) = caplog.messages
+    assert "compiled for this run only" in message and "every user can write to" in message and "unset" not in message
+    caplog.clear()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    folders.add(cache.cache_folder())
+    assert "Not a directory" in caplog.text
+    monkeypatch.delenv("XDG_CACHE_HOME")
+
+    def nowhere() -> Path:
+        raise RuntimeError("could not determine home directory")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    folders.add(cache.cache_folder())
+    assert "could not determine home directory" in caplog.text
+    (folder,) = folders
+    assert folder.is_dir() and folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_relative_folder_is_below_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRAPHTHETA_CACHE", "kernels")
+    assert cache.cache_folder() == tmp_path / "kernels"
+
+
+def test_a_folder_of_another_user_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    assert call(monkeypatch) == 1
+    folder.chmod(0o755)
+    give_away(folder)
+    with pytest.raises(ConfigError, match=f"belongs to user {STRANGER} and not to you"):
+        call(monkeypatch)
+    monkeypatch.delenv("GRAPHTHETA_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent))
+    folder.rename(folder.with_name("graphtheta"))
+    assert call(monkeypatch) == 1 and f"belongs to user {STRANGER}" in caplog.text
+
+
+def give_away(path: Path) -> None:
+    try:
+        os.chown(path, STRANGER, -1, follow_symlinks=False)
+    except PermissionError:
+        pytest.skip("only root can give files to another user")
+
+
+# ---- what is run
+
+
+def test_all_files_are_for_the_user_alone_under_umask_000(tmp_path: Path) -> None:
+    assert result(process(tmp_path / "kernels", "float64", umask="000")) == {"float64": 1}
+    found = [tmp_path / "kernels", *(tmp_path / "kernels").rglob("*")]
+    assert {path.suffix for path in found} == {"", cache.SUFFIX, ".lock"}
+    assert {path.stat().st_mode & 0o777 for path in found if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in found if not path.is_dir()} == {0o600}
+    assert result(process(tmp_path / "kernels", "float64", umask="000")) == {"float64": 0}
+
+
+def spoil_owner(path: Path) -> None:
+    give_away(path)
+
+
+def spoil_mode(path: Path) -> None:
+    path.chmod(0o666)
+
+
+def spoil_link(path: Path) -> None:
+    path.symlink_to(path.rename(path.with_suffix(".moved")))
+
+
+@pytest.mark.parametrize(("spoil", "reason"), [(spoil_owner, "belongs to user"), (spoil_mode, "every user can write"),
+                                               (spoil_link, "is a symbolic link")])
+def test_a_file_that_others_could_change_is_replaced(spoil: Callable[[Path], None], reason: str, folder: Path,
+                                                     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    assert [call(monkeypatch), call(monkeypatch)] == [1, 0]
+    (path,) = files(folder)
+    spoil(path)
+    assert [call(monkeypatch), call(monkeypatch)] == [1, 0]
+    (message,) = caplog.messages
+    assert "compiled again" in message and reason in message and str(path) in message
+
+
+@pytest.mark.parametrize("damage", [lambda x: b"", lambda x: x[:20], lambda x: x[:32], lambda x: x[:-1], lambda x: x + b"0",
+                                    lambda x: x[:1000] + bytes([x[1000] ^ 1]) + x[1001:], lambda x: bytes(len(x)), lambda x: x[32:]])
+def test_a_damaged_file_is_replaced(damage: Callable[[bytes], bytes], folder: Path, monkeypatch: pytest.MonkeyPatch,
+                                    caplog: pytest.LogCaptureFixture) -> None:
+    assert call(monkeypatch) == 1
+    (path,) = files(folder)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert [call(monkeypatch), call(monkeypatch)] == [1, 0]
+    (message,) = caplog.messages
+    assert str(path) in message and "damaged" in message
+
+
+def test_a_file_under_the_name_of_another_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names say what code does: these two give different numbers for the same types."""
+    assert call(monkeypatch) == 1
+    (right,) = files(folder)
+    compiled("@kernel_form\ndef kernel(x, n):\n    x[0] = n\n", "float64")(np.ones(5), 5)
+    (wrong,) = set(files(folder)) - {right}
+    right.write_bytes(wrong.read_bytes())
+    assert [call(monkeypatch), call(monkeypatch)] == [1, 0]
+
+
+def test_nothing_that_was_planted_is_run(tmp_path: Path) -> None:
+    """Pickles, sources and bytecode, under all names that could be looked up, by the user's own hand."""
+    folder, mark = tmp_path / "kernels", tmp_path / "mark"
+    assert result(process(folder, "float64")) == {"float64": 1}
+    planted = f"import os\nos.mkdir({str(mark)!r})\n"
+    for path in [p for p in folder.rglob("*") if p.is_file()]:
+        if path.suffix == ".py":
+            path.write_text(planted + path.read_text(encoding="utf-8"), encoding="utf-8")
+        else:
+            path.write_bytes(pickle.dumps(Planted(mark)))
+        source = path.with_suffix(".py")
+        if not source.exists():
+            source.write_text(planted, encoding="utf-8")
+        py_compile.compile(str(source), importlib.util.cache_from_source(str(source)),
+                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    assert result(process(folder, "float64")) == {"float64": 1}
+    assert not mark.exists()
+
+
+def test_a_planted_lock_leaves_what_it_points_to_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call(monkeypatch) == 1
+    (lock,) = folder.glob("*.lock")
+    lock.unlink()
+    precious = folder.parent / "precious"
+    precious.write_text("content")
+    lock.symlink_to(precious)
+    assert call(monkeypatch) == 0 and precious.read_text() == "content"
+
+
+# ---- what a name stands for
+
+
+def test_each_list_of_argument_types_has_a_file_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = compiled("@kernel_form\ndef kernel(x, n):\n    n[0] = x.size\n", "float64")
+    constant = np.ones((2, 2))
+    constant.setflags(write=False)
+    given = [np.ones((2, 2)), np.ones((2, 2), np.float32), np.asfortranarray(np.ones((2, 2))), np.ones((4, 4))[::2, ::2], np.ones(4),
+             np.ones((1, 2, 2)), constant]
+    for i, x in enumerate(given):
+        n = np.zeros(1, np.int64)
+        kernel(x, n)
+        assert n[0] == x.size and len(files(folder)) == i + 1
+
+
+def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = jit.identity("text")
+    assert before == jit.identity("text") != jit.identity("other")
+    for where, name in ((jit.numba, "__version__"), (jit.llvmlite, "__version__"), (jit.np, "__version__"), (jit.sys, "version")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, "0.0.0")
+            jit._versions.cache_clear()
+            assert jit.identity("text") != before
+    for path in Path(jit.__file__).parent.glob("*.py"):
+        with monkeypatch.context() as patch:
+            real = Path.read_text
+            patch.setattr(Path, "read_text", lambda p, *a, changed=path, real=real, **k: real(p, *a, **k) + "#" * (p == changed))
+            jit._versions.cache_clear()
+            assert jit.identity("text") != before
+    jit._versions.cache_clear()
+    assert jit.identity("text") == before
+
+
+def test_functions_of_the_package_are_kept_in_the_same_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not where Numba would put them, which is not checked."""
+    logits, labels, rows = np.zeros((3, 4), np.float32), np.zeros(3, np.int64), np.arange(3)
+    for compiling in (1, 0):
+        again = jit.jit(fastmath=loss.FAST)(loss.cross_entropy.py_func)
+        assert abs(again(logits, labels, rows) - 3 * np.log(4)) < 1e-5
+        assert sum(again.stats.cache_misses.values()) == compiling and len(files(folder)) == 1
+
+
+def test_no_function_is_left_to_the_cache_of_numba() -> None:
+    for path in Path(jit.__file__).parent.glob("*.py"):
+        assert "cache=" not in path.read_text(encoding="utf-8"), path
+
+
+# ---- who compiles
+
+
+def test_processes_may_compile_at_once(tmp_path: Path) -> None:
+    """The same kernel for different argument types, each of which is compiled by one of them."""
+    orders = [["float32", "float64"], ["float64", "float32"], ["float64", "float32"]]
+    for again in (False, True):
+        found = [result(p) for p in [process(tmp_path, *dtypes) for dtypes in orders]]
+        assert sum(max(f.values()) for f in found) == (0 if again else 2)
+    assert len(files(tmp_path)) == 2 and {p.suffix for p in tmp_path.iterdir()} == {cache.SUFFIX, ".lock"}
+
+
+def test_threads_may_compile_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, values = compiled(SOURCE, "float64"), np.ones((8, 5))
+    threads = [threading.Thread(target=kernel, args=(x, 5)) for x in values]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(timeout=120)
+    assert np.allclose(values.sum(1), EXPECTED) and len(files(folder)) == 1
+    assert sum(kernel.stats.cache_misses.values()) == 1  # type: ignore[attr-defined]
+
+
+def test_a_thread_that_waits_for_a_file_holds_the_lock_of_the_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it could wait for the file of a kernel that another thread compiles, which waits for its file."""
+    held, take = [], jit.one_at_a_time
+
+    def spy(path: Path) -> Any:
+        held.append(global_compiler_lock.is_locked())
+        return take(path)
+
+    monkeypatch.setattr(jit, "one_at_a_time", spy)
+    assert call(monkeypatch) == 1 and held and all(held)
+
+
+def test_without_locks_or_room_on_the_disk_the_run_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch,
+                                                           caplog: pytest.LogCaptureFixture) -> None:
+    def fails(*args: object) -> None:
+        raise OSError("not today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", fails)
+        patch.setattr(private, "write", fails)
+        assert [call(monkeypatch), call(monkeypatch)] == [1, 1]
+    assert all("cannot be kept" in m and "not today" in m for m in caplog.messages) and caplog.records[0].levelno == logging.WARNING
+    assert [call(monkeypatch), call(monkeypatch)] == [1, 0]

@@ -1,0 +1,142 @@
+"""Rows of tables: gradients, what is refused, and integers as compiled loops read them."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from traced import trace
+
+import graphtheta.ops as gt
+from graphtheta.errors import ShapeError, UserFunctionError
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, edges, embedding, fused
+from graphtheta.ops.codegen.frontier import Frontier
+from graphtheta.ops.codegen.kernel import KernelWriter, unsupported
+from graphtheta.ops.codegen.text import Variant
+from graphtheta.ops.edges import EdgeLists
+from graphtheta.ops.reference import Columns
+
+SPACE = RowSpace(np.arange(4))
+NODES = {"z": ((4,), np.float32, True), "kind": ((), np.int32, False)}
+EDGES = {"type": ((), np.int64, False), "pair": ((2,), np.int32, False), "size": ((), np.float32, False)}
+
+
+def phase_of(gather, sum="sum"):
+    (phase,) = trace(gather, NODES, EDGES, sum, "Mine").phases
+    return phase
+
+
+def table(*shape):
+    return Parameter(np.random.default_rng(0).standard_normal(shape).astype(np.float32), name="codes")
+
+
+def test_repeated_rows_add_up():
+    with Tape() as tape:
+        out = embedding(weights := Parameter(np.zeros((3, 2))), Var(np.array([2, 2, 0, 2]), SPACE))
+    assert out.space is SPACE
+    assert np.array_equal(tape.backward(out).of(weights), [[1, 1], [0, 0], [3, 3]])
+
+
+@pytest.mark.parametrize("index", [[0, 1, 2, 3], [0, -1, 2, 1]])
+def test_an_index_out_of_range_is_refused(index):
+    """A code of -1 for what is not known does not count from the end."""
+    words = rf"embedding: node.kind holds numbers from {min(index)} to {max(index)}; expected 0 to 2, the rows of the table codes"
+    with pytest.raises(ShapeError, match=words):
+        embedding(table(3, 2), Var(np.array(index), SPACE, name="node.kind"))
+    with pytest.raises(ShapeError, match=r"the index holds .*the rows of the table$"):
+        embedding(Parameter(np.zeros((3, 2))), Var(np.array(index), SPACE))
+
+
+def test_floats_are_refused():
+    with pytest.raises(UserFunctionError, match=r"by an integer value, such as a column of gt.Graph\(.*edge_columns"):
+        embedding(table(3, 2), Var(np.ones(4), SPACE))
+
+
+# ---- integers have no gradients
+
+
+def test_integers_pass_no_gradient_on():
+    x = Var(np.array([0.4, 1.6, 2.2, 0.1]), SPACE, needs_grad=True)
+    with Tape() as tape:
+        level = gt.cast(x, "int64")
+        assert not level.needs_grad and not tape.nodes
+        grads = tape.backward(x * level)
+    assert np.array_equal(grads.of(x), [0, 1, 2, 0])
+
+
+def test_integer_expressions_are_not_live():
+    phase = phase_of(lambda e: (e.src.z * gt.cast(e.src.z[..., 0], "int64"), {"level": gt.cast(e.src.z[..., 0], "int64")}))
+    assert {e.dtype.kind: e.live for e in phase.order if e.rows and e.dtype.kind == "i"} == {"i": False}
+    assert phase.message[0].live and phase.dtype == np.float32
+
+
+# ---- in compiled loops
+
+
+SELECTIONS = {
+    "a column": lambda e: embedding(table(4, 4), e.type),
+    "of a node": lambda e: embedding(table(4, 4), e.src.kind),
+    "of a pair": lambda e: embedding(table(4, 4), e.pair[..., 0]),
+    "both of a pair": lambda e: gt.flatten(embedding(table(4, 2), e.pair[..., ::-1])),
+    "in another shape": lambda e: gt.flatten(embedding(table(4, 4), gt.reshape(e.pair, 2, 1)[..., :1, :])),
+    "as a number": lambda e: e.size * e.type * e.pair[..., 1] * e.src.kind,
+}
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_columns_and_their_parts_are_fused(name):
+    assert not unsupported(phase_of(lambda e: e.src.z * SELECTIONS[name](e)))
+    assert not unsupported(phase_of(lambda e: (e.src.z * SELECTIONS[name](e), {"t": e.type, "p": e.pair[..., 1]})))
+
+
+@pytest.mark.parametrize("index", [lambda e: e.type * 2, lambda e: e.type + e.src.kind, lambda e: e.pair.sum(-1),
+                                   lambda e: gt.cast(e.size, "int64")])
+def test_other_integers_are_not(index):
+    assert "computes" in unsupported(phase_of(lambda e: e.src.z * embedding(table(4, 4), index(e))))
+    assert "computes" in unsupported(phase_of(lambda e: (e.src.z, {"new": index(e)})))
+
+
+def test_no_integer_is_kept_among_floats():
+    """From one walk back to the next; it would be rounded."""
+    phase = phase_of(lambda e: e.src.z * embedding(table(4, 4), e.pair[..., 0]) * gt.sigmoid(e.src.z.sum(-1) * e.size))
+    sender = Variant("sender", False, True, False, frozenset(), frozenset({("src", "z")}), (("",), ()), "float32")
+    kept = Frontier(KernelWriter(phase, sender)).kept
+    assert kept and all(phase.order[n].dtype.kind == "f" for _, n in kept)
+
+
+def walked(phase, index, weights, z):
+    """Totals of a phase and the gradient of its table, over edges from each row to itself."""
+    n = len(index)
+    rows, columns = np.arange(n, dtype=np.int32), Columns({"z": z}, {}, {"type": index}, frozenset(), {0: weights})
+    lists = EdgeLists(np.arange(n + 1), rows, rows, rows, None, 0, 0, 0, None)
+    states = {"": {"sum": np.zeros_like(z)}}
+    fused.forward(phase, columns, lists, np.arange(n), states, {})
+    grads = Columns({}, {}, {}, frozenset(), {0: np.zeros_like(weights.value)})
+    fused.backward(phase, columns, lists, None, np.arange(n), {"": {"g": np.ones_like(z)}}, {}, grads)
+    return states[""]["sum"], grads.operands[0]
+
+
+@pytest.mark.fused
+@pytest.mark.parametrize("most", [1, 3 * 40 * 4 * 4, 1 << 30])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_large_tables_share_the_memory_of_their_gradients(most, dtype, monkeypatch):
+    """As many partial sums as fit, the numbers the same."""
+    rng, made = np.random.default_rng(0), []
+    weights, z, index = table(40, 4), rng.standard_normal((300, 4)).astype(np.float32), rng.integers(0, 40, 300).astype(dtype)
+    phase = phase_of(lambda e: e.src.z * embedding(weights, e.type))
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
+    monkeypatch.setattr(fused, "MOST_PARTIAL", most)
+    plain = fused._partial_sums
+    monkeypatch.setattr(fused, "_partial_sums", lambda *a: made.append(plain(*a)) or made[-1])
+    total, grad = walked(phase, index, weights, z)
+    assert [len(x) for sums in made for x in sums.values()] == [{1: 1, 1 << 30: 18}.get(most, 3)]
+    np.testing.assert_array_equal(total, z * weights.value[index])
+    expected = np.zeros((40, 4))
+    np.add.at(expected, index, z)
+    np.testing.assert_allclose(grad, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.fused
+def test_compiled_loops_name_what_they_cannot_look_up():
+    weights, z = table(3, 4), np.ones((5, 4), np.float32)
+    phase = phase_of(lambda e: e.src.z * embedding(weights, e.type))
+    with pytest.raises(ShapeError, match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table codes"):
+        walked(phase, np.array([0, 1, 2, 3, 0]), weights, z)

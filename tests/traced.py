@@ -1,0 +1,10 @@
+"""A gather traced and split into phases, without the cache of programs."""
+from __future__ import annotations
+
+from graphtheta.ops.program import split
+from graphtheta.ops.symbolic import record
+
+
+def trace(gather, nodes, edges, sums, owner, sparse=()):
+    """The program of a gather, before it is planned."""
+    return split(record(gather, nodes, edges, sums, owner, sparse))
