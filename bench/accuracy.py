@@ -4,7 +4,7 @@
     python bench/accuracy.py --only cora-gcn --seeds 3        some rows
     mpiexec -n 4 python bench/accuracy.py --only cora-gcn --dtype float64     the same numbers on four workers
 
-Settings are the presets of ``graphtheta.published``. Figures are test accuracies of the weights with the best
+Settings are the presets of ``graphtheta.job.presets``. Figures are test accuracies of the weights with the best
 validation accuracy, in percent. Published figures were measured with each paper's own protocol: see the notes.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.published import preset
+from graphtheta.job.presets import preset
 
 # (preset, strategy): keys that make the strategy, published figures
 CLUSTER = {"strategy": "cluster", "clusters": 20, "clusters_per_batch": 5}

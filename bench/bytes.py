@@ -25,10 +25,10 @@ from harness import say, table
 from inputs import GRAPHS
 
 import graphtheta as gt
-from graphtheta.engine import exchange
-from graphtheta.engine.active import ActiveGraph
-from graphtheta.engine.mail import Columns, Mail
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.partition import exchange
+from graphtheta.engine.partition.message import Columns, Mail
 from graphtheta.ops import Tape
 
 GRAPHS = {"rmat 16": "rmat:scale=16,edge_factor=16,features=64,classes=41", "computers": GRAPHS["computers"]}

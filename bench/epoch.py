@@ -18,7 +18,7 @@ from harness import Contender, disagreement, finish, parser, peer, race, ratio, 
 from inputs import HELP, graph_file
 from own.fullbatch import build
 
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 MODELS = {"gcn": ("dgl", "pyg"), "sage": ("dgl", "pyg"), "gat": ("dgl", "pyg"), "gat_e": ("pyg",)}
 # whose first layer may start from the features' total, computed once

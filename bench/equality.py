@@ -34,12 +34,12 @@ from equality_jobs import Plan, draw
 from harness import THREAD_VARIABLES, machine, say, table
 
 import graphtheta as gt
-from graphtheta.doctor import find_mpiexec
-from graphtheta.engine.comm import Comm
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.start import run_main, start
+from graphtheta.cli.doctor import find_mpiexec
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import GraphThetaError
-from graphtheta.ops.fused import backend_scope
+from graphtheta.ops.backend.fused import backend_scope
 
 ALLOWED = 1e-9
 # how often first weights are changed to see whether rounding decides, and how much further than that ranks may go

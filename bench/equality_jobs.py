@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from graphtheta.data.generate import ring, rmat, sbm, star
 from graphtheta.data.graph import Graph
-from graphtheta.job import ALL_NEIGHBOURS, Job, flag
+from graphtheta.datasets.generate import ring, rmat, sbm, star
+from graphtheta.job.job import ALL_NEIGHBOURS, Job, flag
 
 MODELS = ("gcn", "sage", "gin", "gat", "gat_e", "gipa", "mlp")
 STRATEGIES = ("mini", "cluster", "global")

@@ -243,7 +243,7 @@ def planetoid_files() -> dict[str, bytes]:
 
 def run_files() -> dict[str, bytes]:
     """What a run leaves."""
-    from graphtheta.job import Job
+    from graphtheta.job.job import Job
     from graphtheta.reports.profile import Book, Profile
 
     rows = [{"epoch": i, "step": 3 * i, "loss": 1 / i, "seconds": 0.1, "train_loss": 1 / i, "train_accuracy": 0.5, "val_loss": 2 / i,
@@ -271,7 +271,7 @@ def checkpoint_files() -> dict[str, bytes]:
 
 def message_files() -> dict[str, bytes]:
     """What ranks send each other."""
-    from graphtheta.engine.codec import encode
+    from graphtheta.engine.comm.codec import encode
 
     objects = [{"a": np.arange(9), "b": (1, 2.5, None), "c": [np.float32(1), b"xyz", "text", True]}, [("<f4", (3, 4)), {}], (["E"], "why"),
                np.array(["ab", "c"]), np.zeros((0, 3)), np.array("2020-01-01", "M8[D]")]
@@ -283,7 +283,7 @@ def message_files() -> dict[str, bytes]:
 
 def graph_of(path: Path) -> None:
     """Read a graph file and check what comes out."""
-    from graphtheta.data.reader_npz import read_npz
+    from graphtheta.datasets.reader_npz import read_npz
 
     sound(read_npz(path))
 
@@ -307,14 +307,14 @@ def read_named(folder: Path, name: str) -> None:
 
 def read_planetoid_folder(folder: Path, _: str) -> None:
     """Read the folder."""
-    from graphtheta.data.reader_planetoid import read_planetoid
+    from graphtheta.datasets.reader_planetoid import read_planetoid
 
     sound(read_planetoid(folder))
 
 
 def read_clusters(folder: Path, name: str) -> None:
     """Read a file of cluster numbers."""
-    from graphtheta.engine.cluster import find_clusters
+    from graphtheta.engine.partition.clusters import find_clusters
 
     none = np.zeros(0, np.int64)
     found = find_clusters(none, none, 30, str(folder / name))
@@ -323,7 +323,7 @@ def read_clusters(folder: Path, name: str) -> None:
 
 def read_job(folder: Path, name: str) -> None:
     """Read a job."""
-    from graphtheta.job import Job
+    from graphtheta.job.job import Job
 
     job = Job.from_yaml(folder / name)
     assert Job.from_yaml(_written(folder / "again.yaml", job.to_yaml())) == job
@@ -337,7 +337,7 @@ def _written(path: Path, text: str) -> Path:
 def read_run_folder(folder: Path, name: str) -> None:
     """Read the folder of a run, and make its page if it is sound, as it is at first, and of every five-hundredth input."""
     from graphtheta.reports.page import page
-    from graphtheta.reports.report import read_run
+    from graphtheta.reports.run import read_run
 
     run = read_run(folder)
     data = (folder / name).read_bytes()
@@ -365,7 +365,7 @@ def read_signed_checkpoint(folder: Path, _: str) -> None:
 
 def read_message(folder: Path, name: str) -> None:
     """Decode a message."""
-    from graphtheta.engine.codec import decode
+    from graphtheta.engine.comm.codec import decode
 
     decode((folder / name).read_bytes(), [])
 

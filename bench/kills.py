@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from harness import machine, say, table
 
-from graphtheta.doctor import find_mpiexec
+from graphtheta.cli.doctor import find_mpiexec
 from graphtheta.recovery.checkpoint import ASIDE, CHECKPOINTS, Checkpoint, newest_good, steps_in
 from graphtheta.reports.runlog import METRICS_FILE
 

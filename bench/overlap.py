@@ -1,4 +1,4 @@
-"""How much of the time of messages is hidden, on ranks that are connected by slow links (``engine/slow.py``).
+"""How much of the time of messages is hidden, on ranks that are connected by slow links (``engine/comm/delayed.py``).
 
     python bench/overlap.py                        4 ranks, 50 us and 10 Gbit/s
     python bench/overlap.py --link 200us,1Gbit/s --ranks 2

@@ -67,10 +67,10 @@ class Split:
         """Wrap compiled loops, primitives, aggregators and sums of gradients; once all that a step needs is compiled."""
         from numba.core.dispatcher import Dispatcher
 
-        from graphtheta.ops import aggregator
+        from graphtheta.ops.autodiff.primitive import PRIMITIVES
+        from graphtheta.ops.autodiff.tape import Gradients
+        from graphtheta.ops.edge import aggregator
         from graphtheta.ops.kernels.pool import run_blocks
-        from graphtheta.ops.primitive import PRIMITIVES
-        from graphtheta.ops.tape import Gradients
 
         for module in [m for name, m in sys.modules.items() if name.startswith("graphtheta.")]:
             for name, value in list(vars(module).items()):

@@ -11,13 +11,15 @@ __version__ = "0.1.0"
 
 # where each public name lives
 _FRONT = {
-    "Graph": "data.graph", "load": "data.dataset", "Job": "job", "Trainer": "trainer", "Result": "recovery.progress", "preset": "published",
-    "check": "conformance", "explain": "reports.explanation",
+    "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Result": "recovery.progress",
+    "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
+    "explain": "reports.explanation",
 }
-_ENGINE = {"Layer": "layer", "Model": "layer", "Module": "module", "recompute": "recompute", "start": "start"}
-_EDGE = {"softmax": "program"}
+_ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
+           "start": "runtime.start"}
+_EDGE = {"softmax": "edge.program"}
 _OPS = (
-    "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "check_gradients", "check_vjp", "clip", "concat",
+    "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",
     "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max",
     "maximum", "mean", "min", "minimum", "primitive", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum",
     "tanh", "to_dense",
@@ -34,7 +36,7 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'graphtheta' has no attribute '{name}'")
-    import_module("graphtheta.engine.start").watch()
+    import_module("graphtheta.engine.runtime.start").watch()
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -6,22 +6,22 @@ from importlib import import_module
 
 import graphtheta
 from graphtheta.console import complain, say
-from graphtheta.engine.failure import close_output, exit_code
-from graphtheta.engine.start import launched
+from graphtheta.engine.comm.failure import close_output, exit_code
+from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.job import did_you_mean
+from graphtheta.job.job import did_you_mean
 
 # what a command is called, where it lives, and what it is for
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("graphtheta.command", "train a model; without flags, the embedded default job"),
-    "launch": ("graphtheta.launch", "run a command on several ranks, and again from its last good checkpoint when it fails"),
-    "evaluate": ("graphtheta.command", "metrics of a finished run on every split"),
-    "predict": ("graphtheta.command", "predictions of a finished run for all nodes, by original id"),
-    "report": ("graphtheta.reports.report", "one HTML page about a run: learning curve, time, balance, bytes, memory"),
-    "info": ("graphtheta.command", "what is in a dataset, and how it would be spread over workers"),
-    "explain": ("graphtheta.command", "what a job will do: layers as planned, moves, bytes, operations, memory"),
-    "warmup": ("graphtheta.command", "compile what a job needs, so that it starts at once"),
-    "doctor": ("graphtheta.doctor", "check this machine: versions, MPI, threads, memory"),
+    "train": ("graphtheta.cli.command", "train a model; without flags, the embedded default job"),
+    "launch": ("graphtheta.cli.launch", "run a command on several ranks, and again from its last good checkpoint when it fails"),
+    "evaluate": ("graphtheta.cli.command", "metrics of a finished run on every split"),
+    "predict": ("graphtheta.cli.command", "predictions of a finished run for all nodes, by original id"),
+    "report": ("graphtheta.cli.report", "one HTML page about a run: learning curve, time, balance, bytes, memory"),
+    "info": ("graphtheta.cli.command", "what is in a dataset, and how it would be spread over workers"),
+    "explain": ("graphtheta.cli.command", "what a job will do: layers as planned, moves, bytes, operations, memory"),
+    "warmup": ("graphtheta.cli.command", "compile what a job needs, so that it starts at once"),
+    "doctor": ("graphtheta.cli.doctor", "check this machine: versions, MPI, threads, memory"),
 }
 BAD_USAGE = 2
 

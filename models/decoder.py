@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..engine.layer import Layer
-from ..ops.dense import matmul
-from ..ops.elementwise import add
-from ..ops.shape import sum
-from ..ops.tape import Parameter
+from ..engine.layer.layer import Layer
+from ..ops.autodiff.tape import Parameter
+from ..ops.functions.dense import matmul
+from ..ops.functions.elementwise import add
+from ..ops.functions.shape import sum
 from .mlp import MLP
 
 

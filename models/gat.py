@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine.layer import Layer
-from ..ops.dense import linear, matmul
-from ..ops.dropout import dropout
-from ..ops.elementwise import add, leaky_relu, mul
-from ..ops.program import softmax
-from ..ops.shape import flatten, mean, sum
-from ..ops.tape import Parameter
+from ..engine.layer.layer import Layer
+from ..ops.autodiff.tape import Parameter
+from ..ops.edge.program import softmax
+from ..ops.functions.dense import linear, matmul
+from ..ops.functions.dropout import dropout
+from ..ops.functions.elementwise import add, leaky_relu, mul
+from ..ops.functions.shape import flatten, mean, sum
 from .mlp import activation
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.layer import Layer
-from ..ops.dense import matmul
-from ..ops.elementwise import add, maximum, minimum, mul, power
-from ..ops.tape import Parameter
+from ..engine.layer.layer import Layer
+from ..ops.autodiff.tape import Parameter
+from ..ops.functions.dense import matmul
+from ..ops.functions.elementwise import add, maximum, minimum, mul, power
 from .mlp import project_first
 
 NORMALISATIONS = {"sym": -0.5, "row": -1.0}

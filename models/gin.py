@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine.layer import Layer
-from ..ops.elementwise import add, mul
-from ..ops.init import default_dtype
-from ..ops.tape import Parameter
+from ..engine.layer.layer import Layer
+from ..ops.autodiff.init import default_dtype
+from ..ops.autodiff.tape import Parameter
+from ..ops.functions.elementwise import add, mul
 from .mlp import MLP, project_first
 
 

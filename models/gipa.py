@@ -19,13 +19,13 @@ from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.layer import Layer
-from ..ops.dense import linear
-from ..ops.dropout import dropout
-from ..ops.elementwise import add, minimum, relu
-from ..ops.program import ones_like, softmax
-from ..ops.shape import concat, flatten
-from ..ops.tape import Parameter
+from ..engine.layer.layer import Layer
+from ..ops.autodiff.tape import Parameter
+from ..ops.edge.program import ones_like, softmax
+from ..ops.functions.dense import linear
+from ..ops.functions.dropout import dropout
+from ..ops.functions.elementwise import add, minimum, relu
+from ..ops.functions.shape import concat, flatten
 from .mlp import MLP, activation
 
 REDUCES = ("sum", "mean", "max")

@@ -9,11 +9,11 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import ConfigError
 
-from ..engine.module import Module
-from ..ops.dense import matmul
-from ..ops.dropout import dropout
-from ..ops.elementwise import add, elu, gelu, leaky_relu, relu, tanh
-from ..ops.tape import Parameter, value_of
+from ..engine.layer.module import Module
+from ..ops.autodiff.tape import Parameter, value_of
+from ..ops.functions.dense import matmul
+from ..ops.functions.dropout import dropout
+from ..ops.functions.elementwise import add, elu, gelu, leaky_relu, relu, tanh
 from .norm import make_norm
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {

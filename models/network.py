@@ -16,14 +16,14 @@ from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.active import ActiveGraph
-from ..engine.layer import Layer, Model
-from ..engine.module import Module
-from ..engine.recompute import recompute
-from ..ops.dropout import dropout
-from ..ops.elementwise import add, maximum
-from ..ops.shape import concat
-from ..ops.tape import Var
+from ..engine.layer.checkpointing import recompute
+from ..engine.layer.context import ActiveGraph
+from ..engine.layer.layer import Layer, Model
+from ..engine.layer.module import Module
+from ..ops.autodiff.tape import Var
+from ..ops.functions.dropout import dropout
+from ..ops.functions.elementwise import add, maximum
+from ..ops.functions.shape import concat
 from .mlp import ACTIVATIONS, MLP
 from .norm import make_norm
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.module import Module
-from ..ops.norm import RunningStats, batch_norm, layer_norm
-from ..ops.tape import Parameter
+from ..engine.layer.module import Module
+from ..ops.autodiff.tape import Parameter
+from ..ops.functions.norm import RunningStats, batch_norm, layer_norm
 
 NORMS = ("none", "batch", "layer")
 

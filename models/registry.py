@@ -8,7 +8,7 @@ from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.layer import DIRECTIONS, Layer
+from ..engine.layer.layer import DIRECTIONS, Layer
 from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from .gat import GAT
 from .gat_e import GATE

@@ -14,10 +14,10 @@ from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.layer import Layer
-from ..ops.dense import matmul, to_dense
-from ..ops.elementwise import add
-from ..ops.tape import Parameter
+from ..engine.layer.layer import Layer
+from ..ops.autodiff.tape import Parameter
+from ..ops.functions.dense import matmul, to_dense
+from ..ops.functions.elementwise import add
 from .mlp import project_first
 
 AGGREGATORS = ("mean", "max", "sum")

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphtheta.errors import ConfigError, GraphThetaError
 
-from ..engine.layer import Layer, Model
+from ..engine.layer.layer import Layer, Model
 
 
 def load_user_model(path: str, d_in: int, d_out: int, d_edge: int = 0, **options: Any) -> Model:

@@ -2,10 +2,15 @@
 if __name__ != "graphtheta.ops":
     raise ImportError("import graphtheta.ops, not ops")
 
-from . import operators  # noqa: F401  (fills the operators of variables)
-from .dense import linear, matmul, to_dense
-from .dropout import dropout
-from .elementwise import (
+from .autodiff.init import default_dtype, dtype_scope, init_scope
+from .autodiff.primitive import PRIMITIVES, Primitive, defvjp, primitive
+from .autodiff.space import RowSpace
+from .autodiff.tape import Parameter, Tape, Var, current
+from .edge.program import softmax
+from .functions import operators  # noqa: F401  (fills the operators of variables)
+from .functions.dense import linear, matmul, to_dense
+from .functions.dropout import dropout
+from .functions.elementwise import (
     absolute,
     add,
     clip,
@@ -28,20 +33,14 @@ from .elementwise import (
     sub,
     tanh,
 )
-from .embedding import embedding
-from .gradcheck import check_gradients, check_vjp
-from .index import getitem
-from .init import default_dtype, dtype_scope, init_scope
-from .loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
-from .norm import RunningStats, batch_norm, layer_norm
-from .optim import SGD, Adam, AdamW, Optimiser
-from .primitive import PRIMITIVES, Primitive, defvjp, primitive
-from .program import softmax
-from .rows import cast, expand_last, prefix
-from .segment import segment_max, segment_mean, segment_min, segment_softmax, segment_sum
-from .shape import broadcast_to, concat, flatten, max, mean, min, repeat_rows, reshape, stack, sum
-from .space import RowSpace
-from .tape import Parameter, Tape, Var, current
+from .functions.embedding import embedding
+from .functions.index import getitem
+from .functions.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from .functions.norm import RunningStats, batch_norm, layer_norm
+from .functions.optim import SGD, Adam, AdamW, Optimiser
+from .functions.rows import cast, expand_last, prefix
+from .functions.segment import segment_max, segment_mean, segment_min, segment_softmax, segment_sum
+from .functions.shape import broadcast_to, concat, flatten, max, mean, min, repeat_rows, reshape, stack, sum
 
 __all__ = [
     "softmax",
@@ -62,8 +61,6 @@ __all__ = [
     "binary_cross_entropy",
     "broadcast_to",
     "cast",
-    "check_gradients",
-    "check_vjp",
     "clip",
     "concat",
     "current",

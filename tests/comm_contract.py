@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from graphtheta.engine.channel import Tag
-from graphtheta.engine.comm import Comm
+from graphtheta.engine.comm.channel import Tag
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import CommError, DataError, FormatError, ShapeError
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta.ops.fused import backend_scope
-from graphtheta.ops.kernels import private
+from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.compile import private
 
 ROOT = Path(__file__).resolve().parent.parent
 

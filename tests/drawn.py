@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import graphtheta.ops as gt
-from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.ops import Parameter
 
 # small trees of scores [edges, 2] and of values [edges, 2, 3]

@@ -9,16 +9,16 @@ from functools import cache
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch
-from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
+from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 N, E, D, A, CLASSES = 40, 160, 5, 3, 4
 STEPS = 2

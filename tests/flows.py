@@ -4,9 +4,9 @@ from __future__ import annotations
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.ops import Parameter, Var, dtype_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 D = 4
 

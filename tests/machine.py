@@ -3,15 +3,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphtheta.engine.layer import Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.view import global_view
 from graphtheta.models import build_model
 from graphtheta.ops import Tape, dtype_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
 

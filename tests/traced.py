@@ -1,8 +1,8 @@
 """A gather traced and split into phases, without the cache of programs."""
 from __future__ import annotations
 
-from graphtheta.ops.program import split
-from graphtheta.ops.symbolic import record
+from graphtheta.ops.edge.program import split
+from graphtheta.ops.edge.symbolic import record
 
 
 def trace(gather, nodes, edges, sums, owner, sparse=()):

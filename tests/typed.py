@@ -5,8 +5,8 @@ import equality
 import numpy as np
 
 import graphtheta.ops as gt
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.recompute import recompute
+from graphtheta.engine.layer.checkpointing import recompute
+from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.ops import Parameter
 
 KINDS, TYPES = 5, 4

@@ -16,8 +16,8 @@ import numpy as np
 from contender import drawn, report, size_of
 
 import graphtheta as gt
-from graphtheta.ops.space import RowSpace
-from graphtheta.ops.tape import Tape, Var
+from graphtheta.ops.autodiff.space import RowSpace
+from graphtheta.ops.autodiff.tape import Tape, Var
 
 # width before, width after, whether the input is a constant
 SHAPES = ((602, 128, True), (128, 128, False), (128, 41, False))

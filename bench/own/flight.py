@@ -13,8 +13,8 @@ from time import perf_counter, process_time
 from contender import report
 
 import graphtheta as gt
-from graphtheta.engine.ledger import STAGES
-from graphtheta.engine.start import start
+from graphtheta.engine.comm.ledger import STAGES
+from graphtheta.engine.runtime.start import start
 
 
 def main(keys: str, epochs: str) -> None:

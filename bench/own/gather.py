@@ -14,11 +14,11 @@ from typing import Any
 from contender import EDGE_ATTRIBUTES, HEADS, Input, drawn, repeat, report, row_shape, size_of, width_of
 
 import graphtheta as gt
-from graphtheta.engine.active import ActiveGraph
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.view import GraphView, global_view
-from graphtheta.ops.bulk import taken
-from graphtheta.ops.tape import Tape, Var
+from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import GraphView, global_view
+from graphtheta.ops.autodiff.buffers import taken
+from graphtheta.ops.autodiff.tape import Tape, Var
 
 
 class Sum(gt.Layer):

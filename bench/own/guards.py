@@ -17,10 +17,10 @@ from time import perf_counter, process_time, thread_time
 from contender import report
 
 import graphtheta as gt
-from graphtheta import trainer as trainer_module
-from graphtheta.engine.start import start
-from graphtheta.engine.watchdog import Watchdog
+from graphtheta.engine.runtime.start import start
+from graphtheta.engine.runtime.watchdog import Watchdog
 from graphtheta.recovery.keeper import Keeper
+from graphtheta.train import trainer as trainer_module
 
 
 class Timed(Keeper):

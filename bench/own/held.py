@@ -13,14 +13,14 @@ import sys
 from contender import report
 
 import graphtheta as gt
-from graphtheta.engine.start import start
-from graphtheta.ops import bulk
+from graphtheta.engine.runtime.start import start
+from graphtheta.ops.autodiff import buffers
 
 
 def held() -> int:
     """Bytes of this process that are in memory now."""
     gc.collect()
-    store = bulk._STORE
+    store = buffers._STORE
     store._collect()
     store._free.clear()
     store._kept = 0

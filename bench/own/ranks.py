@@ -13,7 +13,7 @@ from contender import EDGE_ATTRIBUTES, Input, drawn, peak_bytes, report, train
 from own.fullbatch import Net, as_graph, build
 
 import graphtheta as gt
-from graphtheta.engine.start import start
+from graphtheta.engine.runtime.start import start
 
 STAGES = ("transform", "move", "gather", "apply", "reduce", "other")
 FIELDS = ("seconds", "wait", "bytes")

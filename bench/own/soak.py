@@ -13,7 +13,7 @@ from typing import Any
 from contender import report
 
 import graphtheta as gt
-from graphtheta.engine.start import start
+from graphtheta.engine.runtime.start import start
 from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
 
 

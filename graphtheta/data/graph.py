@@ -1,34 +1,18 @@
-"""The graph on the host: plain arrays, checked once, never changed.
-
-Every rank loads the same graph and takes its share of it. Rows of node arrays are nodes 0..n_nodes-1 and rows of edge
-arrays are edges 0..n_edges-1 as given; nothing is sorted, merged or added behind the user's back. A graph is a value:
-arrays are read-only and every change makes a new graph.
-"""
+"""``gt.Graph``: the arrays of a graph, and graphs made from it and of it."""
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from graphtheta.data import interop, transform, validation
-from graphtheta.data.columns import Columns, check_columns, described
-from graphtheta.errors import DataError
+from graphtheta.data import interop, transform
+from graphtheta.data.arrays import GraphArrays
 
 if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
 
-NODE_MASKS = ("train", "val", "test")
-EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
-NODE_FIELDS = ("x", "y", *NODE_MASKS, "node_ids")
-EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", *EDGE_MASKS)
-COLUMNS = ("node_columns", "edge_columns")
 
-
-class Graph:
+class Graph(GraphArrays):
     """A directed graph with features, labels and splits; an undirected edge is two edges.
 
     Floating-point inputs of any width are stored as float32 and ids as int64; integers that float32 would round are
@@ -63,167 +47,7 @@ class Graph:
             overlapping masks, ids that are not unique, names that columns cannot have.
     """
 
-    __slots__ = ("dst", "edge_attr", "edge_columns", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "meta", "multilabel",
-                 "n_classes", "n_nodes", "name", "node_columns", "node_ids", "src", "test", "train", "val", "x", "y")
-
-    n_nodes: int
-    n_classes: int
-    multilabel: bool
-    name: str
-    meta: dict[str, Any]
-    src: np.ndarray
-    dst: np.ndarray
-    x: Any
-    y: np.ndarray | None
-    edge_attr: np.ndarray | None
-    edge_weight: np.ndarray | None
-    edge_y: np.ndarray | None
-    train: np.ndarray | None
-    val: np.ndarray | None
-    test: np.ndarray | None
-    edge_train: np.ndarray | None
-    edge_val: np.ndarray | None
-    edge_test: np.ndarray | None
-    node_ids: np.ndarray | None
-    node_columns: Columns
-    edge_columns: Columns
-
-    def __init__(self, edge_index: Any, n_nodes: int | None = None, *, x: Any = None, y: Any = None, n_classes: int | None = None,
-                 multilabel: bool | None = None, edge_attr: Any = None, edge_weight: Any = None, edge_y: Any = None, train: Any = None,
-                 val: Any = None, test: Any = None, edge_train: Any = None, edge_val: Any = None, edge_test: Any = None,
-                 node_ids: Any = None, node_columns: Mapping[str, Any] | None = None,
-                 edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = ""):
-        put = partial(object.__setattr__, self)
-        src, dst = validation.check_edges(edge_index, where)
-        columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
-        n = validation.count_nodes(n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst)
-        e = len(src)
-        validation.check_range(src, dst, n, where)
-        put("n_nodes", n)
-        put("src", src)
-        put("dst", dst)
-        put("x", validation.check_features(x, n, "node", "x", where))
-        labels, classes, several = validation.check_labels(y, n, n_classes, multilabel, where)
-        put("y", labels)
-        put("n_classes", classes)
-        put("multilabel", several)
-        put("edge_attr", validation.check_features(edge_attr, e, "edge", "edge_attr", where))
-        put("edge_weight", validation.check_vector(edge_weight, e, "edge", "edge_weight", where))
-        put("edge_y", validation.check_targets(edge_y, e, where))
-        node_masks = dict(zip(NODE_MASKS, (train, val, test), strict=True))
-        edge_masks = dict(zip(EDGE_MASKS, (edge_train, edge_val, edge_test), strict=True))
-        for masks, kind, count, targets in ((node_masks, "node", n, self.y), (edge_masks, "edge", e, self.edge_y)):
-            for field in masks:
-                masks[field] = validation.check_mask(masks[field], count, kind, field, where)
-                put(field, masks[field])
-            validation.check_disjoint(masks, kind, where)
-            validation.check_labelled(targets, masks, kind, "label" if kind == "node" else "target", where)
-        put("node_ids", validation.check_node_ids(node_ids, n, where))
-        put("node_columns", check_columns(node_columns, n, "node", where))
-        put("edge_columns", check_columns(edge_columns, e, "edge", where))
-        put("name", str(name))
-        put("meta", dict(meta or {}))
-
-    def __setattr__(self, field: str, value: Any) -> None:
-        raise AttributeError(f"a graph does not change; make a new one with graph.replace({field}=...)")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._fields(),)
-
-    @property
-    def n_edges(self) -> int:
-        """Number of stored (directed) edges."""
-        return len(self.src)
-
-    @property
-    def edge_index(self) -> np.ndarray:
-        """Sources and destinations, a new [2, n_edges] int64 array."""
-        return np.stack((self.src, self.dst))
-
-    @property
-    def n_features(self) -> int:
-        """Width of the node features; 0 without."""
-        return 0 if self.x is None else int(self.x.shape[1])
-
-    @property
-    def n_edge_features(self) -> int:
-        """Width of the edge attributes; 0 without."""
-        return 0 if self.edge_attr is None else int(self.edge_attr.shape[1])
-
-    @property
-    def label_kind(self) -> str:
-        """``"none"``, ``"classes"``, ``"multilabel"`` or ``"regression"``."""
-        if self.y is None:
-            return "none"
-        return "multilabel" if self.multilabel else "classes" if self.y.dtype.kind == "i" else "regression"
-
-    @property
-    def original_ids(self) -> np.ndarray:
-        """The users' ids of all nodes, [n_nodes]."""
-        return np.arange(self.n_nodes) if self.node_ids is None else self.node_ids
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(a.nbytes for _, a in self._arrays())
-
-    def _fields(self) -> dict[str, Any]:
-        """Everything the constructor takes, by name."""
-        fields = {field: getattr(self, field) for field in ("n_nodes", "multilabel", "name", "meta", *NODE_FIELDS, *EDGE_FIELDS)}
-        # for other kinds of labels it follows from them
-        fields["n_classes"] = self.n_classes if self.label_kind in ("none", "classes") else None
-        fields |= {field: dict(getattr(self, field)) for field in COLUMNS}
-        return {"edge_index": (self.src, self.dst), **fields}
-
-    def _arrays(self) -> list[tuple[str, np.ndarray]]:
-        """All arrays with their names; a sparse matrix is its three parts."""
-        out = [("src", self.src), ("dst", self.dst)]
-        for field in (*NODE_FIELDS, *EDGE_FIELDS):
-            value = getattr(self, field)
-            if value is None:
-                continue
-            if validation.is_sparse(value):
-                out += [(f"{field}_{part}", getattr(value, part)) for part in ("data", "indices", "indptr")]
-            else:
-                out.append((field, value))
-        return out + [(f"{field}.{name}", x) for field in COLUMNS for name, x in sorted(getattr(self, field).items())]
-
-    def digest(self) -> str:
-        """A short hash of all arrays and counts; equal graphs have equal digests on every machine."""
-        h = hashlib.blake2b(digest_size=16)
-        h.update(repr((self.n_nodes, self.n_features, self.n_classes, self.multilabel)).encode())
-        for field, a in self._arrays():
-            # the width of sparse indices is scipy's choice, not content
-            a = a.astype(np.int64) if field.endswith(("_indices", "_indptr")) else a
-            h.update(f"{field}{a.dtype.str}{a.shape}".encode())
-            h.update(np.ascontiguousarray(a).view(np.uint8).data if a.size else b"")
-        return h.hexdigest()
-
-    def replace(self, **changes: Any) -> Graph:
-        """A graph with some fields changed, checked like a new one; fields are the arguments of the constructor."""
-        fields = self._fields()
-        unknown = sorted(set(changes) - set(fields) - {"where"})
-        if unknown:
-            raise DataError(f"a graph has no field '{unknown[0]}'; it has {', '.join(sorted(fields))}")
-        if "y" in changes:
-            fields |= {"n_classes": None, "multilabel": None}
-        return Graph(**{**fields, **changes})
-
-    def with_masks(self, train: Any, val: Any = None, test: Any = None) -> Graph:
-        """The graph with other node masks, [n_nodes] bool each."""
-        return self.replace(train=train, val=val, test=test)
-
-    def require_training(self) -> None:
-        """Check that there is something to train on.
-
-        Raises:
-            DataError: No training nodes and no training edges.
-        """
-        node, edge = (mask is not None and bool(mask.any()) for mask in (self.train, self.edge_train))
-        if not node and not edge:
-            state = "has no training mask" if self.train is None else "has an empty training set"
-            raise DataError(f"{self.name}: the graph {state}; give train=, load it with split=\"random\", "
-                            "or make masks with graphtheta.data.split")
+    __slots__ = ()
 
     def with_self_loops(self, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> Graph:
         """Add the missing self loops; see :func:`graphtheta.data.transform.add_self_loops`."""
@@ -288,34 +112,3 @@ class Graph:
     def to_networkx(self) -> nx.MultiDiGraph:
         """A networkx graph under the original ids, with attributes x, y, edge_attr, edge_weight, edge_y and those of named columns."""
         return interop.to_networkx(self)
-
-    def summary(self) -> dict[str, Any]:
-        """Figures for a report, in the order to print them; plain Python values."""
-        masks = {field: None if getattr(self, field) is None else int(getattr(self, field).sum()) for field in (*NODE_MASKS, *EDGE_MASKS)}
-        out_degree, in_degree = (np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst))
-        return {
-            "name": self.name, "nodes": self.n_nodes, "edges": self.n_edges,
-            "features": self.n_features, "sparse features": validation.is_sparse(self.x), "edge attributes": self.n_edge_features,
-            **{field.replace("_", " "): described(getattr(self, field)) for field in COLUMNS if getattr(self, field)},
-            "labels": self.label_kind, "classes": self.n_classes,
-            "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
-            "mean degree": self.n_edges / self.n_nodes,
-            "largest in-degree": int(in_degree.max()), "largest out-degree": int(out_degree.max()),
-            **{mask: count for mask, count in masks.items() if count is not None},
-            "bytes": self.nbytes, "digest": self.digest(),
-        }
-
-    def __repr__(self) -> str:
-        parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
-        parts += [f"{self.n_features} {'sparse ' if validation.is_sparse(self.x) else ''}features"] if self.n_features else []
-        parts += [f"{self.n_edge_features} edge attributes"] if self.n_edge_features else []
-        parts += [f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}" for field in COLUMNS if getattr(self, field)]
-        parts += [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"] if self.n_classes else []
-        if self.train is not None:
-            parts.append("split " + "/".join(str(int(m.sum())) if m is not None else "-" for m in (self.train, self.val, self.test)))
-        return f"Graph({self.name}: {', '.join(parts)})"
-
-
-def _rebuild(fields: dict[str, Any]) -> Graph:
-    """Unpickling goes through the checks as well."""
-    return Graph(**fields)

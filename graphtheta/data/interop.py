@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphtheta.data.arrays import GraphArrays
 from graphtheta.errors import DataError, ShapeError
 
 if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
 
-    from graphtheta.data.graph import Graph
 
 
 def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def to_scipy(graph: Graph) -> sp.csr_array:
+def to_scipy(graph: GraphArrays) -> sp.csr_array:
     """The CSR matrix of edge weights, row = source; duplicate edges add up."""
     import scipy.sparse as sp
 
@@ -122,7 +122,7 @@ def columns(items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str] 
     return np.concatenate([part.reshape(len(items), -1) for part in parts if part is not None], axis=1)
 
 
-def to_networkx(graph: Graph) -> nx.MultiDiGraph:
+def to_networkx(graph: GraphArrays) -> nx.MultiDiGraph:
     """A networkx MultiDiGraph under the original ids, with the arrays as attributes."""
     import networkx as nx
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.graph import EDGE_MASKS, Graph
+from graphtheta.data.arrays import EDGE_MASKS
+from graphtheta.data.graph import Graph
 from graphtheta.data.transform import first_of_each, keep_edges, pair_key
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, bits, key, uniform

@@ -2,34 +2,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from graphtheta.data.arrays import G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.errors import ConfigError, DataError, ShapeError
-
-if TYPE_CHECKING:
-    from graphtheta.data.graph import Graph
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
 NODE_ROWS = ("x", "y", "train", "val", "test")
 
 
-def take_edges(graph: Graph, edges: np.ndarray) -> dict[str, Any]:
+def take_edges(graph: GraphArrays, edges: np.ndarray) -> dict[str, Any]:
     """The edge arrays at some edges (numbers, repeats allowed), by field."""
     rows = {field: getattr(graph, field)[edges] for field in EDGE_ROWS if getattr(graph, field) is not None}
     return {**rows, "edge_columns": take_rows(graph.edge_columns, edges)}
 
 
-def take_nodes(graph: Graph, nodes: np.ndarray) -> dict[str, Any]:
+def take_nodes(graph: GraphArrays, nodes: np.ndarray) -> dict[str, Any]:
     """The node arrays at some nodes (numbers), by field, with all that says what the labels are."""
     rows = {field: getattr(graph, field)[nodes] for field in NODE_ROWS if getattr(graph, field) is not None}
     return {**rows, "node_columns": take_rows(graph.node_columns, nodes), "node_ids": graph.original_ids[nodes], "n_nodes": len(nodes),
             "multilabel": graph.multilabel, "n_classes": graph.n_classes if graph.label_kind == "classes" else None}
 
 
-def keep_edges(graph: Graph, keep: Any) -> Graph:
+def keep_edges(graph: G, keep: Any) -> G:
     """The graph with some of its edges, given by a mask [n_edges] or by edge numbers."""
     edges = rows_of(keep, graph.n_edges, "edge")
     return graph.replace(edge_index=(graph.src[edges], graph.dst[edges]), **take_edges(graph, edges))
@@ -63,12 +61,12 @@ def first_of_each(key: np.ndarray) -> np.ndarray:
     return np.sort(np.unique(key, return_index=True)[1])
 
 
-def deduplicate(graph: Graph) -> Graph:
+def deduplicate(graph: G) -> G:
     """Keep the first of several edges with the same source and destination."""
     return keep_edges(graph, first_of_each(pair_key(graph.src, graph.dst, graph.n_nodes)))
 
 
-def symmetrise(graph: Graph) -> Graph:
+def symmetrise(graph: G) -> G:
     """Add the reverse of every edge that has none, and merge duplicates.
 
     Where an edge is stored in both directions each keeps its own attributes; an added one copies attributes, columns,
@@ -80,7 +78,7 @@ def symmetrise(graph: Graph) -> Graph:
     return graph.replace(edge_index=(src[first], dst[first]), **take_edges(graph, first % max(1, graph.n_edges)))
 
 
-def add_self_loops(graph: Graph, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> Graph:
+def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> G:
     """Add a self loop to every node that has none.
 
     Args:
@@ -119,7 +117,7 @@ def add_self_loops(graph: Graph, fill: str = "mean", columns: Mapping[str, Any] 
     return graph.replace(edge_index=ends, **changes)
 
 
-def _with_loops(graph: Graph, nodes: np.ndarray, fill: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _with_loops(graph: GraphArrays, nodes: np.ndarray, fill: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The edge columns with rows for the loops of some nodes."""
     unknown = sorted(set(values) - set(graph.edge_columns))
     if unknown:
@@ -141,7 +139,7 @@ def _with_loops(graph: Graph, nodes: np.ndarray, fill: str, values: Mapping[str,
     return made
 
 
-def mean_of_in_edges(graph: Graph, values: np.ndarray) -> np.ndarray:
+def mean_of_in_edges(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
     """The mean of values of each node's in-edges, [n_nodes] or [n_nodes, a] float64; zeros without any.
 
     Args:
@@ -155,7 +153,7 @@ def mean_of_in_edges(graph: Graph, values: np.ndarray) -> np.ndarray:
     return mean.reshape(graph.n_nodes, *values.shape[1:])
 
 
-def subset(graph: Graph, nodes: Any) -> Graph:
+def subset(graph: G, nodes: Any) -> G:
     """The graph of some nodes and the edges between them.
 
     Args:
@@ -178,7 +176,7 @@ def subset(graph: Graph, nodes: Any) -> Graph:
                          **take_edges(graph, edges))
 
 
-def components(graph: Graph) -> np.ndarray:
+def components(graph: GraphArrays) -> np.ndarray:
     """The weakly connected component of each node, [n_nodes]."""
     import scipy.sparse as sp
     from scipy.sparse.csgraph import connected_components
@@ -188,7 +186,7 @@ def components(graph: Graph) -> np.ndarray:
     return connected_components(matrix, directed=True, connection="weak")[1]
 
 
-def largest_component(graph: Graph) -> Graph:
+def largest_component(graph: G) -> G:
     """The nodes of the largest weakly connected component; of equally large ones that of the lowest node."""
     of = components(graph)
     sizes = np.bincount(of)
@@ -196,7 +194,7 @@ def largest_component(graph: Graph) -> Graph:
     return graph if sizes[best] == graph.n_nodes else subset(graph, of == best)
 
 
-def row_normalise(graph: Graph) -> Graph:
+def row_normalise(graph: G) -> G:
     """Divide each row of x by the sum of its absolute values; rows of zeros stay.
 
     Source: preprocess_features of https://github.com/tkipf/gcn
@@ -222,18 +220,18 @@ def standardise(a: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
     return ((a - mean) * np.where(varies, 1 / np.where(varies, deviation, 1), 0)).astype(np.float32)
 
 
-def standardise_features(graph: Graph) -> Graph:
+def standardise_features(graph: G) -> G:
     """Standardise x over the training nodes; sparse features become a plain array."""
     x = required(graph, "x")
     return graph.replace(x=standardise(x if isinstance(x, np.ndarray) else x.toarray(), graph.train))
 
 
-def standardise_edge_attr(graph: Graph) -> Graph:
+def standardise_edge_attr(graph: G) -> G:
     """Standardise edge_attr over the training edges."""
     return graph.replace(edge_attr=standardise(required(graph, "edge_attr"), graph.edge_train))
 
 
-def required(graph: Graph, field: str) -> Any:
+def required(graph: GraphArrays, field: str) -> Any:
     """A field that must be there."""
     value = getattr(graph, field)
     if value is None:

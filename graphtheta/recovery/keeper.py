@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from graphtheta.console import complain, say
-from graphtheta.engine.comm import Comm
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError
-from graphtheta.job import Job, flag
+from graphtheta.job.job import Job, flag
 from graphtheta.recovery.checkpoint import (
     CHECKPOINTS,
     Checkpoint,

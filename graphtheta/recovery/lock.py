@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from graphtheta.engine.comm import Comm
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError
 
 LOCK_FILE = ".lock"

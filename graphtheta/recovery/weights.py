@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.job import Job
+from graphtheta.job.job import Job
 from graphtheta.recovery.atomic import whole_file
 from graphtheta.recovery.tensors import checksum, packed, read_tensors
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.ledger import STAGES
+from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.errors import ConfigError
 from graphtheta.reports.curve import plot_curve
 from graphtheta.reports.profile import Profile

@@ -9,17 +9,17 @@ import numpy as np
 
 from graphtheta.console import amount, table
 from graphtheta.data.graph import Graph
-from graphtheta.engine.active import Superstep
-from graphtheta.engine.layer import Model
-from graphtheta.engine.partition import Partition
-from graphtheta.engine.probe import Probe
-from graphtheta.engine.traffic import Widths
+from graphtheta.engine.layer.context import Superstep
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.traffic import Widths
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError
-from graphtheta.ops.cost import Cost, edge_cost, node_cost, widths
-from graphtheta.ops.fused import backend_scope, obstacle, usable
-from graphtheta.ops.plan import told, written
-from graphtheta.ops.program import EdgeProgram, Phase
-from graphtheta.trainer import Trainer
+from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
+from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, widths
+from graphtheta.ops.edge.plan import told, written
+from graphtheta.ops.edge.program import EdgeProgram, Phase
+from graphtheta.train.trainer import Trainer
 
 Row = tuple[str, str, str, str, str]
 HEADER = ("stage", "rows", "each", "read and written", "flops")

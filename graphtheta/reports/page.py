@@ -3,19 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphtheta.console import amount, figure
-from graphtheta.engine.evaluate import SPLITS
-from graphtheta.job import Job, flag
-from graphtheta.keys import SECTIONS
+from graphtheta.engine.train.evaluate import SPLITS
+from graphtheta.job.job import Job, flag
+from graphtheta.job.keys import SECTIONS
 from graphtheta.reports import chart
 from graphtheta.reports.profile import Profile
-
-if TYPE_CHECKING:
-    from graphtheta.reports.report import Run
+from graphtheta.reports.run import Run
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 STYLE = """

@@ -11,12 +11,12 @@ import numpy as np
 from tqdm import tqdm
 
 from graphtheta.console import amount, figure, say, table
-from graphtheta.engine.comm import Comm
-from graphtheta.engine.ledger import STAGES
-from graphtheta.engine.memory import resident_bytes
-from graphtheta.engine.timeline import TRACE_FILE, files_of
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.ledger import STAGES
+from graphtheta.engine.layer.memory import resident_bytes
+from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
-from graphtheta.job import Job
+from graphtheta.job.job import Job
 from graphtheta.reports.curve import draw_curve
 from graphtheta.reports.profile import PROFILE_FILE, Book, Profile
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..aggregator import SURE
-from ..expr import Expr
+from ..autodiff.expr import Expr
+from ..edge.aggregator import SURE
 from .gradient import GradientWriter
 from .held import Held
 from .keep import Text

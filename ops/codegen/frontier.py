@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import Expr
-from ..program import Phase
+from ..autodiff.expr import Expr
+from ..edge.program import Phase
 from .value import STRUCTURAL
 
 Kept = tuple[tuple[str, int], ...]

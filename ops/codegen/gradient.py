@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..expr import Expr
-from ..primitive import Primitive
-from ..program import Phase
-from ..scalar import Scalar
+from ..autodiff.expr import Expr
+from ..autodiff.operation import Operation
+from ..autodiff.scalar import Scalar
+from ..edge.program import Phase
 from .frontier import Frontier
 from .held import Held
 from .keep import MOST_STEPS, KeepWriter, Text
@@ -21,7 +21,7 @@ REPEATS = ("matmul", "reshape", "getitem", "broadcast_to", "concat", "max", "sta
 MOST_SUMMED = 16
 
 
-def _passes(e: Expr, prim: Primitive, path: set[int]) -> bool:
+def _passes(e: Expr, prim: Operation, path: set[int]) -> bool:
     """Whether a gradient of e reaches something on the path."""
     return any(id(a) in path and prim.rule(k) is not None for k, a in enumerate(e.args))
 

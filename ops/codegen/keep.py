@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..expr import Expr
+from ..autodiff.expr import Expr
 from .held import Held
 from .place import Place, Shape, cells
 from .value import STRUCTURAL, ValueWriter

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..expr import Expr
-from ..program import Phase
-from ..scalar import SCALARS
+from ..autodiff.expr import Expr
+from ..autodiff.scalar import SCALARS
+from ..edge.program import Phase
 from .aggregate import AggregateWriter
 from .frontier import Frontier, Kept, numbers
 from .text import Variant

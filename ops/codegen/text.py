@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..program import Phase
+from ..edge.program import Phase
 from .place import Place, cells
 
 # vectors of one value that are held in variables; wider values are worked on in loops over scratch space

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..expr import Expr
-from ..program import Phase
-from ..scalar import Scalar, scalar
+from ..autodiff.expr import Expr
+from ..autodiff.scalar import Scalar, scalar
+from ..edge.program import Phase
 from .held import Held
 from .place import Place, broadcast
 from .text import TextWriter, Variant

@@ -1,3 +1,6 @@
-"""Compiled loops: the only folder that imports numba. Plain arrays in, plain arrays out."""
-if __name__ != "graphtheta.ops.kernels":
-    raise ImportError("import graphtheta.ops.kernels, not ops.kernels")
+"""Compiled loops. Plain arrays in, plain arrays out."""
+from pathlib import Path
+
+from ..compile.jit import KERNEL_FOLDERS
+
+KERNEL_FOLDERS.append(Path(__file__).parent)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import jit
+from ..compile.jit import jit
 
 # bits that numbers are sorted by at a time
 DIGIT = 11

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..compile.jit import jit
 from .hash import COLUMN, draw, mix
-from .jit import jit
 
 
 @jit()

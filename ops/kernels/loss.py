@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
+from ..compile.jit import jit
 from .decay import exp_down
-from .jit import jit
 
 # sums over a row may be split over the lanes of a vector
 FAST = {"reassoc", "contract", "nsz"}

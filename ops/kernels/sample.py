@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ..compile.jit import jit
 from .hash import COLUMN, draw, mix
-from .jit import jit
 
 LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 

@@ -1,7 +1,7 @@
 """Products with sparse rows (CSR), on a block of rows."""
 from __future__ import annotations
 
-from .jit import jit
+from ..compile.jit import jit
 
 
 @jit()

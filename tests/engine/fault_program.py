@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.engine.channel import Tag
-from graphtheta.engine.start import run_main, start
+from graphtheta.engine.comm.channel import Tag
+from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import DataError
 
 JOB = {"dataset": "sbm:n_nodes=300,n_edges=1500", "epochs": 1000, "strategy": "mini", "batch_size": 60, "backend": "reference", "lr": 1e-3}

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from graphtheta.engine.start import run_main, start, threads
+from graphtheta.engine.runtime.start import run_main, start, threads
 from graphtheta.errors import ConfigError, DataError
 
 
@@ -25,9 +25,10 @@ def contract() -> None:
 
 def small_pieces() -> None:
     """The contract with every message and reduction split as only huge ones are."""
-    from graphtheta.engine import mpi, reduction
+    from graphtheta.engine.comm.communicator import ordered_reduce
+    from graphtheta.engine.runtime import mpi
 
-    mpi.PIECE, reduction.BLOCK, reduction.ONE_ROUND = 1000, 1 << 16, 256
+    mpi.PIECE, ordered_reduce.BLOCK, ordered_reduce.ONE_ROUND = 1000, 1 << 16, 256
     contract()
 
 

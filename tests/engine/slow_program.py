@@ -6,10 +6,10 @@ from time import monotonic
 
 import numpy as np
 
-from graphtheta.engine.channel import Tag
-from graphtheta.engine.queue import TaskQueue
-from graphtheta.engine.slow import SlowComm
-from graphtheta.engine.start import run_main, start
+from graphtheta.engine.comm.channel import Tag
+from graphtheta.engine.comm.delayed import SlowComm
+from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.engine.train.scheduler import TaskQueue
 
 LATENCY, BANDWIDTH = 0.1, 1e6
 

@@ -8,22 +8,22 @@ import pytest
 from typed import KINDS, NETS, TYPES, Simple, typed
 
 import graphtheta.ops as gt
-from graphtheta.engine.active import ActiveGraph
-from graphtheta.engine.grow import grow
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.mail import halo_scope
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import MiniBatch
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.message import halo_scope
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.strategy import MiniBatch
+from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, ShapeError
 from graphtheta.models import GCN
 from graphtheta.ops import Parameter, Tape
-from graphtheta.ops.fused import backend_scope, usable
-from graphtheta.ops.init import dtype_scope, init_scope
+from graphtheta.ops.autodiff.init import dtype_scope, init_scope
+from graphtheta.ops.backend.fused import backend_scope, usable
 
 
 def trip(comm, graph, placement, direction, dtype):

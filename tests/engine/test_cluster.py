@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from graphtheta.engine.cluster import find_clusters
+from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.errors import ConfigError, FormatError
 
 # six cliques of five nodes, one edge between neighbours

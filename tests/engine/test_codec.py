@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
-from graphtheta.engine.codec import LARGE, decode, encode
+from graphtheta.engine.comm.codec import LARGE, decode, encode
 from graphtheta.errors import FormatError
 
 plain = st.recursive(

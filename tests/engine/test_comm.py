@@ -4,10 +4,10 @@ from __future__ import annotations
 import pytest
 from comm_contract import CONTRACT
 
-from graphtheta.engine.comm import Comm
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.site import collective
+from graphtheta.engine.comm.call_site import collective
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
 
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)

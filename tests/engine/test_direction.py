@@ -7,16 +7,16 @@ import pytest
 from flows import Mix, Net, mixes, stack
 
 import graphtheta as gt
-from graphtheta.engine.grow import grow, induced
-from graphtheta.engine.layer import Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.view.expand import grow, induced
+from graphtheta.engine.view.view import global_view
 from graphtheta.errors import UserFunctionError, ViewError
 from graphtheta.ops import Tape, dtype_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 GRAPH = graphs.random_graph(40, 130, seed=3, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 VIEWS = {

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.engine.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.task import EdgeTask, Links, label_kind
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
+from graphtheta.engine.view.task import EdgeTask, Links, label_kind
 from graphtheta.ops import Parameter
 
 RUNS = [(size, graphs.PLACEMENTS[i]) for size, i in ((1, 0), (2, 3), (3, 4), (4, 1), (8, 5))]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta.engine.exchange import Exchange, add_into, plan_requests, pointers
-from graphtheta.engine.mail import Layout
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.exchange import Exchange, add_into, plan_requests, pointers
+from graphtheta.engine.partition.message import Layout
 
 TYPES = (np.float64, np.float32, np.int64, np.int32, np.uint64, np.bool_)
 SHAPES = ((), (1,), (3,), (2, 2), (0,), (3, 0))

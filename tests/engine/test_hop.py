@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphtheta as gt
-from graphtheta.engine.grow import grow, induced
-from graphtheta.engine.hop import Hop, depth, hops
-from graphtheta.engine.layer import Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.expand import grow, induced
+from graphtheta.engine.view.hop import Hop, depth, hops
+from graphtheta.engine.view.view import global_view
 from graphtheta.models import SAGE
 from graphtheta.ops import Tape, dtype_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 GRAPH, TARGETS = graphs.random_graph(40, 130, seed=3), [3, 5, 17, 30]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import global_view
 from graphtheta.errors import GraphThetaError, UserFunctionError
 from graphtheta.ops import Parameter
 

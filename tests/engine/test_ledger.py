@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphtheta.engine import ledger as module
-from graphtheta.engine.ledger import FIELDS, STAGES, Ledger
+from graphtheta.engine.comm import ledger as module
+from graphtheta.engine.comm.ledger import FIELDS, STAGES, Ledger
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.engine.exchange import pointers
-from graphtheta.engine.mail import WIDE, Layout, Mail, halo_scope
+from graphtheta.engine.partition.exchange import pointers
+from graphtheta.engine.partition.message import WIDE, Layout, Mail, halo_scope
 
 COUNTS = [3, 0, 5]
 

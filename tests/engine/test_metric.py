@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from graphtheta.engine import metric
+from graphtheta.engine.train import metric
 from graphtheta.errors import ConfigError, ShapeError
 
 

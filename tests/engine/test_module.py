@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.module import Module, lost
-from graphtheta.engine.reduce import GradientSum
-from graphtheta.engine.serial import SerialComm
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.layer.module import Module, lost
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.errors import TapeError, UserFunctionError
 from graphtheta.ops import Parameter
-from graphtheta.trainer import Trainer
+from graphtheta.train.trainer import Trainer
 
 GRAPH = graphs.random_graph()
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from typed import typed
 
 from graphtheta.data.columns import TAKEN
-from graphtheta.engine.exchange import Exchange
-from graphtheta.engine.partition import MASTER, MIRROR, build_partition
-from graphtheta.engine.placement import EDGE_RULES, MASTER_RULES
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import HIDDEN
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.exchange import Exchange
+from graphtheta.engine.partition.partition import MASTER, MIRROR, build_partition
+from graphtheta.engine.partition.partitioner import EDGE_RULES, MASTER_RULES
+from graphtheta.engine.view.view import HIDDEN
 from graphtheta.errors import ConfigError, PartitionError
 
 SIZES = (1, 2, 3, 4, 5, 8)

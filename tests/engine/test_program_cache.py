@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.engine import superstep
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer import superstep
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import global_view
 from graphtheta.ops import Parameter, Tape
-from graphtheta.ops.program_cache import ProgramCache
+from graphtheta.ops.edge.program_cache import ProgramCache
 
 GRAPH = graphs.random_graph()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.engine.channel import TASK, Tag
-from graphtheta.engine.comm import Comm
-from graphtheta.engine.queue import TaskQueue
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.channel import TASK, Tag
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.train.scheduler import TaskQueue
 from graphtheta.errors import CommError
 
 

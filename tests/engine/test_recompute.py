@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import whole
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.strategy import whole
 from graphtheta.errors import TapeError, UserFunctionError
 from graphtheta.models import GCN, BatchNorm
-from graphtheta.ops import Tape, Var, chain
-from graphtheta.ops.init import dtype_scope, init_scope
+from graphtheta.ops import Tape, Var
+from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.autodiff.init import dtype_scope, init_scope
 
 GRAPH, D = graphs.random_graph(240, 1200), 4
 
@@ -103,7 +104,7 @@ def test_pieces_keep_every_bit(size, dtype):
 @pytest.mark.fused
 def test_chains_of_large_values_keep_every_bit(monkeypatch):
     """What a piece leaves open is put off as ever; what stands open before it is not."""
-    monkeypatch.setattr(chain, "SMALLEST", 0)
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
 
     class Chains(Model):
         def __init__(self, recompute):

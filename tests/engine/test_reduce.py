@@ -4,11 +4,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.engine.reduce import GradientSum, reduce_gradients
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.train.gradient_sum import GradientSum, reduce_gradients
 from graphtheta.ops import Parameter, Tape, add, mul, square
 from graphtheta.ops import sum as total_of
-from graphtheta.ops.piece import run_piece
+from graphtheta.ops.autodiff.checkpoint import run_piece
 
 # less than a bucket, several of them in one, and one that goes in two rounds
 SIZES = [(3,), (100, 7), (20_000,), (), (300_000,), (5, 5)]

@@ -5,10 +5,10 @@ import graphs
 import numpy as np
 import pytest
 
-from graphtheta.engine.grow import grow
-from graphtheta.engine.partition import MIRROR, build_partition
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.partition import MIRROR, build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.view.expand import grow
 from graphtheta.errors import ConfigError
 
 GRAPH = graphs.random_graph(20, 150)
@@ -155,7 +155,7 @@ def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(replace, monk
     sampler = NeighbourSampler((2, 3), replace, seed=4)
     expected = sample(sampler, layers=("out", "both"), targets=[3, 7, 18])
     for edges in (1, 20):
-        monkeypatch.setattr("graphtheta.engine.sampler.EDGES_PER_BLOCK", edges)
+        monkeypatch.setattr("graphtheta.engine.sampling.sampler.EDGES_PER_BLOCK", edges)
         assert sample(sampler, layers=("out", "both"), targets=[3, 7, 18]) == expected
         assert sample(sampler, 3, ("vertex-cut", "hash"), ("out", "both"), [3, 7, 18]) == expected
 

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphtheta.ops as gt
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.module import Module
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.layer.module import Module
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import global_view
 from graphtheta.errors import GraphThetaError, TapeError, UserFunctionError
 from graphtheta.ops import Parameter, Tape
 

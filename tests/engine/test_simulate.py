@@ -6,7 +6,7 @@ import contextvars
 import numpy as np
 import pytest
 
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import CommError, DataError, PeerError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheta.engine.slow import read_link
+from graphtheta.engine.comm.delayed import read_link
 from graphtheta.errors import ConfigError
 
 # those of the program

@@ -14,10 +14,10 @@ import pytest
 from comm_contract import CONTRACT, awkward
 from ranks import MPIEXEC, needs_mpi, run
 
-from graphtheta.engine.failure import exit_code, report, wait_until_read
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.start import read_patience
-from graphtheta.engine.thread import share
+from graphtheta.engine.comm.failure import exit_code, report, wait_until_read
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.runtime.affinity import share
+from graphtheta.engine.runtime.start import read_patience
 from graphtheta.errors import ConfigError, DataError
 
 PROGRAM = str(Path(__file__).with_name("mpi_program.py"))

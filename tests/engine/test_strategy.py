@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch
-from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
+from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import Parameter, Tape
 

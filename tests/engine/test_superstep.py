@@ -7,15 +7,16 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta.ops as gt
-from graphtheta.engine.grow import grow
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, DataError, ShapeError, UserFunctionError, ViewError
-from graphtheta.ops import Parameter, Tape, chain
+from graphtheta.ops import Parameter, Tape
+from graphtheta.ops.autodiff import fusion
 
 GRAPH = graphs.random_graph()
 
@@ -215,11 +216,11 @@ def test_a_variable_of_one_pass_is_not_kept_for_the_next():
 
 def test_what_a_layer_is_given_stays_put_off(monkeypatch):
     """Functions before a layer and in its transform may run as one pass."""
-    monkeypatch.setattr(chain, "SMALLEST", 0)
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
     seen = []
 
     def transform(node):
-        seen.append(chain.is_open(node.half))
+        seen.append(fusion.is_open(node.half))
         return {}
 
     run(One(transform, columns=lambda graph: {"half": graph.x * 0.5}))

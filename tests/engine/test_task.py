@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.engine.grow import grow
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
-from graphtheta.engine.task import EdgeTask, Links, LinkTask, NodeTask, label_kind, link_pairs
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
+from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask, label_kind, link_pairs
 from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
 from graphtheta.ops import Tape
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from timelines import booked, read_timeline
 
-from graphtheta.engine import timeline
-from graphtheta.engine.channel import Tag
-from graphtheta.engine.ledger import Ledger
-from graphtheta.engine.queue import TaskQueue
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.timeline import clock_offset, files_of, tracing
-from graphtheta.engine.trace import MARK, SPAN, Trace
+from graphtheta.engine.comm.channel import Tag
+from graphtheta.engine.comm.event_log import MARK, SPAN, Trace
+from graphtheta.engine.comm.ledger import Ledger
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.runtime import timeline
+from graphtheta.engine.runtime.timeline import clock_offset, files_of, tracing
+from graphtheta.engine.train.scheduler import TaskQueue
 from graphtheta.errors import FormatError
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.engine.active import ActiveGraph
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import global_view
 from graphtheta.models import GCN, SAGE
 from graphtheta.ops import Parameter, Tape, dtype_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 STRATEGIES = ("global", "mini", "mini sampled", "cluster", "cluster boundary")
 

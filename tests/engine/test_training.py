@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.engine.comm import Comm
-from graphtheta.engine.parameters import ParameterManager
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.ops.optim import SGD
-from graphtheta.ops.tape import Parameter
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.train.versions import ParameterManager
+from graphtheta.ops.autodiff.tape import Parameter
+from graphtheta.ops.functions.optim import SGD
 
 KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=300,n_edges=1500", "hidden": 8, "epochs": 3, "dtype": "float64", "seed": 3,
                         "backend": "reference"}

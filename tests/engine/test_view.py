@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphtheta.ops as gt
-from graphtheta.engine.grow import grow, induced, widen
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.view.expand import grow, induced, widen
+from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ViewError
 from graphtheta.ops import Parameter, Tape
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from ranks import MPIEXEC, needs_mpi, run
 
-from graphtheta.engine import place
-from graphtheta.engine.channel import Tag
-from graphtheta.engine.control import Control, Kind
-from graphtheta.engine.life import Life
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.watchdog import BETWEEN, FACTOR, LEAST, SLOWEST, TICK, WORKING, Pace, meanwhile, report
+from graphtheta.engine.comm.channel import Tag
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.runtime import stacks
+from graphtheta.engine.runtime.control import Control, Kind
+from graphtheta.engine.runtime.liveness import Life
+from graphtheta.engine.runtime.watchdog import BETWEEN, FACTOR, LEAST, SLOWEST, TICK, WORKING, Pace, meanwhile, report
 from graphtheta.errors import CommError
 
 PROGRAM = str(Path(__file__).with_name("fault_program.py"))
@@ -164,13 +164,13 @@ def at(**more):
 
 
 def test_report_says_who_is_stuck_and_who_waits():
-    waits = at(waits=True, what="to_masters from ranks [2]", where="engine/exchange.py:150 in end", stage="move")
+    waits = at(waits=True, what="to_masters from ranks [2]", where="engine/partition/exchange.py:150 in end", stage="move")
     text = report({0: waits, 1: waits, 2: at()}, {3: "does not answer: its process is stopped"}, Pace())
     assert text.splitlines()[:4] == [
         "graphtheta: ranks 0 and 1 wait in vain:",
         "  rank 3/4 does not answer: its process is stopped",
         "  rank 2/4 makes no progress: it is asleep for 12 s at my_model.py:33 in gather, stage gather, after operation 7, barrier()",
-        "  ranks 0 and 1: to_masters from ranks [2] at engine/exchange.py:150 in end, stage move",
+        "  ranks 0 and 1: to_masters from ranks [2] at engine/partition/exchange.py:150 in end, stage move",
     ]
     assert "GRAPHTHETA_PATIENCE" in text and "stacks of ranks 0, 1 and 2:\n    MainThread:\n        my_model.py:33" in text
     assert "no rank can go on" in report({0: waits, 1: waits}, {}, Pace())
@@ -186,13 +186,13 @@ def test_where_the_others_were():
 
 def test_stacks_name_lines_of_the_user():
     def here():
-        return place.frames(sys._getframe())
+        return stacks.frames(sys._getframe())
 
     stack = sorted([3, 1], key=lambda x: -x) and here()
-    assert place.where(stack).startswith("engine/test_watchdog.py:") and place.where(stack).endswith(" in here")
-    assert not place.in_step(stack) and not place.in_debugger(stack)
-    assert any("in test_stacks_name_lines_of_the_user: stack = " in line for line in place.lines(stack))
-    assert any(name == "MainThread" for name, _ in place.stacks())
+    assert stacks.where(stack).startswith("engine/test_watchdog.py:") and stacks.where(stack).endswith(" in here")
+    assert not stacks.in_step(stack) and not stacks.in_debugger(stack)
+    assert any("in test_stacks_name_lines_of_the_user: stack = " in line for line in stacks.lines(stack))
+    assert any(name == "MainThread" for name, _ in stacks.stacks())
 
 
 # ---- the verifier

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.engine.start import run_main, start
+from graphtheta.engine.runtime.start import run_main, start
 
 JOB = {"dataset": "sbm:n_nodes=300,n_edges=1500", "hidden": 8, "epochs": 2, "dtype": "float64", "strategy": "mini", "batch_size": 20,
        "optimiser": "sgd", "backend": "reference", "fanout": "5,3", "norm": "batch"}

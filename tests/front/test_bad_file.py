@@ -15,8 +15,8 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.engine.cluster import find_clusters
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError, ShapeError
 
 N, E = 10, 24

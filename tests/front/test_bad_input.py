@@ -14,9 +14,9 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
-from graphtheta import doctor
 from graphtheta.__main__ import main
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.cli import doctor
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import (
     ColumnError,
     ConfigError,

@@ -19,7 +19,7 @@ from safetensors import safe_open
 
 import graphtheta as gt
 from graphtheta.errors import FormatError
-from graphtheta.job import Job
+from graphtheta.job.job import Job
 from graphtheta.recovery import checkpoint, keeper
 from graphtheta.recovery.checkpoint import (
     ARRAYS,

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta import doctor
 from graphtheta.__main__ import COMMANDS, main
+from graphtheta.cli import doctor
 from graphtheta.console import amount, figure, table
-from graphtheta.engine.comm import Comm
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError
-from graphtheta.job import Job
+from graphtheta.job.job import Job
 from graphtheta.reports.runlog import RunLog
 
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--epochs", "4", "--hidden", "8")

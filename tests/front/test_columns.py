@@ -9,12 +9,12 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.cli.warmup import small
+from graphtheta.data.arrays import COLUMNS, EDGE_FIELDS, NODE_FIELDS
 from graphtheta.data.columns import TAKEN
-from graphtheta.data.graph import COLUMNS, EDGE_FIELDS, NODE_FIELDS
-from graphtheta.data.reader_npz import read_npz
 from graphtheta.data.split import link_split
+from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
-from graphtheta.warmup import small
 
 sp = pytest.importorskip("scipy.sparse")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta.data import dataset
-from graphtheta.data.dataset import load
 from graphtheta.data.graph import Graph
+from graphtheta.datasets import dataset
+from graphtheta.datasets.dataset import load
 from graphtheta.errors import ConfigError, FormatError
 
 FOLDER = Path(os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))

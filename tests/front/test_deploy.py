@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from graphtheta.__main__ import main
-from graphtheta.launch import Restarts
+from graphtheta.cli.launch import Restarts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-import graphtheta.command
-import graphtheta.doctor
-import graphtheta.launch
-import graphtheta.reports.report
+import graphtheta.cli.command
+import graphtheta.cli.doctor
+import graphtheta.cli.launch
+import graphtheta.cli.report
 from graphtheta.__main__ import main
-from graphtheta.job import Job
+from graphtheta.job.job import Job
 from graphtheta.ops import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -76,11 +76,11 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("command", commands())
 def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words are read and make a job; nothing is run."""
-    monkeypatch.setattr(graphtheta.command, "on_all_ranks", lambda job, work: 0)
-    monkeypatch.setattr(graphtheta.command, "job_of", lambda run, keys: Job(**keys))
-    monkeypatch.setattr(graphtheta.doctor, "doctor", lambda argv: 0)
-    monkeypatch.setattr(graphtheta.reports.report, "report", lambda argv: 0)
-    monkeypatch.setattr(graphtheta.launch.Restarts, "run", lambda self: 0)
+    monkeypatch.setattr(graphtheta.cli.command, "on_all_ranks", lambda job, work: 0)
+    monkeypatch.setattr(graphtheta.cli.command, "job_of", lambda run, keys: Job(**keys))
+    monkeypatch.setattr(graphtheta.cli.doctor, "doctor", lambda argv: 0)
+    monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)
+    monkeypatch.setattr(graphtheta.cli.launch.Restarts, "run", lambda self: 0)
     assert main(shlex.split(command)) == 0
 
 

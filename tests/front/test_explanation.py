@@ -10,9 +10,9 @@ from traced import trace
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
-from graphtheta.ops.cost import Cost, edge_cost, node_cost, operation_flops
+from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, operation_flops
 
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--hidden", "8")
 MINE = '''

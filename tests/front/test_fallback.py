@@ -13,9 +13,9 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.engine import superstep
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.trainer import Trainer
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer import superstep
+from graphtheta.train.trainer import Trainer
 
 pytestmark = pytest.mark.fused
 MINE = '''

@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from graphtheta.data import generate
 from graphtheta.data.graph import Graph
 from graphtheta.data.transform import mean_of_in_edges
+from graphtheta.datasets import generate
 from graphtheta.errors import ConfigError
 
 MAKERS = [generate.sbm, generate.rmat, generate.ring, generate.star]

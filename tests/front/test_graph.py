@@ -247,5 +247,5 @@ def test_networkx_round_trip():
 
 
 def test_importing_graphs_is_light():
-    code = "import sys, graphtheta.data.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
+    code = "import sys, graphtheta.datasets.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.flag import Parser
-from graphtheta.job import Job
-from graphtheta.keys import SECTIONS
-from graphtheta.published import PRESETS, preset
+from graphtheta.job.flag import Parser
+from graphtheta.job.job import Job
+from graphtheta.job.keys import SECTIONS
+from graphtheta.job.presets import PRESETS, preset
 
 OTHER: dict[str, Any] = {
     "dataset": "cora", "strategy": "mini", "batch_size": 140, "fanout": "10,all", "lr": 1e-3, "replace": True, "seed": 3, "residual": True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheta.doctor import find_mpiexec
+from graphtheta.cli.doctor import find_mpiexec
 
 BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from ranks import hear
 
-from graphtheta import launch
 from graphtheta.__main__ import main
-from graphtheta.doctor import find_mpiexec
-from graphtheta.launch import Restarts, Runs, in_words
+from graphtheta.cli import launch
+from graphtheta.cli.doctor import find_mpiexec
+from graphtheta.cli.launch import Restarts, Runs, in_words
 
 needs_mpi = pytest.mark.skipif(find_mpiexec() is None, reason="MPI is not installed")
 # rank 0 counts the tries in a file; the words say how each try ends, the last word all that follow

@@ -11,8 +11,8 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError
 from graphtheta.recovery import lock
 from graphtheta.recovery.lock import alone, check_free
@@ -20,7 +20,7 @@ from graphtheta.recovery.lock import alone, check_free
 HOLDER = """
 import sys, time
 from pathlib import Path
-from graphtheta.engine.serial import SerialComm
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.recovery.lock import alone
 with alone(Path(sys.argv[1]), SerialComm()):
     print("held", flush=True)

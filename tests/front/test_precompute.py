@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, UserFunctionError
 
 GRAPH = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None, edge_test=None)

@@ -6,7 +6,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.models import GCN
 

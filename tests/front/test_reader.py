@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta.data.reader_npz import read_npz
-from graphtheta.data.reader_planetoid import read_planetoid
+from graphtheta.datasets.reader_npz import read_npz
+from graphtheta.datasets.reader_planetoid import read_planetoid
 from graphtheta.errors import DataError, FormatError, ShapeError
 
 sp = pytest.importorskip("scipy.sparse")

@@ -13,12 +13,12 @@ import pytest
 from timelines import read_timeline
 
 import graphtheta as gt
-from graphtheta import doctor
 from graphtheta.__main__ import main
-from graphtheta.command import train_once
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.cli import doctor
+from graphtheta.cli.command import train_once
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import DataError
-from graphtheta.job import Job
+from graphtheta.job.job import Job
 from graphtheta.reports import chart
 from graphtheta.reports.page import imbalance, slowest
 from graphtheta.reports.profile import Profile

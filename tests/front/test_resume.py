@@ -17,16 +17,17 @@ import pytest
 from ranks import hear
 
 import graphtheta as gt
-from graphtheta import doctor, trainer
 from graphtheta.__main__ import main
-from graphtheta.engine.comm import Comm
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.cli import doctor
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.recovery import checkpoint
 from graphtheta.recovery.checkpoint import ARRAYS, CHECKPOINTS, steps_in
 from graphtheta.recovery.keeper import FREE
 from graphtheta.recovery.stopping import Stop, Stopped
 from graphtheta.recovery.weights import read_weights
+from graphtheta.train import trainer
 
 MPIEXEC = doctor.find_mpiexec()
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 from graphtheta.models import GAT, SAGE, DotDecoder, EdgeDecoder
 from graphtheta.rng import Purpose, key, uniform

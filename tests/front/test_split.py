@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta.data import generate
 from graphtheta.data.graph import Graph
 from graphtheta.data.split import class_split, fraction_split, link_split, region_of, region_split, split_nodes
+from graphtheta.datasets import generate
 from graphtheta.errors import ConfigError, DataError
 
 

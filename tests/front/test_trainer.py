@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta import doctor
 from graphtheta.__main__ import main
+from graphtheta.cli import doctor
 from graphtheta.data.split import link_split
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.task import Links
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.view.task import Links
 
 MPIEXEC = doctor.find_mpiexec()
 RANKS = [1, pytest.param(2, marks=pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed"))]

@@ -8,8 +8,8 @@ import equality
 import numpy as np
 from equality import PLACEMENTS, TASKS, run
 
-from graphtheta.engine.start import run_main, start
-from graphtheta.ops.fused import backend_scope
+from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.ops.backend.fused import backend_scope
 
 FUSED = {"placements": [("vertex-cut", "hash")], "models": ("sage max", "gat_e"), "tasks": ("node",)}
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from graphtheta.data.graph import Graph
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import GlobalBatch, MiniBatch
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.strategy import GlobalBatch, MiniBatch
 from graphtheta.ops import Tape, dtype_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 OPTIONS = {
     **equality.MODELS,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from equality import PLACEMENTS, TASKS, alone, run
 
-from graphtheta.engine.simulate import run_simulated
+from graphtheta.engine.comm.simulated import run_simulated
 
 RANKS = (1, 2, 3, 4, 8)
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from graphtheta.data.graph import Graph
-from graphtheta.engine.layer import Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.view import global_view
 from graphtheta.models import GAT, GATE, GCN, GIN, MLP, SAGE
 from graphtheta.ops import RowSpace, Tape, Var, dtype_scope
 

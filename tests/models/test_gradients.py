@@ -8,18 +8,18 @@ import graphs
 import numpy as np
 import pytest
 
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.sampler import NeighbourSampler
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.strategy import MiniBatch, whole
-from graphtheta.engine.task import EdgeTask, NodeTask
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.strategy import MiniBatch, whole
+from graphtheta.engine.view.task import EdgeTask, NodeTask
 from graphtheta.models import MODELS, build_model
 from graphtheta.ops import Tape, dtype_scope
-from graphtheta.ops.fused import backend_scope
-from graphtheta.ops.init import init_scope
+from graphtheta.ops.autodiff.init import init_scope
+from graphtheta.ops.backend.fused import backend_scope
 
 DRAWS = 20
 OWN = {"gcn": {"normalisation": ("sym", "row")}, "sage": {"aggregator": ("mean", "max", "sum")}, "gin": {"train_eps": (False, True)},

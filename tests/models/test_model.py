@@ -6,18 +6,19 @@ import pytest
 import scipy.sparse as sp
 from machine import MODELS, PLACEMENTS, Alone, assert_close, make, outputs
 
+from graphtheta.checking.gradients import check_gradients
 from graphtheta.data.graph import Graph
-from graphtheta.engine.grow import grow
-from graphtheta.engine.layer import Layer
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.probe import probe
-from graphtheta.engine.serial import SerialComm
-from graphtheta.engine.strategy import ClusterBatch, whole
-from graphtheta.engine.task import EdgeTask, Links, LinkTask
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Layer
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.strategy import ClusterBatch, whole
+from graphtheta.engine.view.task import EdgeTask, Links, LinkTask
+from graphtheta.engine.view.view import global_view
 from graphtheta.models import GCN, build_model
-from graphtheta.ops import Parameter, RowSpace, Tape, Var, check_gradients, dtype_scope, matmul, mean_squared_error
-from graphtheta.ops.init import init_scope
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, dtype_scope, matmul, mean_squared_error
+from graphtheta.ops.autodiff.init import init_scope
 
 D, A, C = 6, 3, 4
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.ops import chain
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.ops.autodiff import fusion
 
 # large enough for sums that do not depend on where arrays lie
 GRAPH = graphs.random_graph(300, 1500)
@@ -61,6 +61,6 @@ def test_no_bit_changes(model, strategy):
 @pytest.mark.parametrize("backend", ["reference", pytest.param("fused", marks=pytest.mark.fused)])
 @pytest.mark.parametrize("name", DEEP)
 def test_deep_networks_keep_their_bits_and_less_memory(monkeypatch, name, backend, smallest):
-    monkeypatch.setattr(chain, "SMALLEST", smallest)
+    monkeypatch.setattr(fusion, "SMALLEST", smallest)
     for size in (1, 3):
         assert compare(size, model="gcn", layers=10, backend=backend, **DEEP[name]) < 0.7

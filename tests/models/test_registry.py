@@ -8,7 +8,7 @@ from graphtheta.models import MODELS, build_model, load_user_model
 from graphtheta.models.registry import READ_BY, Options
 
 USER = """
-from graphtheta.engine.layer import Layer, Model
+from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.ops import Parameter, matmul
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheta.errors import ConfigError
-from graphtheta.ops.aggregator import AGGREGATORS, LOG_SUM_EXP, NO_EDGE, SOFTMAX_SUM, Segments, aggregator
+from graphtheta.ops.edge.aggregator import AGGREGATORS, LOG_SUM_EXP, NO_EDGE, SOFTMAX_SUM, Segments, aggregator
 
 ALL = {**AGGREGATORS, "logsumexp": LOG_SUM_EXP, "softmax-sum": SOFTMAX_SUM}
 SHAPES = {"softmax-sum": [(2,), (2, 3)]}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from graphtheta.ops.index import take_rows
+from graphtheta.ops.functions.index import take_rows
 from graphtheta.ops.kernels import batch, sample
 from graphtheta.rng import bits, key
 

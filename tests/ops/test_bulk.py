@@ -4,7 +4,7 @@ import gc
 import numpy as np
 import pytest
 
-from graphtheta.ops import bulk
+from graphtheta.ops.autodiff import buffers
 
 
 def address(x):
@@ -12,7 +12,7 @@ def address(x):
 
 
 def test_memory_is_used_again_when_the_last_view_is_gone():
-    store = bulk.Store()
+    store = buffers.Store()
     x = store.take(1 << 20)
     view, where = x[10:20], address(x)
     del x
@@ -25,16 +25,16 @@ def test_memory_is_used_again_when_the_last_view_is_gone():
 
 
 def test_what_is_kept_is_bounded_by_what_was_in_use():
-    store = bulk.Store()
+    store = buffers.Store()
     for size in (1 << 20, 1 << 21, 1 << 22, 1 << 23):
         store.take(size)
     store.take(1 << 20)
-    assert store._kept + store._used <= bulk.SLACK * store._most
+    assert store._kept + store._used <= buffers.SLACK * store._most
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (1 << 10, 1 << 9), (0, 8), ()])
 def test_empty_has_the_shape_and_type_asked_for(shape):
-    x = bulk.empty(shape, np.float32)
+    x = buffers.empty(shape, np.float32)
     x[...] = 1
     assert x.shape == shape and x.dtype == np.float32 and x.flags.c_contiguous and x.flags.writeable
 
@@ -42,11 +42,11 @@ def test_empty_has_the_shape_and_type_asked_for(shape):
 def test_add_in_place_and_not(rng):
     x, y = (rng.normal(size=(1 << 10, 1 << 8)) for _ in range(2))
     expected = x + y
-    assert np.array_equal(bulk.add(x, y), expected)
-    assert bulk.add(x, y, out=x) is x and np.array_equal(x, expected)
+    assert np.array_equal(buffers.add(x, y), expected)
+    assert buffers.add(x, y, out=x) is x and np.array_equal(x, expected)
 
 
 def test_rowwise_equals_the_function(rng):
     x, y = rng.normal(size=(1 << 12, 40)), rng.normal(size=(1 << 12, 1))
-    assert np.array_equal(bulk.rowwise(np.divide)(x, y), x / y)
-    assert np.array_equal(bulk.rowwise(lambda a, axis: a.max(axis=axis))(x, axis=1), x.max(axis=1))
+    assert np.array_equal(buffers.rowwise(np.divide)(x, y), x / y)
+    assert np.array_equal(buffers.rowwise(lambda a, axis: a.max(axis=axis))(x, axis=1), x.max(axis=1))

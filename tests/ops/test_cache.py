@@ -19,8 +19,10 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 from graphtheta.errors import ConfigError
-from graphtheta.ops.kernels import cache, compile, jit, loss, private
-from graphtheta.ops.kernels.compile import compiled
+from graphtheta.ops.compile import cache, generated, jit, private
+from graphtheta.ops.compile.generated import compiled
+from graphtheta.ops.kernels import loss
+from graphtheta.ops.kernels.header import HEADER
 
 STRANGER = 65534
 SOURCE = """@kernel_form
@@ -32,9 +34,10 @@ EXPECTED = 5 * (np.log1p(np.e) + 1 / (1 + np.exp(-1)))
 PROCESS = """
 import os, sys
 import numpy as np
-from graphtheta.ops.kernels.compile import compiled
+from graphtheta.ops.compile.generated import compiled
+from graphtheta.ops.kernels.header import HEADER
 os.umask(int(sys.argv[1], 8))
-kernel = compiled({source!r}, "float64")
+kernel = compiled({source!r}, "float64", HEADER)
 for dtype in {dtypes}:
     x = np.ones(5, dtype)
     kernel(x, 5)
@@ -61,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile, "_loaded", {})
+    monkeypatch.setattr(generated, "_loaded", {})
 
 
 def process(folder: Path, *dtypes: str, umask: str = "022") -> subprocess.Popen[str]:
@@ -82,7 +85,7 @@ def result(started: subprocess.Popen[str]) -> dict[str, int]:
 def call(monkeypatch: pytest.MonkeyPatch) -> int:
     """Call the kernel as a new process would, and say how many were compiled."""
     forget(monkeypatch)
-    kernel, x = compiled(SOURCE, "float64"), np.ones(5)
+    kernel, x = compiled(SOURCE, "float64", HEADER), np.ones(5)
     kernel(x, 5)
     assert abs(x.sum() - EXPECTED) < 1e-12
     return sum(kernel.stats.cache_misses.values())  # type: ignore[attr-defined]
@@ -100,7 +103,7 @@ def test_a_given_folder_that_cannot_be_used_is_an_error(tmp_path: Path, monkeypa
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path / "file" / "kernels"))
     forget(monkeypatch)
     with pytest.raises(ConfigError, match=r"GRAPHTHETA_CACHE = .*cannot hold compiled kernels.*Not a directory.*or unset it$"):
-        compiled(SOURCE, "float64")(np.ones(5), 5)
+        compiled(SOURCE, "float64", HEADER)(np.ones(5), 5)
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
@@ -252,7 +255,7 @@ def test_a_planted_lock_leaves_what_it_points_to_alone(folder: Path, monkeypatch
 
 
 def test_each_list_of_argument_types_has_a_file_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = compiled("@kernel_form\ndef kernel(x, n):\n    n[0] = x.size\n", "float64")
+    kernel = compiled("@kernel_form\ndef kernel(x, n):\n    n[0] = x.size\n", "float64", HEADER)
     constant = np.ones((2, 2))
     constant.setflags(write=False)
     given = [np.ones((2, 2)), np.ones((2, 2), np.float32), np.asfortranarray(np.ones((2, 2))), np.ones((4, 4))[::2, ::2], np.ones(4),
@@ -271,7 +274,7 @@ def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(folder:
             patch.setattr(where, name, "0.0.0")
             jit._versions.cache_clear()
             assert jit.identity("text") != before
-    for path in Path(jit.__file__).parent.glob("*.py"):
+    for path in [*Path(jit.__file__).parent.glob("*.py"), *Path(loss.__file__).parent.glob("*.py")]:
         with monkeypatch.context() as patch:
             real = Path.read_text
             patch.setattr(Path, "read_text", lambda p, *a, changed=path, real=real, **k: real(p, *a, **k) + "#" * (p == changed))
@@ -291,7 +294,7 @@ def test_functions_of_the_package_are_kept_in_the_same_folder(folder: Path, monk
 
 
 def test_no_function_is_left_to_the_cache_of_numba() -> None:
-    for path in Path(jit.__file__).parent.glob("*.py"):
+    for path in [*Path(jit.__file__).parent.glob("*.py"), *Path(loss.__file__).parent.glob("*.py")]:
         assert "cache=" not in path.read_text(encoding="utf-8"), path
 
 
@@ -308,7 +311,7 @@ def test_processes_may_compile_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_may_compile_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, values = compiled(SOURCE, "float64"), np.ones((8, 5))
+    kernel, values = compiled(SOURCE, "float64", HEADER), np.ones((8, 5))
     threads = [threading.Thread(target=kernel, args=(x, 5)) for x in values]
     for t in threads:
         t.start()

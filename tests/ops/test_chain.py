@@ -2,9 +2,26 @@
 import numpy as np
 import pytest
 
-from graphtheta.ops import Parameter, RowSpace, Tape, Var, chain, dropout, shape
-from graphtheta.ops.elementwise import absolute, add, clip, elu, leaky_relu, maximum, minimum, mul, neg, power, relu, sigmoid, square, sub
-from graphtheta.ops.rows import expand_last
+from graphtheta.ops import Parameter, RowSpace, Tape, Var
+from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.functions import dropout, shape
+from graphtheta.ops.functions.elementwise import (
+    absolute,
+    add,
+    clip,
+    elu,
+    leaky_relu,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    power,
+    relu,
+    sigmoid,
+    square,
+    sub,
+)
+from graphtheta.ops.functions.rows import expand_last
 
 N = 600
 SPACE = RowSpace(np.arange(N) * 3)
@@ -31,7 +48,7 @@ CHAINS = {
 
 
 def run(monkeypatch, smallest, make, rows, wholes, dtype=np.float64, n=N):
-    monkeypatch.setattr(chain, "SMALLEST", smallest)
+    monkeypatch.setattr(fusion, "SMALLEST", smallest)
     rng, space = np.random.default_rng(0), SPACE.prefix(n)
     leaves = [Var(rng.normal(size=(n, *s)).astype(dtype), space, True) for s in rows]
     leaves += [Parameter(rng.normal(size=s).astype(dtype)) for s in wholes]
@@ -44,7 +61,7 @@ def run(monkeypatch, smallest, make, rows, wholes, dtype=np.float64, n=N):
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_equals_its_functions_one_by_one(monkeypatch, name):
     now, later = (run(monkeypatch, smallest, *CHAINS[name]) for smallest in (1 << 40, 0))
-    assert isinstance(later[0], chain.Deferred) and not isinstance(now[0], chain.Deferred)
+    assert isinstance(later[0], fusion.Deferred) and not isinstance(now[0], fusion.Deferred)
     assert later[0].space is now[0].space and later[0].shape == now[0].shape
     for a, b in zip([now[0].value, *now[1]], [later[0].value, *later[1]], strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
@@ -66,7 +83,7 @@ def test_the_number_of_threads_does_not_show(monkeypatch):
     import numba
 
     results, threads = [], numba.get_num_threads()
-    monkeypatch.setattr("graphtheta.ops.bulk.BLOCK", 256)
+    monkeypatch.setattr("graphtheta.ops.autodiff.buffers.BLOCK", 256)
     try:
         for n in (1, min(2, threads)):
             numba.set_num_threads(n)
@@ -79,7 +96,7 @@ def test_the_number_of_threads_does_not_show(monkeypatch):
 
 
 def test_nan_shows(monkeypatch):
-    monkeypatch.setattr(chain, "SMALLEST", 0)
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
     x = np.array([[np.nan, -1.0, 1.0]])
     for f in (relu, elu, sigmoid, lambda v: maximum(v, 0.0), lambda v: clip(v, 0.0, 1.0)):
         for dtype in (np.float32, np.float64):
@@ -87,7 +104,7 @@ def test_nan_shows(monkeypatch):
 
 
 def test_quick_exponentials_are_as_exact_as_promised(monkeypatch):
-    monkeypatch.setattr(chain, "SMALLEST", 0)
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
     x = np.concatenate((-np.logspace(-20, 1.9, 20_000), [0.0, -np.inf, np.inf, 50.0])).astype(np.float32)
     got = elu(Var(x, RowSpace(np.arange(len(x))))).value
     true = np.where(x > 0, x, np.expm1(np.minimum(x, 0).astype(np.float64)))
@@ -99,10 +116,10 @@ def test_quick_exponentials_are_as_exact_as_promised(monkeypatch):
 
 
 def test_small_values_are_computed_at_once():
-    assert not isinstance(relu(Var(np.ones((4, 2)), SPACE.prefix(4))), chain.Deferred)
+    assert not isinstance(relu(Var(np.ones((4, 2)), SPACE.prefix(4))), fusion.Deferred)
 
 
 def test_nothing_is_recorded_outside_of_a_tape(monkeypatch):
-    monkeypatch.setattr(chain, "SMALLEST", 0)
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
     out = mul(Var(np.ones((4, 2)), SPACE.prefix(4), True), 2.0)
     assert not out.needs_grad and np.array_equal(out.value, np.full((4, 2), 2.0))

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, check_vjp, linear, matmul
-from graphtheta.ops.expr import Tracer
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, linear, matmul
+from graphtheta.ops.autodiff.expr import Tracer
 
 SPACE = RowSpace(np.arange(4))
 

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
-from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Var, defvjp, exp, primitive
-from graphtheta.ops.expr import Tracer, build, tracing
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Var, defvjp, exp
+from graphtheta.ops.autodiff import primitive
+from graphtheta.ops.autodiff.expr import Tracer, build, tracing
 
 
 def test_tracer_makes_equal_expressions_once():

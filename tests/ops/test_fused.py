@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from traced import trace
 
 import graphtheta.ops as gt
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.superstep import _run_phases
-from graphtheta.engine.view import global_view
-from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, edges, fused
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.superstep import _run_phases
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import global_view
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var
+from graphtheta.ops.backend import edges, fused
+from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.codegen.frontier import Frontier
 from graphtheta.ops.codegen.kernel import KernelWriter
-from graphtheta.ops.fused import backend_scope
 
 pytestmark = pytest.mark.fused
 DTYPES = {"float64": 1e-12, "float32": 1e-5}

@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
 
+from graphtheta.checking.gradients import check_gradients, check_vjp
 from graphtheta.errors import CheckError
-from graphtheta.ops import PRIMITIVES, Parameter, check_gradients, check_vjp, defvjp, dropout, mul, primitive, square, tanh
-from graphtheta.ops.shape import sum as total
+from graphtheta.ops import PRIMITIVES, Parameter, defvjp, mul, square, tanh
+from graphtheta.ops.autodiff import primitive
+from graphtheta.ops.functions import dropout
+from graphtheta.ops.functions.shape import sum as total
 
 
 def planted():

@@ -9,12 +9,12 @@ import pytest
 from traced import trace
 
 import graphtheta.ops as gt
-from graphtheta.ops import fused
-from graphtheta.ops.aggregator import Aggregator
-from graphtheta.ops.edges import EdgeLists
-from graphtheta.ops.kernels import compile
-from graphtheta.ops.program import Phase
-from graphtheta.ops.reference import Columns
+from graphtheta.ops.backend import fused
+from graphtheta.ops.backend.edges import EdgeLists
+from graphtheta.ops.backend.reference import Columns
+from graphtheta.ops.compile import generated
+from graphtheta.ops.edge.aggregator import Aggregator
+from graphtheta.ops.edge.program import Phase
 
 pytestmark = pytest.mark.fused
 F = np.float32
@@ -50,7 +50,7 @@ def run(phase: Phase, agg: Aggregator, operands: list, shapes: dict) -> None:
 def test_loops_over_columns_are_vector_code(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # what was loaded from a cache has no assembly to show
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path))
-    monkeypatch.setattr(compile, "_loaded", {})
+    monkeypatch.setattr(generated, "_loaded", {})
     gather, nodes, edges = PROGRAMS[name]
     program = trace(gather, nodes, edges, "sum", "Mine")
     (phase,) = program.phases

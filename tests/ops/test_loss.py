@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
+from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import DataError, ShapeError, UserFunctionError
-from graphtheta.ops import RowSpace, Tape, Var, binary_cross_entropy, check_vjp, mean_squared_error, softmax_cross_entropy
-from graphtheta.ops.expr import Tracer
+from graphtheta.ops import RowSpace, Tape, Var, binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from graphtheta.ops.autodiff.expr import Tracer
 from graphtheta.ops.kernels.loss import cross_entropy_slope
 
 

@@ -3,9 +3,10 @@ import threading
 import numpy as np
 import pytest
 
+from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, batch_norm, check_vjp, dtype_scope, layer_norm
-from graphtheta.ops.expr import Tracer
+from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, batch_norm, dtype_scope, layer_norm
+from graphtheta.ops.autodiff.expr import Tracer
 
 
 def stats(*shape, dtype="float64"):

@@ -8,7 +8,7 @@ from scipy import special
 import graphtheta.ops as gt
 from graphtheta.errors import UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Var
-from graphtheta.ops.expr import Expr, Tracer
+from graphtheta.ops.autodiff.expr import Expr, Tracer
 
 VALUES = np.array([[1.0, 2], [3, 4]])
 EXPRESSIONS = [lambda x: 2 - x, lambda x: x - 2, lambda x: 2 + x * 3, lambda x: 1 / x, lambda x: x / 2, lambda x: -x, lambda x: x**2,

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from traced import trace
 
 import graphtheta.ops as gt
-from graphtheta.engine import superstep
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
-from graphtheta.ops import Parameter, Tape, program_cache
-from graphtheta.ops.plan import plan, told, written
-from graphtheta.trainer import Trainer
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer import superstep
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import global_view
+from graphtheta.ops import Parameter, Tape
+from graphtheta.ops.edge import program_cache
+from graphtheta.ops.edge.plan import plan, told, written
+from graphtheta.train.trainer import Trainer
 
 NODES = {"h": ((6,), np.float64, True), "s": ((2,), np.float64, True), "z": ((2, 3), np.float64, True), "c": ((), np.float64, False),
          "kind": ((), np.int64, False)}

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import graphtheta.ops
+from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
-from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, check_vjp, defvjp, primitive
-from graphtheta.ops.expr import Tracer
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, defvjp
+from graphtheta.ops.autodiff import primitive
+from graphtheta.ops.autodiff.expr import Tracer
 
 for _module in pkgutil.iter_modules(graphtheta.ops.__path__):
     importlib.import_module(f"graphtheta.ops.{_module.name}")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphtheta.ops.kernels import private
+from graphtheta.ops.compile import private
 
 STRANGER = 65534
 

@@ -7,14 +7,14 @@ import pytest
 from traced import trace
 
 import graphtheta.ops as gt
-from graphtheta.engine.layer import Layer, Model
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, ConfigError, MissingRuleError, ShapeError, UserFunctionError
 from graphtheta.ops import Parameter, Tape, Var
-from graphtheta.ops.naming import naming
-from graphtheta.ops.space import RowSpace
+from graphtheta.ops.autodiff.naming import naming
+from graphtheta.ops.autodiff.space import RowSpace
 
 NODES = {"s": ((2,), np.float64, True), "t": ((2,), np.float64, True), "z": ((2, 3), np.float64, True), "x": ((2,), np.float64, False)}
 EDGES = {"attr": ((3,), np.float64, False)}

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from traced import trace
 
 import graphtheta.ops as gt
-from graphtheta.engine.partition import build_partition
-from graphtheta.engine.reduce import reduce_gradients
-from graphtheta.engine.simulate import run_simulated
-from graphtheta.engine.view import global_view
-from graphtheta.ops import Tape, reference
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.view import global_view
+from graphtheta.ops import Tape
+from graphtheta.ops.backend import reference
 
 
 def twin_layer(layer, parameters, graph, h, new=None):

@@ -4,7 +4,7 @@ import pytest
 import graphtheta.ops as ops
 from graphtheta.errors import ShapeError
 from graphtheta.ops import Parameter, RowSpace, Tape, Var
-from graphtheta.ops.expr import Tracer
+from graphtheta.ops.autodiff.expr import Tracer
 
 SPACE = RowSpace(np.arange(4))
 

@@ -1,0 +1,290 @@
+"""How ranks talk: one interface for MPI, a single rank, and simulated ranks.
+
+An implementation supplies four primitives on plain buffers; everything that gives a result its value is here, once, so
+that all implementations agree.
+"""
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import CommError, ShapeError
+
+from .call_site import call_site, collective
+from .channel import Pending, Send, Tag, check_move, check_rows, follow, numbered
+from .codec import decode, encode
+from .failure import kinds, rebuild
+from .ordered_reduce import fold
+from .transport import Wire
+
+# An array up to this many bytes is copied behind the header of its collective; for a longer one the header goes first.
+SHORT = 1 << 15
+
+
+class Comm(Wire):
+    """A group of ranks.
+
+    Messages of one channel never match those of another. Within a channel all ranks run the same operations in the
+    same order; between channels there is no order, so that tasks with a channel each may take turns on every rank as
+    they like. Outside of tasks channel 0 is used.
+
+    Attributes:
+        rank: Number of this rank, 0 to ``size - 1``.
+        size: Number of ranks.
+        cores: Threads of this rank that may compute at the same time.
+    """
+
+    @collective
+    def open_channels(self, n: int) -> None:
+        """Have at least so many channels besides channel 0.
+
+        Args:
+            n: Their number, the same on all ranks.
+        """
+        self._enter("open_channels", n)
+        self._meet(np.empty(0, np.uint8))
+        while len(self._channels) <= n:
+            self._channels.append(self._new_channel(self._channels[0].ledger.branch()))
+
+    @collective
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        self._enter("barrier")
+        self._meet(np.empty(0, np.uint8))
+        self._count(0)
+
+    @collective
+    def all_sum(self, x: np.ndarray) -> np.ndarray:
+        """Sum over the ranks, added in rank order.
+
+        Args:
+            x: Array of any shape, float or integer; same shape and dtype on every rank.
+
+        Returns:
+            New array like ``x``, with the same bits on every rank.
+
+        Raises:
+            CommError: If the dtype cannot be added up.
+        """
+        x = np.asarray(x)
+        if x.dtype.kind not in "fiu":
+            raise CommError(f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()}; convert it first")
+        self._enter("all_sum", x.dtype, x.shape)
+        return self._reduce(x, np.add)
+
+    @collective
+    def all_max(self, x: np.ndarray) -> np.ndarray:
+        """Maximum over the ranks, element by element; NaN on any rank gives NaN.
+
+        Args:
+            x: Array of any shape, float, integer or bool; same shape and dtype on every rank.
+
+        Returns:
+            New array like ``x``, with the same bits on every rank.
+
+        Raises:
+            CommError: If the dtype has no order.
+        """
+        return self._extreme("all_max", x, np.maximum)
+
+    @collective
+    def all_min(self, x: np.ndarray) -> np.ndarray:
+        """Minimum over the ranks, element by element; NaN on any rank gives NaN.
+
+        Args:
+            x: Array of any shape, float, integer or bool; same shape and dtype on every rank.
+
+        Returns:
+            New array like ``x``, with the same bits on every rank.
+
+        Raises:
+            CommError: If the dtype has no order.
+        """
+        return self._extreme("all_min", x, np.minimum)
+
+    @collective
+    def all_gather(self, obj: Any) -> list[Any]:
+        """Small objects of all ranks, on all ranks.
+
+        Args:
+            obj: Anything ``codec.encode`` accepts. For rows of data use ``gather_rows``.
+
+        Returns:
+            The objects in rank order; the own one is a copy too.
+
+        Raises:
+            FormatError: If the object cannot be encoded.
+        """
+        self._enter("all_gather")
+        return [decode(data) for data in self._gather_bytes(encode(obj))]
+
+    @collective
+    def broadcast(self, obj: Any, root: int = 0) -> Any:
+        """An object of one rank, on all ranks; large arrays travel without being copied into a message.
+
+        Args:
+            obj: On ``root`` anything ``codec.encode`` accepts; ignored elsewhere.
+            root: The rank that has the object.
+
+        Returns:
+            On ``root`` the object itself, elsewhere a copy.
+
+        Raises:
+            FormatError: If the object cannot be encoded.
+        """
+        self._check_rank(root, "broadcast")
+        self._enter("broadcast", root)
+        arrays: list[np.ndarray] = []
+        data = encode(obj, arrays) if self.rank == root else b""
+        head = np.array([self._now.header, len(data)], np.int64)
+        with self.ledger.waiting():
+            self._broadcast_flat(head.view(np.uint8), root)
+            self._check(head[:1])
+            body = np.frombuffer(bytearray(data) or bytearray(int(head[1])), np.uint8)
+            self._broadcast_flat(body, root)
+            result = obj if self.rank == root else decode(body.data, arrays)
+            for array in arrays:
+                self._broadcast_flat(array.reshape(-1).view(np.uint8), root)
+        if self.rank == root:
+            self._count(len(data) + sum(array.nbytes for array in arrays))
+        return result
+
+    @collective
+    def gather_rows(self, x: np.ndarray, root: int = 0) -> list[np.ndarray] | None:
+        """Arrays of different lengths of all ranks, on one rank.
+
+        Args:
+            x: Rows [n, ...]; n may differ between ranks and may be 0, dtype and trailing shape may not.
+            root: The rank that receives.
+
+        Returns:
+            On ``root`` the arrays in rank order (copies), elsewhere None.
+
+        Raises:
+            ShapeError: If dtype or trailing shape differ between ranks; on all ranks.
+        """
+        self._check_rank(root, "gather_rows")
+        self._enter("gather_rows", root)
+        x = np.ascontiguousarray(x)
+        heads = [decode(data) for data in self._gather_bytes(encode((x.dtype.str, x.shape)))]
+        check_rows("gather_rows", [(dtype, shape[1:]) for dtype, shape in heads])
+        if self.rank != root:
+            self.move_begin([(root, x)], [], Tag.GATHER_ROWS).end()
+            return None
+        parts = [x.copy() if q == root else np.empty(shape, x.dtype) for q, (_, shape) in enumerate(heads)]
+        self.move_begin([], [(q, part) for q, part in enumerate(parts) if q != root], Tag.GATHER_ROWS).end()
+        return parts
+
+    @collective
+    def all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
+        """Send ``parts[q]`` to rank q; only non-empty parts become messages.
+
+        Args:
+            parts: One array [n_q, ...] for each rank, of one dtype and trailing shape; lengths are free.
+
+        Returns:
+            What each rank sent here, in rank order; the own part is copied.
+
+        Raises:
+            ShapeError: If the number of parts is not ``size`` or dtypes or trailing shapes differ.
+            CommError: If they differ between ranks.
+        """
+        if len(parts) != self.size:
+            raise ShapeError(f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at {call_site()}")
+        parts = [np.ascontiguousarray(part) for part in parts]
+        kinds = [(part.dtype.str, part.shape[1:]) for part in parts]
+        check_rows("all_to_all", kinds)
+        self._enter("all_to_all", *kinds[0])
+        header = self._now.header
+        heads = np.array([(header, len(part)) for part in parts], np.int64)
+        arriving = np.empty_like(heads)
+        self._swap_into(heads, arriving)
+        self._count(heads.nbytes)
+        self._check(arriving[:, 0])
+        result = [
+            parts[q].copy() if q == self.rank else np.empty((n, *kinds[0][1]), parts[0].dtype)
+            for q, n in enumerate(arriving[:, 1])
+        ]
+        others = [q for q in range(self.size) if q != self.rank]
+        self.move_begin([(q, parts[q]) for q in others], [(q, result[q]) for q in others], Tag.ALL_TO_ALL).end()
+        return result
+
+    @collective
+    def agree(self, error: Exception | None) -> None:
+        """Raise on all ranks if any rank has an error, so that none waits for one that has given up.
+
+        Args:
+            error: What went wrong on this rank, or None.
+
+        Raises:
+            Exception: A rank with an error raises its own; the others raise the error of the lowest failing rank, of
+                the same class where that is a builtin or ours (otherwise its nearest such base), text "rank r: ...".
+        """
+        self._enter("agree")
+        own = None if error is None else (kinds(error), str(error))
+        heads = [decode(data) for data in self._gather_bytes(encode(own))]
+        if error is not None:
+            raise error
+        for rank, head in enumerate(heads):
+            if head is not None:
+                raise rebuild(head[0], f"rank {rank}: {head[1]}")
+
+    def move_begin(self, sends: list[Send], recvs: list[Send], tag: int, *, at_most: bool = False) -> Pending:
+        """Start sending and receiving arrays whose sizes both sides know.
+
+        Every rank begins the same moves, also one that has nothing to send or receive. Empty arrays are not sent at all.
+
+        Args:
+            sends: Pairs of destination rank and C-contiguous array.
+            recvs: Pairs of source rank and C-contiguous, writable array to be filled.
+            tag: Purpose of the move, 0 to 63, usually a ``Tag``.
+            at_most: Arrays received may be longer than what arrives, which fills their beginning and says where it ends.
+
+        Returns:
+            The pending move; call its ``end``.
+
+        Raises:
+            CommError: If a partner is out of range or this rank itself, or a buffer is not contiguous or writable.
+        """
+        sends = [item for item in sends if item[1].size]
+        recvs = [item for item in recvs if item[1].size]
+        check_move(self.rank, self.size, sends, recvs, tag)
+        now = self._now
+        now.calls += 1
+        return follow(now.ledger, sends, recvs, tag, self._post(sends, recvs, numbered(tag, now.calls), at_most))
+
+    def leave(self, text: str, code: int) -> int:
+        """End this rank's part after an uncaught error; other processes of the job end too.
+
+        Args:
+            text: What to tell the user, complete with newline; printed at most once in the job if all ranks fail alike.
+            code: Exit status to end with.
+
+        Returns:
+            The exit status, if the caller is to exit by itself.
+        """
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        return code
+
+    def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        x = np.asarray(x)
+        if x.dtype.kind not in "fiub":
+            raise CommError(f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}")
+        self._enter(name, x.dtype, x.shape)
+        return self._reduce(x, combine)
+
+    def _reduce(self, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        self._count(x.nbytes)
+        if self.size > 1:
+            if x.nbytes <= SHORT:
+                raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+                return fold(self._meet(raw).view(x.dtype), combine).reshape(x.shape).copy()
+            self._meet(np.empty(0, np.uint8))
+        return self._now.reduction.combine(x, combine)
+
+    def _check_rank(self, root: int, name: str) -> None:
+        if not 0 <= root < self.size:
+            raise CommError(f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}")

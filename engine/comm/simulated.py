@@ -1,0 +1,250 @@
+"""Many ranks inside one process, for tests and debuggers.
+
+Each rank is a thread, but only the one that holds the baton runs; it hands the baton on when it waits for others. The
+order is therefore the same in every run, a debugger can stop anywhere, and numpy is never called from two threads at
+once. Mistakes that under MPI would hang or corrupt data are errors here: mismatched collectives, messages nobody
+sends or receives, and buffers touched between ``move_begin`` and ``end``.
+"""
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphtheta.errors import CommError, PeerError, annotate
+
+from .call_site import call_site, mismatch
+from .channel import Send, purpose
+from .communicator import Comm
+
+T = TypeVar("T")
+_Key = tuple[int, int, int, int, int]
+
+
+@dataclass
+class _Wait:
+    """Why a rank does not run: what it waits for, and whether that has come."""
+
+    ready: Callable[[], bool]
+    line: str
+
+
+@dataclass
+class _Meeting:
+    """One collective under way."""
+
+    operation: tuple[Any, ...]
+    values: dict[int, np.ndarray] = field(default_factory=dict)
+    lines: dict[int, str] = field(default_factory=dict)
+    left: int = 0
+
+
+class _World:
+    """What the simulated ranks share: the baton, the letters and the meetings."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.turns = [threading.Semaphore(0) for _ in range(size)]
+        self.finished = threading.Semaphore(0)
+        self.waits: list[_Wait | None] = [None] * size
+        self.done = [False] * size
+        self.letters: dict[_Key, np.ndarray] = {}
+        self.meetings: dict[tuple[int, int], _Meeting] = {}
+        self.failures: list[tuple[int, BaseException]] = []
+        self.deadlock: str | None = None
+
+    def wait(self, rank: int, ready: Callable[[], bool], line: str) -> None:
+        """Let others run until ``ready``; raises if that can no longer come about."""
+        if ready():
+            return
+        self.waits[rank] = _Wait(ready, line)
+        self.pass_on(rank)
+        self.turns[rank].acquire()
+        self.waits[rank] = None
+        if ready():
+            return
+        if self.failures:
+            failed, error = self.failures[0]
+            raise PeerError(f"rank {failed} failed with {type(error).__name__}: {error}; rank {rank} stops: {line}")
+        raise CommError(self.deadlock or "no rank can go on")
+
+    def pass_on(self, rank: int) -> None:
+        """Give the baton to the next rank, counting up from ``rank``, that can use it."""
+        live = [q % self.size for q in range(rank + 1, rank + 1 + self.size) if not self.done[q % self.size]]
+        for q in live:
+            wait = self.waits[q]
+            if wait is None or self.failures or self.deadlock or wait.ready():
+                self.turns[q].release()
+                return
+        if live:
+            self.deadlock = mismatch([self.state(q) for q in range(self.size)])
+            self.turns[live[0]].release()
+        else:
+            self.finished.release()
+
+    def state(self, rank: int) -> str:
+        """Where a rank is, for error messages."""
+        wait = self.waits[rank]
+        if self.done[rank]:
+            return "has returned"
+        return "is running" if wait is None else wait.line
+
+
+class SimComm(Comm):
+    """One of several simulated ranks; made by ``run_simulated``."""
+
+    def __init__(self, rank: int, world: _World) -> None:
+        super().__init__(rank, world.size)
+        self._world = world
+        self._met: Counter[int] = Counter()
+        self._counts: Counter[tuple[str, int, int, int]] = Counter()
+        self._open: dict[int, str] = {}
+        self._moves = 0
+
+    def poll(self, ready: Callable[[], bool], line: str) -> None:
+        """Let other ranks run until ``ready``."""
+        self._world.wait(self.rank, ready, line)
+
+    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.stack(self._exchange(x), out=out)
+
+    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.stack([rows[self.rank] for rows in self._exchange(x)], out=out)
+
+    def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
+        x[:] = self._exchange(x)[root]
+
+    def _exchange(self, x: np.ndarray) -> list[np.ndarray]:
+        """Everybody's ``x``, once everybody is here."""
+        world, channel = self._world, self._number
+        number = channel, self._met[channel]
+        self._met[channel] += 1
+        meeting = world.meetings.setdefault(number, _Meeting(self.operation))
+        meeting.lines[self.rank] = line = self._place()
+        if meeting.operation != self.operation:
+            raise CommError(mismatch([meeting.lines.get(q) or world.state(q) for q in range(self.size)]))
+        meeting.values[self.rank] = x.copy()
+        self.until(lambda: len(meeting.values) == self.size, f"waits in {line}")
+        meeting.left += 1
+        if meeting.left == self.size:
+            del world.meetings[number]
+        return [meeting.values[q] for q in range(self.size)]
+
+    def _places(self) -> list[str]:
+        return [self._place() if q == self.rank else self._world.state(q) for q in range(self.size)]
+
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+        site = call_site()
+        out = [(self._key("send", self.rank, q, tag), array, array.copy()) for q, array in sends]
+        into = [(self._key("recv", q, self.rank, tag), array) for q, array in recvs]
+        for key, _, copy in out:
+            self._world.letters[key] = copy
+        for _, array in into:
+            _spoil(array)
+        self._moves += 1
+        move = self._moves
+        self._open[move] = site
+
+        def finish() -> None:
+            for key, array in into:
+                line = f"waits for {array.size} {array.dtype} from rank {key[0]} ({purpose(tag)}) at {call_site()}, begun at {site}"
+                self.until(lambda key=key: key in self._world.letters, line)  # type: ignore[misc]
+                self._receive(key, array, site, at_most)
+            for key, array, copy in out:
+                if array.tobytes() != copy.tobytes():
+                    raise CommError(f"the array sent to rank {key[1]} ({purpose(tag)}) at {site} was changed before end(); copy it first")
+            self._open.pop(move, None)
+
+        return finish
+
+    def _receive(self, key: _Key, array: np.ndarray, site: str, at_most: bool) -> None:
+        letter = self._world.letters.pop(key)
+        if letter.dtype != array.dtype or not (letter.size == array.size or (at_most and letter.size < array.size)):
+            raise CommError(
+                f"move: rank {self.rank} expects {array.size} {array.dtype} from rank {key[0]} ({purpose(key[2])}, begun at "
+                f"{site}), got {letter.size} {letter.dtype}; both sides must use the same plan"
+            )
+        array.reshape(-1)[: letter.size] = letter.reshape(-1)
+
+    def _key(self, side: str, src: int, dst: int, tag: int) -> _Key:
+        """Messages between two ranks with one tag are numbered on both sides, which keeps them in order as MPI does."""
+        partner = dst if side == "send" else src
+        number = self._counts[side, partner, self._number, tag]
+        self._counts[side, partner, self._number, tag] += 1
+        return src, dst, tag, self._number, number
+
+    def check_closed(self) -> None:
+        """Raise if a move was begun and not ended.
+
+        Raises:
+            CommError: Naming where it was begun.
+        """
+        if self._open:
+            raise CommError(f"rank {self.rank} returned without end() of the move begun at {next(iter(self._open.values()))}")
+
+
+def run_simulated(size: int, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
+    """Run ``fn(comm, *args, **kwargs)`` on simulated ranks.
+
+    Each rank runs in a thread with its own copy of the context variables, one rank at a time.
+
+    Args:
+        size: Number of ranks.
+        fn: The program; called once for each rank with its communicator.
+        *args: Passed on. The same objects for all ranks, so treat them as read-only.
+        **kwargs: Passed on.
+
+    Returns:
+        The results in rank order.
+
+    Raises:
+        CommError: If ranks wait for each other and none can go on, or messages are left over.
+        BaseException: The first error raised on a rank, with a note saying which; the other ranks see PeerError.
+    """
+    if size < 1:
+        raise CommError(f"run_simulated: expected at least one rank, got {size}")
+    world = _World(size)
+    results: list[Any] = [None] * size
+
+    def run(rank: int) -> None:
+        world.turns[rank].acquire()
+        try:
+            comm = SimComm(rank, world)
+            results[rank] = fn(comm, *args, **kwargs)
+            if not world.failures:
+                comm.check_closed()
+        except BaseException as error:  # every kind must reach the caller, SystemExit too
+            world.failures.append((rank, error))
+        world.done[rank] = True
+        world.pass_on(rank)
+
+    for rank in range(size):
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(run, rank), name=f"rank {rank}", daemon=True).start()
+    world.turns[0].release()
+    world.finished.acquire()
+    _raise_first(world)
+    return results
+
+
+def _raise_first(world: _World) -> None:
+    for rank, error in world.failures:
+        if not isinstance(error, PeerError):
+            annotate(error, f"on simulated rank {rank}")
+            raise error
+    if world.letters:
+        (src, dst, tag, *_), letter = next(iter(world.letters.items()))
+        raise CommError(f"rank {src} sent {letter.size} {letter.dtype} to rank {dst} ({purpose(tag)}), which never received them")
+
+
+def _spoil(array: np.ndarray) -> None:
+    """Overwrite what must not be read before ``end``, so that reading it shows."""
+    if array.dtype.kind in "fc":
+        array[...] = np.nan
+    elif array.dtype.kind in "iu":
+        array[...] = np.iinfo(array.dtype).max

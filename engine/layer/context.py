@@ -1,0 +1,213 @@
+"""The graph as a model sees it: one forward pass over a view.
+
+A model is written once against this class. It counts the supersteps, hands out node and edge values for the rows
+that are active, and carries new edge values from the layer that made them to the next.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphtheta.errors import ColumnError, ViewError
+
+from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.tape import Var, current, needs_grad, value_of
+from ...ops.backend.reference import add_rows
+from ...ops.edge.program import EdgeProgram
+from ...ops.functions.rows import prefix
+from ..view.level import Level
+from ..view.scored_pairs import PairLevel
+from ..view.view import HIDDEN, GraphView
+from .stages import Stages
+from .traffic import Traffic
+
+
+@dataclass
+class Superstep:
+    """A layer that was run: its name, its direction, its planned gather unless its total was precomputed, and itself."""
+
+    layer: str
+    direction: str
+    program: EdgeProgram | None = None
+    made_by: Stages | None = None
+
+
+# directions and layers run so far, and edge values carried on
+Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, "Level | PairLevel"]]]
+
+
+def check_direction(layer: Stages, number: int, planned: str) -> None:
+    """Check that a layer has the direction for which edges were chosen.
+
+    Args:
+        layer: The layer.
+        number: Of its call; 0 for the first layer that runs.
+        planned: The direction.
+
+    Raises:
+        ViewError: It has another one.
+    """
+    if layer.direction != planned:
+        raise ViewError(f"{type(layer).__name__}, called as layer {number + 1}, has direction '{layer.direction}', but the edges of layer "
+                        f"{number + 1} were chosen for direction '{planned}'; directions and the order of layers are fixed when a trainer "
+                        "is made: set direction in the constructor and call the same layers in the same order in every forward pass, or "
+                        "make a new trainer")
+
+
+class ActiveGraph:
+    """One forward pass over a view.
+
+    Attributes:
+        x: Input features of the nodes the first layer needs.
+        directions: Directions of the layers run so far.
+        supersteps: What these layers and decoders are.
+        traffic: What each phase they ran makes this worker send.
+    """
+
+    def __init__(self, view: GraphView, **inputs: Any):
+        self.view = view
+        self.directions: list[str] = []
+        self.supersteps: list[Superstep] = []
+        self.traffic: list[Traffic] = []
+        self._inputs = inputs
+        self._spaces = {view.space.n: view.space}
+        self._carried: dict[str, tuple[Var, Level | PairLevel]] = {}
+
+    @property
+    def ledger(self) -> Any:
+        return self.view.partition.comm.ledger
+
+    @cached_property
+    def x(self) -> Any:
+        return self.node("x")
+
+    def node(self, name: str, n: int | None = None) -> Any:
+        """A stored node column, [n, ...]: "x", "in_degree", "out_degree" or a named column of the graph.
+
+        Raises:
+            ColumnError: There is none, or it is what the model is to predict.
+        """
+        n = self.view.space.n if n is None else n
+        if name in self._inputs:
+            return prefix(self._inputs[name], n)
+        if name not in self.node_names():
+            raise ColumnError(f"the graph has no node column {name!r} for models; there are {', '.join(self.node_names())}; give it with "
+                              f"gt.Graph(..., node_columns={{{name!r}: array}})")
+        return Var(self.view.node_column(name, n), self.space(n), name=f"node.{name}")
+
+    def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
+        """Trailing shape, dtype, need of a gradient and sparseness of some node columns and of all that ``node`` gives besides."""
+        stored = {n: self._inputs.get(n, self.view.node.get(n, self.view.partition.node[n])) for n in self.node_names() if n not in columns}
+        return {n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in {**columns, **stored}.items()}
+
+    def node_names(self) -> list[str]:
+        """Names of the stored node columns a layer may read."""
+        return [n for n in self.view.partition.node if n not in HIDDEN]
+
+    def space(self, n: int) -> RowSpace:
+        """The row space of the first n rows."""
+        if n not in self._spaces:
+            self._spaces[n] = self.view.space.prefix(n)
+        return self._spaces[n]
+
+    def next_level(self, layer: Stages) -> Level | PairLevel:
+        """The level the next layer runs over.
+
+        Raises:
+            ViewError: The view was built for fewer layers, or for another direction.
+        """
+        if layer.sum is None:
+            if self.view.pairs is None:
+                raise ViewError(f"{type(layer).__name__} makes a value for each edge; it is a decoder and needs an edge or link task")
+            return self.view.pairs
+        number = len(self.directions)
+        if number >= len(self.view.levels):
+            raise ViewError(f"the model runs more layers than the {len(self.view.levels)} this view was built for; "
+                            "a model must run the same layers in every forward pass")
+        level = self.view.levels[number]
+        check_direction(layer, number, level.direction)
+        self.directions.append(layer.direction)
+        return level
+
+    def given(self, x: Var, n: int) -> Var:
+        """A value of n rows or more as a layer that needs n rows gets it."""
+        return prefix(x, n) if x.shape[0] > n else x
+
+    # ---- running a piece again
+
+    @property
+    def progress(self) -> Progress:
+        """How far the pass has come; set it to an earlier value to run the same layers again."""
+        return list(self.directions), list(self.supersteps), dict(self._carried)
+
+    @progress.setter
+    def progress(self, at: Progress) -> None:
+        self.directions, self.supersteps, self._carried = list(at[0]), list(at[1]), dict(at[2])
+
+    def carried_since(self, begin: Progress) -> list[Var]:
+        """Edge values that are new since then, in the order in which layers made them."""
+        return [value for name, (value, _) in self._carried.items() if name not in begin[2] or begin[2][name][0] is not value]
+
+    # ---- edge values
+
+    def edge_space(self, level: Level | PairLevel) -> RowSpace:
+        """The row space of the edges of a level."""
+        return RowSpace(level.gid, "edge")
+
+    def edge_schema(self, level: Level | PairLevel | None) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
+        """Trailing shape, dtype and need of a gradient of the edge values gather may read; none for pairs that are no edges."""
+        if isinstance(level, PairLevel) and level.stored is None:
+            return {}
+        stored = {}
+        for n in self.view.edge_names():
+            x = self._stored(n)
+            stored[n] = (x.shape[1:], x.dtype, needs_grad(x))
+        return {**stored, **{n: (v.shape[1:], v.dtype, needs_grad(v)) for n, (v, _) in self._carried.items()}}
+
+    def edges(self, names: list[str], level: Level | PairLevel) -> tuple[dict[str, Any], frozenset[str]]:
+        """Edge values for a level, and which of them are in the level's own order."""
+        values: dict[str, Any] = {}
+        for name in names:
+            if name in self._carried:
+                values[name] = self._bring(name, level)
+            else:
+                values[name] = self._stored(name)
+        return values, frozenset(n for n in names if n in self._carried)
+
+    def _stored(self, name: str) -> Any:
+        """An edge value in storage order."""
+        given = self._inputs.get(f"edge.{name}")
+        return self.view.edge_column(name) if given is None else given
+
+    def carry(self, outputs: dict[str, Var], level: Level | PairLevel) -> None:
+        """Keep new edge values for the layers that follow."""
+        if outputs and len(level.passes) > 1:
+            raise ViewError("new edge values from a layer along both directions would give an edge two values; use direction 'in' or 'out'")
+        for name, value in outputs.items():
+            self._carried[name] = (value, level)
+
+    def _bring(self, name: str, level: Level | PairLevel) -> Var:
+        """A carried edge value in the order of another level."""
+        value, made_in = self._carried[name]
+        if made_in is level:
+            return value
+        assert made_in.stored is not None and level.stored is not None
+        order = np.argsort(made_in.stored, kind="stable")
+        at = np.searchsorted(made_in.stored, level.stored, sorter=order)
+        found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
+        if len(found) != level.n_edges or np.any(made_in.stored[found] != level.stored):
+            raise ViewError(f"edge.{name} was made by a layer that saw other edges than the layer that reads it; "
+                            "sample all layers alike (--share-sample with equal fanouts) or do without sampling")
+        out = Var(value.value[found], self.edge_space(level))
+
+        def vjp(gs: list[Any]) -> list[Any]:
+            back = np.zeros(value.shape, value.dtype)
+            add_rows(back, found, gs[0])
+            return [back]
+
+        current().add("carry", [value], [out], vjp)
+        return out

@@ -1,0 +1,207 @@
+"""A dry run of a model on no nodes at all: its supersteps, which of them read each other, and how wide its values are.
+
+A rank that owns nothing still runs every stage, so a model runs on an empty graph as well. That tells what a view
+must offer before the first view is built.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import UserFunctionError
+
+from ...ops.autodiff.checkpoint import Piece
+from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.tape import Node, Tape, Var, Vjp, space_of, value_of
+from ..comm.serial import SerialComm
+from ..partition.exchange import MovePlan
+from ..partition.partition import EdgeBlock, Partition
+from ..view.hop import Flow, Hop
+from ..view.level import Level, directions, full_pass
+from ..view.scored_pairs import PairPlan, Pairs
+from ..view.view import GraphView
+from .context import ActiveGraph, Superstep
+from .layer import Model
+from .module import lost
+from .stages import Stages
+
+
+@dataclass
+class Operation:
+    """One operation of the forward pass on values that have rows.
+
+    Attributes:
+        name: Of the primitive.
+        superstep: Number of the layer it belongs to or follows; -1 before the first.
+        stage: "transform", "gather", "apply", or "other" between layers.
+        inputs, outputs: Trailing shapes of what has rows, whole shapes of what has none.
+    """
+
+    name: str
+    superstep: int
+    stage: str
+    inputs: list[tuple[int, ...]]
+    outputs: list[tuple[int, ...]]
+
+
+class _Watching(Tape):
+    """A tape that notes every operation, whether it needs a gradient or not."""
+
+    def __init__(self, graph: _EndlessGraph):
+        super().__init__()
+        self.seen: list[Operation] = []
+        self._graph = graph
+
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
+        if outputs[0].space is not None:
+            self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
+                                       [_shape(x) for x in inputs], [_shape(y) for y in outputs]))
+        self._graph.follow(name, inputs, outputs)
+        super().add(name, inputs, outputs, vjp)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    shape = tuple(getattr(value_of(x), "shape", ()))
+    return shape[1:] if space_of(x) is not None else shape
+
+
+@dataclass
+class Probe:
+    """What a model does.
+
+    Attributes:
+        layers: Where each superstep stands, in the order of calls.
+        output: Trailing shape of the outputs.
+        per_edge: Whether the outputs belong to edges.
+        node_width, edge_width: Numbers kept per node and per edge from forward to backward, at most at once.
+        halo_width: The same per mirror, for the columns gather reads.
+        widest: Numbers per node of the widest value.
+        parameters: Numbers in all parameters.
+        unread: Names of the parameters that no operation reads; they are never trained.
+        supersteps: Every layer and decoder, with its planned gather.
+        operations: What was computed at nodes and by the layers' gathers, in order.
+    """
+
+    layers: list[Hop]
+    output: tuple[int, ...]
+    per_edge: bool
+    node_width: int
+    edge_width: int
+    halo_width: int
+    widest: int
+    parameters: int
+    unread: list[str]
+    supersteps: list[Superstep]
+    operations: list[Operation]
+
+
+class _EndlessGraph(ActiveGraph):
+    """An empty graph on which any number of layers may run.
+
+    Attributes:
+        flow: Which layers the values come from.
+    """
+
+    def __init__(self, view: GraphView):
+        super().__init__(view)
+        self.flow = Flow()
+        self._running: int | None = None
+
+    def node(self, name: str, n: int | None = None) -> Any:
+        x = super().node(name, n)
+        # a layer gets the rows that it needs, which are not enough for layers before it
+        self.flow.made([x], (), None if n is None else self._running)
+        return x
+
+    def next_level(self, layer: Stages) -> Any:
+        self._running = None
+        if layer.sum is None:
+            return super().next_level(layer)
+        self.directions.append(layer.direction)
+        self._running = self.flow.begin()
+        return Level(0, 0, [full_pass(self.view.partition, reverse) for reverse in directions(layer.direction)], layer.direction)
+
+    def given(self, x: Var, n: int) -> Var:
+        if self._running is None:
+            return super().given(x, n)
+        self.flow.read(self._running, [x])
+        mine = Var(x.value, x.space, x.needs_grad)
+        self.flow.made([mine], (), self._running)
+        return mine
+
+    def follow(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var]) -> None:
+        """Note an operation of the layer that runs, or between layers."""
+        sums, step = name == "gather", self._running
+        # a stage may read values that another layer has stored somewhere
+        if step is not None and (sums or self.ledger.current != "other"):
+            self.flow.read(step, inputs)
+        self.flow.made(outputs, inputs, step if sums else None)
+
+
+def probe(model: Model, partition: Partition) -> Probe:
+    """Run the model on an empty graph with the columns of a partition.
+
+    Raises:
+        UserFunctionError: The model uses a parameter that is not among its parameters.
+    """
+    empty = _empty_like(partition)
+    none = np.zeros(0, np.int64)
+    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
+    view = GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0))
+    graph = _EndlessGraph(view)
+    tape = _Watching(graph)
+    with tape:
+        out = model.run(graph)
+    # before pieces run again
+    operations, unread, layers = list(tape.seen), _unread(model, tape), graph.flow.hops(graph.directions)
+    (node, edge, halo), widest = _kept(tape, out.dtype.itemsize)
+    per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
+    return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), widest,
+                 sum(p.value.size for p in model.parameters()), unread, graph.supersteps, operations)
+
+
+def _unread(model: Model, tape: Tape) -> list[str]:
+    """Names of the model's parameters that a pass did not read; one that it read must be the model's."""
+    read = dict.fromkeys(p for step in tape.nodes for p in step.parameters)
+    known = {p: name for name, p in model.named_parameters()}
+    for p in read:
+        if p not in known:
+            raise UserFunctionError(lost(model, p))
+    return [name for p, name in known.items() if p not in read]
+
+
+def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
+    """The most a tape holds while it is walked back, in numbers per node, edge and mirror; and numbers per row of the widest value.
+
+    An integer of twice the size of a number counts as two.
+    """
+    now, most, widest = np.zeros(3, np.int64), np.zeros(3, np.int64), 1
+    for step in tape.nodes:
+        for y in step.outputs:
+            if y.space is not None:
+                now[int(y.space.kind == "edge")] += _size(y, itemsize)
+                widest = max(widest, _size(y, itemsize))
+        if isinstance(step, Piece):
+            # one piece at a time has an inside, and what comes after it is gone by then
+            inside, wide = _kept(step.again()[0], itemsize)
+            most, widest = np.maximum(most, now + inside), max(widest, wide)
+        elif isinstance(step, Node) and step.name == "gather":
+            now[2] += sum(_size(x, itemsize) for x in step.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
+    return np.maximum(most, now), widest
+
+
+def _size(x: Var, itemsize: int) -> int:
+    """Numbers per row, as many as take its memory."""
+    return -(-int(np.prod(x.shape[1:])) * x.dtype.itemsize // itemsize)
+
+
+def _empty_like(partition: Partition) -> Partition:
+    """A partition of the empty graph on one rank, with the same columns."""
+    comm, none, ptr = SerialComm(), np.zeros(0, np.int64), np.zeros(1, np.int64)
+    blocks = [EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)]
+    plan = MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False)
+    return Partition(comm, 0, 0, none, 0, none, none, blocks, none, plan, plan, none, none,
+                     {n: x[:0] for n, x in partition.node.items()}, {n: x[:0] for n, x in partition.edge.items()})

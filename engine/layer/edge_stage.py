@@ -1,0 +1,213 @@
+"""Gather and Sum of one phase, forward and backward, over all passes of a level.
+
+The recipe, forward:                                   and backward:
+    begin to_mirrors of the columns read                   begin to_mirrors of the spread
+    edges into mirrors that read no halo                   edges into masters from mirrors
+    begin to_masters of their partial sums                 end to_mirrors; edges into mirrors
+    core edges                                             begin to_masters of the halo gradients
+    end to_mirrors; the other edges                        core edges
+    end to_masters; finish                                 end to_masters
+
+Halo columns are kept from forward to backward, where the gradient rules need them again; fetching them twice would
+double the bytes of a step.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ops.autodiff import buffers
+from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.tape import Var, current, needs_grad, value_of
+from ...ops.backend import fused, reference
+from ...ops.backend.reference import Columns
+from ...ops.edge.aggregator import State
+from ...ops.edge.program import Phase
+from ..partition.exchange import ToMasters, add_into
+from ..partition.partition import MASTER, MIRROR
+from ..view.level import Level, Pass, Selection
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass
+class Inputs:
+    """What a phase reads: node columns (frame rows), edge values, operands by number, and the key of its draws."""
+
+    nodes: dict[str, Any]
+    edges: dict[str, Any]
+    carried: frozenset[str]
+    operands: dict[int, Any]
+    key: int | None
+
+
+def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace,
+               edge_space: RowSpace | None) -> tuple[dict[str, Var], dict[str, Var]]:
+    """Run one phase.
+
+    Args:
+        out_space: Rows of the totals.
+        edge_space: Rows of new edge values; may be None if there are none.
+
+    Returns:
+        Totals by name ([n_out, ...] over the receiving masters) and new edge values by name ([level edges, ...]).
+
+    Collective: all ranks of the level's partition.
+    """
+    run = _Run(phase, level, inputs)
+    totals, outputs = run.forward()
+    total_vars = {name: Var(x, out_space) for name, x in totals.items()}
+    output_vars = {name: Var(x, edge_space) for name, x in outputs.items()}
+    names = list(total_vars) + list(output_vars)
+
+    def vjp(gs: list[Any]) -> list[Any]:
+        by_name = dict(zip(names, gs, strict=True))
+        return run.backward({n: g for n, g in by_name.items() if n in totals and g is not None},
+                            {n: g for n, g in by_name.items() if n in outputs and g is not None})
+
+    current().add("gather", run.sources, [*total_vars.values(), *output_vars.values()], vjp)
+    return total_vars, output_vars
+
+
+class _Run:
+    """One execution of a phase; keeps what backward needs."""
+
+    def __init__(self, phase: Phase, level: Level, inputs: Inputs):
+        self.phase, self.level, self.inputs = phase, level, inputs
+        self.node_names = list(dict.fromkeys((*phase.reads["src"], *phase.reads["dst"])))
+        self.edge_names = [n for n in phase.reads["edge"] if n != "gid"]
+        self.sources = [inputs.nodes[n] for n in self.node_names] + [inputs.edges[n] for n in self.edge_names]
+        self.sources += [inputs.operands[i] for i in phase.operands]
+        self.nodes: Arrays = {n: value_of(inputs.nodes[n]) for n in self.node_names}
+        self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
+        self.dtype = phase.dtype
+        self.fused = fused.usable(phase)
+        self.limit = reference.chunk_size(phase, self.dtype.itemsize)
+        self.halos: list[tuple[Arrays, Arrays]] = []
+        self.states: dict[str, State] = {}
+        self.totals: Arrays = {}
+
+    # ---- forward
+
+    def forward(self) -> tuple[Arrays, Arrays]:
+        phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
+        shapes = [e.dims for e in phase.message]
+        self.states = {name: agg.start(self.level.n_out, shapes, self.dtype) for name, agg in phase.aggregators.items()}
+        outputs = {name: buffers.empty((self.level.n_edges, *e.dims), e.dtype) for name, e in phase.outputs.items()}
+        for p in self.level.passes:
+            with ledger.stage("move"):
+                moves = (p.senders.to_mirrors_begin(self._read("src")), p.receivers.to_mirrors_begin(self._read("dst")))
+            partial = {name: agg.start(p.receivers.plan.n_halo, shapes, self.dtype) for name, agg in phase.aggregators.items()}
+            early = [s for s in p.selections if s.kinds[1] == MIRROR and not self._reads_halo(s)]
+            core = [s for s in p.selections if s.kinds[1] == MASTER and not self._reads_halo(s)]
+            late = [s for s in p.selections if self._reads_halo(s)]
+            with ledger.stage("gather"):
+                self._sweep(p, early, ({}, {}), partial, outputs)
+            returning = None if any(s.kinds[1] == MIRROR for s in late) else self._send_partial(p, partial)
+            with ledger.stage("gather"):
+                self._sweep(p, core, ({}, {}), partial, outputs)
+            with ledger.stage("move"):
+                halo = (moves[0].end(), moves[1].end())
+            with ledger.stage("gather"):
+                self._sweep(p, late, halo, partial, outputs)
+            self._merge_partial(returning or self._send_partial(p, partial), p)
+            self.halos.append(halo)
+        with ledger.stage("gather"):
+            self.totals = {name: agg.finish(self.states[name]) for name, agg in phase.aggregators.items()}
+        return self.totals, outputs
+
+    def _read(self, end: str) -> Arrays:
+        return {n: self.nodes[n] for n in self.phase.reads[end]}
+
+    def _reads_halo(self, s: Selection) -> bool:
+        return (s.kinds[0] == MIRROR and bool(self.phase.reads["src"])) or (s.kinds[1] == MIRROR and bool(self.phase.reads["dst"]))
+
+    def _sweep(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], partial: dict[str, State], outputs: Arrays) -> None:
+        for s in selections:
+            states = self.states if s.kinds[1] == MASTER else partial
+            columns = self._columns(s, halo)
+            if self.fused:
+                fused.forward(self.phase, columns, s.by_receiver(p.partition), s.gid(p.partition), states, outputs)
+            else:
+                reference.forward(self.phase, columns, p.chunks(s, self.limit), states, outputs)
+
+    def _columns(self, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
+        """The arrays that the ends of a selection's edges lie in."""
+        src = self.nodes if s.kinds[0] == MASTER else halo[0]
+        dst = self.nodes if s.kinds[1] == MASTER else halo[1]
+        return Columns(src, dst, self.edges, self.inputs.carried, self.inputs.operands, self.inputs.key)
+
+    def _send_partial(self, p: Pass, partial: dict[str, State]) -> ToMasters:
+        with p.partition.comm.ledger.stage("move"):
+            return p.receivers.to_masters_begin({f"{agg}/{column}": x for agg, state in partial.items() for column, x in state.items()})
+
+    def _merge_partial(self, move: ToMasters, p: Pass) -> None:
+        def merge(rows: np.ndarray, columns: Arrays) -> None:
+            for name, agg in self.phase.aggregators.items():
+                agg.merge(self.states[name], rows, {c: columns[f"{name}/{c}"] for c in self.states[name]})
+
+        with p.partition.comm.ledger.stage("move"):
+            move.end(merge)
+
+    # ---- backward
+
+    def backward(self, total_grads: Arrays, output_grads: Arrays) -> list[Any]:
+        phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
+        grads = self._zero_grads()
+        with ledger.stage("gather"):
+            spreads = {n: phase.aggregators[n].spread(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
+        for p, halo in zip(self.level.passes, self.halos, strict=True):
+            with ledger.stage("move"):
+                spreading = p.receivers.to_mirrors_begin({f"{n}/{c}": x for n, s in spreads.items() for c, x in s.items()})
+            halo_grads = (self._zeros(halo[0]), self._zeros(halo[1]))
+            into_masters = [s for s in p.selections if s.kinds == (MIRROR, MASTER)]
+            into_mirrors = [s for s in p.selections if s.kinds[1] == MIRROR]
+            core = [s for s in p.selections if s.kinds == (MASTER, MASTER)]
+            with ledger.stage("gather"):
+                self._sweep_back(p, into_masters, halo, spreads, output_grads, grads, halo_grads)
+            with ledger.stage("move"):
+                flat = spreading.end()
+            there = {n: {c: flat[f"{n}/{c}"] for c in s} for n, s in spreads.items()}
+            with ledger.stage("gather"):
+                self._sweep_back(p, into_mirrors, halo, there, output_grads, grads, halo_grads)
+            with ledger.stage("move"):
+                returning = (p.senders.to_masters_begin(halo_grads[0]), p.receivers.to_masters_begin(halo_grads[1]))
+            with ledger.stage("gather"):
+                self._sweep_back(p, core, halo, spreads, output_grads, grads, halo_grads)
+            with ledger.stage("move"):
+                returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
+                returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))
+        return self._in_order(grads)
+
+    def _zero_grads(self) -> Columns:
+        """Arrays to add gradients to, only for what needs one."""
+        edges = {n: buffers.full(x.shape, 0, x.dtype) for n, x in self.edges.items() if needs_grad(self.inputs.edges[n])}
+        operands = {i: np.zeros_like(value_of(x)) for i, x in self.inputs.operands.items() if needs_grad(x)}
+        return Columns(self._zeros(self._read("src")), self._zeros(self._read("dst")), edges, self.inputs.carried, operands)
+
+    def _zeros(self, columns: Arrays) -> Arrays:
+        return {n: buffers.full(x.shape, 0, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
+
+    def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], spreads: dict[str, State],
+                    output_grads: Arrays, grads: Columns, halo_grads: tuple[Arrays, Arrays]) -> None:
+        for s in selections:
+            into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
+                           grads.edge, grads.carried, grads.operands)
+            columns = self._columns(s, halo)
+            if self.fused:
+                # without a gradient at the sending end nobody walks back by senders
+                lists = s.by_receiver(p.partition), s.by_sender(p.partition) if into.src else None
+                fused.backward(self.phase, columns, *lists, s.gid(p.partition), spreads, output_grads, into)
+            else:
+                reference.backward(self.phase, columns, p.chunks(s, self.limit), spreads, output_grads, into)
+
+    def _in_order(self, grads: Columns) -> list[Any]:
+        """One gradient per source, None where none is needed."""
+        found: list[Any] = []
+        for n in self.node_names:
+            parts = [g[n] for g in (grads.src, grads.dst) if n in g]
+            found.append(sum(parts[1:], parts[0]) if parts else None)
+        found += [grads.edge.get(n) for n in self.edge_names]
+        return found + [grads.operands.get(i) for i in self.phase.operands]

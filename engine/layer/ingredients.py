@@ -1,0 +1,68 @@
+"""What a precomputed total was made of, so that a total that is out of date is not used."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import UserFunctionError
+
+from ...ops.autodiff.tape import value_of
+from ...ops.edge.symbolic import SymbolicTrace
+
+# masters of a worker whose columns are kept to be compared
+KEPT_ROWS = 64
+# relative, of numbers computed in another order
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """The traced gather, and what it read at some nodes.
+
+    Attributes:
+        direction: Of the layer.
+        structure: Of the trace.
+        constants: Values of its operands.
+        columns: Node columns made by transform that the gather reads, of the first masters of this worker.
+    """
+
+    direction: str
+    structure: tuple[Any, ...] = ()
+    constants: tuple[np.ndarray, ...] = ()
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, direction: str, traced: SymbolicTrace, columns: Mapping[str, Any]) -> Ingredients:
+        """Of a pass over all nodes."""
+        kept = {name: np.array(columns[name].value[:KEPT_ROWS]) for name in _read(traced) if name in columns}
+        return cls(direction, traced.structure(), tuple(np.array(value_of(x)) for x in traced.operands), kept)
+
+    def check(self, owner: str, traced: SymbolicTrace, columns: Mapping[str, Any], rows: np.ndarray | None) -> None:
+        """Compare with a later pass.
+
+        Args:
+            owner: Name of the layer.
+            traced, columns: Of that pass.
+            rows: Masters behind the rows of the columns; None for all, in order.
+
+        Raises:
+            UserFunctionError: The messages are others now.
+        """
+        same = traced.structure() == self.structure and all(map(np.array_equal, self.constants, map(value_of, traced.operands)))
+        for name, kept in self.columns.items() if same else ():
+            now = columns[name].value
+            where = np.arange(len(now)) if rows is None else rows[: len(now)]
+            at = np.flatnonzero(where < len(kept))
+            before = kept[where[at]]
+            same &= bool(np.allclose(now[at], before, rtol=TOLERANCE, atol=TOLERANCE * float(np.max(np.abs(before), initial=0))))
+        if not same:
+            raise UserFunctionError(f"the messages of {owner} are others than when their total was precomputed: a setting that its "
+                                    "transform or gather reads has changed; make a new trainer, or do without precompute")
+
+
+def _read(traced: SymbolicTrace) -> list[str]:
+    """Node columns that edges read, each once."""
+    return list(dict.fromkeys(e.leaf[1] for e in traced.order if e.leaf is not None and e.leaf[0] in ("src", "dst")))

@@ -1,0 +1,111 @@
+"""Layers and models: what a user writes.
+
+A layer has one method per stage of NN-TGAR. A model runs layers over a graph; it sees neither ranks nor partitions
+nor batches, and the same source serves every strategy.
+"""
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache, partial
+from typing import Any
+
+from graphtheta.errors import UserFunctionError
+
+from ...ops.autodiff.naming import naming
+from ...ops.autodiff.tape import Var
+from ...ops.functions.rows import prefix
+from ..view.view import GraphView
+from .checkpointing import recompute
+from .context import ActiveGraph
+from .module import Module
+from .stages import Stages
+from .superstep import run_superstep
+
+DIRECTIONS = ("in", "out", "both")
+STAGES = ("transform", "gather", "apply")
+# names that other systems give to the stages
+FOREIGN = {"message": "gather", "message_func": "gather", "edge_update": "gather", "scatter": "gather", "update": "apply",
+           "update_all": "apply", "apply_node_func": "apply", "forward": "apply", "aggregate": "sum", "reduce": "sum",
+           "reduce_func": "sum"}
+
+
+class Layer(Stages):
+    """One superstep. Override the methods and settings of ``Stages`` that differ from passing ``h`` along."""
+
+    def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
+        if not isinstance(graph, ActiveGraph):
+            raise UserFunctionError(f"{type(self).__name__} is called as layer(graph, h), with the graph that forward was given")
+        if self.direction not in DIRECTIONS:
+            raise UserFunctionError(f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}")
+        if callable(self.sum):
+            raise UserFunctionError(f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
+                                    "several names, or None for a decoder of edges")
+        # a class is hashable, which mypy does not see
+        if (mistake := _mistaken(type(self))) is not None:  # type: ignore[arg-type]
+            raise UserFunctionError(mistake)
+        with naming(type(self).__name__):
+            if self.recomputed:
+                return recompute(partial(run_superstep, self), graph, h, columns)
+            return run_superstep(self, graph, h, columns)
+
+
+@cache
+def _mistaken(layer: type) -> str | None:
+    """What is wrong with the methods of a layer: one that looks like a stage, in place of that stage, and that nothing calls."""
+    own = {name: value for cls in layer.__mro__[: layer.__mro__.index(Layer)] for name, value in vars(cls).items()}
+    called = {name for value in own.values() if hasattr(value, "__code__") for name in value.__code__.co_names}
+    for name, value in own.items():
+        if not callable(value) or name in called or name in STAGES:
+            continue
+        stage = FOREIGN.get(name) or next(iter(get_close_matches(name.lower(), STAGES, 1, 0.8)), None)
+        if stage is not None and stage not in own:
+            return (f"{layer.__name__} defines {name}, which nothing calls; did you mean {stage}? A layer has transform(self, node), "
+                    "gather(self, edge), apply(self, node, total), and sum, the name of an aggregator"
+                    + ("; forward belongs to a gt.Model, which calls layers" if name == "forward" else ""))
+    return None
+
+
+class Model(Module):
+    """A network: ``forward`` runs layers over the graph it is given and returns node values or edge values."""
+
+    def forward(self, graph: ActiveGraph) -> Var:
+        """Compute the outputs of the view's targets.
+
+        Raises:
+            UserFunctionError: Not overridden.
+        """
+        raise UserFunctionError(f"forward of {type(self).__name__} is missing; define forward(self, graph), which calls layers and returns "
+                                "node or edge values")
+
+    def run(self, graph: ActiveGraph) -> Var:
+        """``forward``, with its errors named and its result checked.
+
+        Raises:
+            UserFunctionError: It returned neither node nor edge values.
+        """
+        with naming(f"forward of {type(self).__name__}"):
+            out = self.forward(graph)
+        if not isinstance(out, Var) or out.space is None:
+            raise UserFunctionError(f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values")
+        return out
+
+    def recompute_layers(self, on: bool) -> None:
+        """Choose what a training step makes again in backward instead of keeping it: every layer by itself, or nothing."""
+        for module in self.modules():
+            if isinstance(module, Layer):
+                # a decoder is walked back as soon as it has run
+                module.recomputed = on and module.sum is not None
+
+    def __call__(self, graph: GraphView | ActiveGraph, **inputs: Any) -> Var:
+        """Compute the outputs of a view; inside ``forward`` of another model, those of the graph that it was given."""
+        if isinstance(graph, ActiveGraph):
+            return self.run(graph)
+        if not isinstance(graph, GraphView):
+            name = type(self).__name__
+            raise UserFunctionError(f"{name} was called with a value of type {type(graph).__name__}; to compute its values on a graph, use "
+                                    f"gt.Trainer({name}, graph).predict(); inside forward, call it as self.inner(graph), with the graph "
+                                    "that forward was given")
+        out, n = self.run(ActiveGraph(graph, **inputs)), graph.n_targets
+        assert out.space is not None
+        # values that a later layer reads have more rows than the targets
+        return prefix(out, n) if out.space.kind == "node" and out.space.n > n else out

@@ -1,0 +1,133 @@
+"""How much memory a worker needs, said before it is taken.
+
+An upper bound: every node and edge of the worker takes part in every superstep, whatever the strategy. Without
+sampling a deep mini-batch on a graph with hubs comes close to that, and never exceeds it.
+"""
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from graphtheta.cgroup import memory_left
+from graphtheta.errors import MemoryLimitError
+
+from ...ops.backend.fused import kept_width
+from ...ops.backend.reference import CHUNK_BYTES
+from ..comm.communicator import Comm
+from ..partition.partition import Partition
+from .dry_run import Probe
+
+# values and gradients of a chunk of edges, and what primitives make on the way
+CHUNKS_ALIVE = 4
+# per edge while a view is searched: positions, senders, marks, and the same of those that are kept
+SEARCH_BYTES_PER_EDGE = 40
+# per row and sampled neighbour while a view is searched: shortlists, draws, and their sketches on the way
+SAMPLE_BYTES = 64
+# per edge and level: rows and positions, grouped by receiver and by sender, and what the edge stands for
+LIST_BYTES_PER_EDGE = 28
+# gradients of intermediate values that are alive at once, in units of the widest value
+GRADIENTS_ALIVE = 4
+# copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their successors, the best model
+PARAMETER_COPIES = 9
+# in a checkpoint: value, two optimiser slots, the best model
+CHECKPOINT_COPIES = 4
+
+
+@dataclass(frozen=True)
+class MemoryBound:
+    """Bytes of one worker by what they are for."""
+
+    partition: int
+    values: int
+    halo: int
+    edges: int
+    chunks: int
+    views: int
+    parameters: int
+    versions: int
+
+    @property
+    def total(self) -> int:
+        """The bound itself."""
+        return sum(getattr(self, f.name) for f in fields(self))
+
+
+def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
+                 checkpoints: int = 0) -> MemoryBound:
+    """The most that training holds on this worker.
+
+    Args:
+        partition: The worker's part.
+        probe: What the model does.
+        itemsize: Bytes of a number.
+        fanout: Largest number of sampled neighbours, 0 without sampling.
+        in_flight: Views under way at a time.
+        staleness: Updates that a view may miss.
+        checkpoints: How many may wait to be written, or be written, at a time.
+
+    Returns:
+        Bytes by purpose; ``partition`` counts what is held already.
+    """
+    rows, mirrors, edges = partition.n_masters, partition.n_mirrors, partition.n_local_edges
+    plans = len(partition.src_plan.rows) + len(partition.dst_plan.rows)
+    # a halo column is held at the mirrors and, while it moves, packed at both ends
+    halo = probe.halo_width * (2 * mirrors + plans)
+    kept = max((kept_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
+    search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
+    search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
+    parameters = probe.parameters * itemsize
+    return MemoryBound(
+        partition.nbytes(),
+        in_flight * (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
+        in_flight * halo * itemsize,
+        in_flight * (2 * probe.edge_width + kept) * edges * itemsize,
+        in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
+        in_flight * search,
+        PARAMETER_COPIES * parameters,
+        # versions that late views use, the gradients of views that are done before their turn, and what checkpoints hold of the past
+        (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness)) * parameters,
+    )
+
+
+def resident_bytes() -> int:
+    """The largest amount of memory this process has held so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_bytes() -> int:
+    """Memory that processes of this machine, or of this container or Slurm job, may still take, in bytes."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as f:
+            free = next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    left = memory_left()
+    return free if left is None else min(free, left)
+
+
+def check_memory(bound: MemoryBound, comm: Comm, whole: bool) -> None:
+    """Refuse a job that cannot fit, before it takes memory.
+
+    Args:
+        bound: Of this worker.
+        comm: All workers.
+        whole: Whether every step runs over the whole graph; then its values are sure to be held, else only parameters.
+
+    Raises:
+        MemoryLimitError: It does not fit; says the figures, on all ranks.
+
+    Collective: all ranks of comm.
+    """
+    needed = bound.parameters + whole * (bound.values + bound.halo)
+    total = int(comm.all_sum(np.asarray(needed)))
+    available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
+    hosts = len(set(comm.all_gather(socket.gethostname())))
+    if total > available * hosts:
+        raise MemoryLimitError(f"a step of this job holds about {total / 2**30:.1f} GiB, and {hosts} machine(s) have "
+                               f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, or more machines")

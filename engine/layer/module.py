@@ -1,0 +1,131 @@
+"""Modules: what has parameters, and how they are found."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ConfigError
+
+from ...ops.autodiff.tape import Parameter
+from ...ops.functions.norm import RunningStats
+
+# objects that a search for a lost parameter looks at
+MOST_SEARCHED = 100_000
+
+
+class Module:
+    """Anything with parameters, found through its attributes, lists, tuples and dicts."""
+
+    def named_parameters(self, path: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Parameters with their paths, each once, in the order of the attributes."""
+        yield from ((where, x) for where, x in _inside(self, path, set()) if isinstance(x, Parameter))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all inside it."""
+        yield from (x for _, x in _inside(self, "", set()) if isinstance(x, Module))
+
+    def parameters(self) -> list[Parameter]:
+        """Parameters in order; also gives each its name."""
+        found = []
+        for name, p in self.named_parameters():
+            p.name = name
+            found.append(p)
+        return found
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Parameters and running statistics by path."""
+        arrays = {name: p.value for name, p in self.named_parameters()}
+        for name, s in self._statistics():
+            arrays[f"{name}.mean"], arrays[f"{name}.var"] = s.mean, s.var
+        return arrays
+
+    def load_state(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take values from ``state()`` of an equal model.
+
+        Raises:
+            ConfigError: A name is missing or unknown, or a shape differs.
+        """
+        mine = self.state()
+        missing, unknown = sorted(set(mine) - set(arrays)), sorted(set(arrays) - set(mine))
+        if missing or unknown:
+            raise ConfigError(f"the weights do not fit the model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; "
+                              "use the model options the weights were trained with")
+        for name, x in mine.items():
+            if x.shape != arrays[name].shape:
+                raise ConfigError(f"the weight {name} has shape {list(arrays[name].shape)}, the model needs {list(x.shape)}; "
+                                  "use the model options the weights were trained with")
+        for name, p in self.named_parameters():
+            p.value = np.array(arrays[name], p.value.dtype)
+        for name, s in self._statistics():
+            s.mean, s.var = np.array(arrays[f"{name}.mean"], s.mean.dtype), np.array(arrays[f"{name}.var"], s.var.dtype)
+
+    def _statistics(self) -> Iterator[tuple[str, RunningStats]]:
+        yield from ((where, x) for where, x in _inside(self, "", set()) if isinstance(x, RunningStats))
+
+
+def _inside(x: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """An object and everything that modules, lists, tuples and dicts lead to from it, each once."""
+    if id(x) in seen:
+        return
+    seen.add(id(x))
+    yield path, x
+    for name, value in _parts(x):
+        yield from _inside(value, f"{path}.{name}" if path else str(name), seen)
+
+
+def _parts(x: Any) -> list[tuple[Any, Any]]:
+    if isinstance(x, Module):
+        return list(vars(x).items())
+    if isinstance(x, (list, tuple)):
+        return list(enumerate(x))
+    return list(x.items()) if isinstance(x, dict) else []
+
+
+def lost(model: Module, parameter: Parameter) -> str:
+    """Why a parameter that a model uses is not among its parameters, and what to do: text for an error."""
+    where = _place(model, parameter)
+    held = f" (it is {where[0]}, inside a {where[1]})" if where else ""
+    return (f"{type(model).__name__} uses a parameter {list(parameter.shape)} that is not among its parameters{held}, so it would never be "
+            "trained; parameters are found through attributes, lists, tuples and dicts of modules: derive the class of the object that "
+            "holds it from gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer is made")
+
+
+def _place(model: Module, parameter: Parameter) -> tuple[str, str] | None:
+    """Path of a parameter that only objects other than modules lead to, and the type of the object that holds it."""
+    queue: list[tuple[str, Any, Any]] = [("self", model, None)]
+    seen: set[int] = set()
+    for path, x, holder in queue:
+        if x is parameter:
+            return path, type(holder).__name__
+        if id(x) in seen or len(seen) > MOST_SEARCHED or isinstance(x, (np.ndarray, str, bytes, type)):
+            continue
+        seen.add(id(x))
+        parts = _parts(x) or [*getattr(x, "__dict__", {}).items()]
+        parts += [(name, getattr(x, name, None)) for cls in type(x).__mro__ for name in _slots(cls)]
+        parts += [(cell, value) for cell, value in _closure(x)]
+        queue += [(f"{path}.{name}", value, x) for name, value in parts]
+    return None
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _closure(x: Any) -> list[tuple[str, Any]]:
+    """Variables of enclosing functions that a function or bound method reads."""
+    function = getattr(x, "__func__", x)
+    cells, code = getattr(function, "__closure__", None), getattr(function, "__code__", None)
+    if not cells or code is None:
+        return []
+    return [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, cells, strict=False) if _is_filled(cell)]
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  (an empty cell raises)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""Features aggregated once: the total of a first layer that sums features over whole neighbourhoods never changes.
+
+``A x`` is computed through the same superstep that would compute it in every step, kept as a node column, and the layer
+starts from there: its gather is gone from every step, forward and backward, and a mini-batch looks one hop less far. The
+numbers are the same up to rounding, because the sum and the product with the weights only change places.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphtheta.errors import ColumnError, ConfigError, ShapeError, UserFunctionError
+
+from ...ops.autodiff.tape import Tape
+from ..partition.partition import Partition
+from ..view.view import PRECOMPUTED, global_view
+from .context import ActiveGraph
+from .dry_run import probe
+from .ingredients import Ingredients
+from .layer import Model
+from .stages import Stages
+from .superstep import total_of
+
+
+@dataclass
+class Saving:
+    """What a precomputed total saves.
+
+    Attributes:
+        layer: Name of the layer.
+        edges, width: Messages that are not summed again in any step, over all workers, and numbers of each.
+        nbytes: Memory that the totals take, over all workers.
+    """
+
+    layer: str
+    edges: int
+    width: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return (f"precomputed: {self.layer} sums {self.edges:,} messages of {self.width} numbers once and not in every step, "
+                f"for {self.nbytes / 2**20:,.1f} MiB of totals")
+
+
+def precompute(model: Model, partition: Partition) -> Saving:
+    """Compute the total of the model's first layer and let the layer use it.
+
+    Raises:
+        ConfigError: The first layer's messages depend on weights or on chance, it reads something else than the features, or the
+            features are sparse.
+
+    Collective: all ranks of the partition.
+    """
+    layer = _first(model, partition)
+    name = type(layer).__name__
+    if sp.issparse(partition.node["x"]):
+        raise ConfigError("precompute keeps dense totals, and the features are sparse; do without precompute: sparse features are "
+                          "multiplied by the weights first, which is cheaper")
+    layer.precomputed = Ingredients(layer.direction)
+    try:
+        graph = ActiveGraph(global_view(partition, [layer.direction]))
+        try:
+            with Tape(training=True, all_sum=partition.comm.all_sum):
+                total, traced, columns = total_of(layer, graph)
+        except (ColumnError, ShapeError, UserFunctionError) as error:
+            raise ConfigError(f"precompute: {name} does not run on the features as they are ({error}); do without precompute, or begin "
+                              "with a layer that does") from error
+        if total.needs_grad or any(e.prim is not None and e.prim.name == "dropout" for e in traced.order) or not isinstance(layer.sum, str):
+            raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
+                              "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
+        layer.precomputed = Ingredients.of(layer.direction, traced, columns)
+    except BaseException:
+        layer.precomputed = None
+        raise
+    partition.node[PRECOMPUTED] = total.value
+    width = int(np.prod(total.shape[1:]))
+    passes = 2 if layer.direction == "both" else 1
+    return Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
+
+
+def forget(model: Model) -> None:
+    """Let all layers sum their messages, whatever an earlier trainer did to the model."""
+    for module in model.modules():
+        if isinstance(module, Stages):
+            module.precomputed = None
+
+
+def _first(model: Model, partition: Partition) -> Stages:
+    """The first layer that runs."""
+    layers = [step.made_by for step in probe(model, partition).supersteps]
+    first = layers[0] if layers else None
+    if first is None or first.sum is None:
+        raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; do without precompute")
+    if sum(layer is first for layer in layers) > 1:
+        raise ConfigError(f"precompute: {type(first).__name__} is run several times with the same weights; do without precompute")
+    return first

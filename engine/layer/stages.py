@@ -1,0 +1,40 @@
+"""The stages of a superstep: what a layer is made of, apart from how it is run."""
+from __future__ import annotations
+
+from typing import Any
+
+from .ingredients import Ingredients
+from .module import Module
+
+
+class Stages(Module):
+    """The four stages of NN-TGAR as methods and settings; ``Layer`` runs them.
+
+    Attributes:
+        sum: Name of the aggregator ("sum", "mean", "max", "min"), a tuple of names, or None for a decoder that
+            makes one value per edge.
+        direction: "in" (messages run along the edges), "out" (against them) or "both".
+        self_loops: Whether the layer is published for graphs in which every node has a self loop; a job adds the
+            missing ones unless told otherwise.
+        precomputed: What the total of its messages was computed of, if that was done beforehand (``engine.layer.precompute``). A layer
+            that may multiply by its weights before or after the sum then does so after.
+        recomputed: Whether its inside is made again in backward instead of being kept.
+    """
+
+    sum: str | tuple[str, ...] | None = "sum"
+    direction = "in"
+    self_loops = False
+    precomputed: Ingredients | None = None
+    recomputed = False
+
+    def transform(self, node: Any) -> dict[str, Any]:
+        """NN-Transform: node columns that gather may read, by name."""
+        return {"h": node.h}
+
+    def gather(self, edge: Any) -> Any:
+        """NN-Gather: the message of an edge, or (message, {name: new edge value})."""
+        return edge.src.h
+
+    def apply(self, node: Any, total: Any) -> Any:
+        """NN-Apply: new node values from the node's columns and the total of its messages."""
+        return total

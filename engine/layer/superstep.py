@@ -1,0 +1,261 @@
+"""One superstep of NN-TGAR: transform, gather, sum, apply over the active rows and edges of one level.
+
+Which columns move is derived from what the traced gather reads and from where the edges live; nobody writes it down.
+Messages about a user's functions name the layer, the stage and the remedy.
+"""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from graphtheta.errors import ColumnError, UserFunctionError
+
+from ...ops.autodiff.expr import Expr, ordered
+from ...ops.autodiff.naming import naming
+from ...ops.autodiff.tape import Parameter, Var, current
+from ...ops.backend.fused import fallbacks
+from ...ops.edge.plan import evaluate
+from ...ops.edge.program import EdgeProgram
+from ...ops.edge.program_cache import ProgramCache
+from ...ops.edge.symbolic import SymbolicTrace, record
+from ...ops.functions.rows import prefix
+from ..view.view import PRECOMPUTED
+from .context import ActiveGraph, Superstep, check_direction
+from .edge_stage import Inputs, gather_sum
+from .stages import Stages
+from .traffic import Traffic
+
+# the watchdog gives steps less time than other code
+RUNS_STEPS = True
+
+LOG = logging.getLogger("graphtheta")
+PROGRAMS = ProgramCache()
+_REPORTED: set[tuple[str, str]] = set()
+
+
+class NodeColumns:
+    """What transform and apply are called with: the columns of the active nodes as attributes."""
+
+    def __init__(self, owner: str, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int):
+        self._owner, self._stage, self._columns, self._graph, self._n = owner, stage, columns, graph, n
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self._columns:
+            x = self._columns[name]
+            return prefix(x, self._n) if x.shape[0] > self._n else x
+        try:
+            return self._graph.node(name, self._n)
+        except KeyError:
+            raise ColumnError(f"{self._stage} of {self._owner} reads node.{name}, which does not exist; "
+                              f"there are {', '.join([*self._columns, *self._graph.node_names()])}") from None
+
+
+class Totals:
+    """Several totals by the name of their aggregator."""
+
+    def __init__(self, owner: str, totals: dict[str, Var]):
+        self._owner, self._totals = owner, totals
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._totals:
+            raise ColumnError(f"apply of {self._owner} reads total.{name}; its sum names several aggregators, so there is one total for "
+                              f"each: {', '.join(f'total.{n}' for n in self._totals)}")
+        return self._totals[name]
+
+
+def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, Any]) -> Any:
+    """Run a layer over the next level of the graph's view.
+
+    Args:
+        layer: The user's functions.
+        graph: The forward pass under way.
+        h: Node values, [n, ...]; rows beyond those the level needs are cut off.
+        extra: Further node columns by name.
+
+    Returns:
+        New node values for the rows after the level; or, for a layer without a sum, the value of each edge.
+
+    Collective: all ranks of the view's partition.
+    """
+    owner, ledger = type(layer).__name__, graph.ledger
+    if layer.precomputed is not None:
+        return _apply_precomputed(layer, owner, graph, h)
+    level = graph.next_level(layer)
+    graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
+    given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
+    with ledger.stage("transform"), naming(f"transform of {owner}"):
+        made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
+    columns = _check_transform(owner, made, given, graph, level.n_in)
+    program = graph.supersteps[-1].program = _program(layer, owner, columns, graph, level)
+    key = current().random_key() if current().training else None
+    with naming(f"gather of {owner}"):
+        totals, outputs = _run_phases(program, columns, graph, level, key)
+    value = outputs.pop("", None)
+    graph.carry(outputs, level)
+    if layer.sum is None:
+        return value
+    total = totals[""] if isinstance(layer.sum, str) else Totals(owner, totals)
+    with ledger.stage("apply"), naming(f"apply of {owner}"):
+        out = layer.apply(NodeColumns(owner, "apply", columns, graph, level.n_out), total)
+    return _check_apply(owner, out, level.n_out)
+
+
+def _apply_precomputed(layer: Stages, owner: str, graph: ActiveGraph, h: Any) -> Any:
+    """Apply to totals that were computed once; the layer takes no level of the view."""
+    n = graph.view.space.n
+    assert layer.precomputed is not None
+    check_direction(layer, 0, layer.precomputed.direction)
+    graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
+    given = {"h": h}
+    if h is not graph.x:
+        raise UserFunctionError(f"{owner} has a precomputed total, but is called with something else than graph.x, such as its dropout; "
+                                "do without precompute, or call the layer with graph.x")
+    with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
+        columns = _check_transform(owner, layer.transform(NodeColumns(owner, "transform", given, graph, n)), given, graph, n)
+    layer.precomputed.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.view.rows)
+    with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
+        total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
+        return _check_apply(owner, layer.apply(NodeColumns(owner, "apply", columns, graph, n), total), n)
+
+
+def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dict[str, Any]]:
+    """The total of a layer's messages over raw features, its traced gather, and the node columns that may be read.
+
+    Collective: all ranks of the view's partition.
+    """
+    owner, level = type(layer).__name__, graph.next_level(layer)
+    given = {"h": graph.x}
+    with naming(f"transform of {owner}"):
+        made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
+    columns = _check_transform(owner, made, given, graph, level.n_in)
+    traced = _traced(layer, owner, columns, graph, level)
+    return _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""], traced, columns
+
+
+def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any,
+                key: int | None) -> tuple[dict[str, Var], dict[str, Var]]:
+    out_space = graph.space(level.n_out)
+    totals: dict[str, Var] = {}
+    outputs: dict[str, Var] = {}
+    off_edges = _OffEdges(program)
+    columns = {**columns, **off_edges.columns(columns, graph, level)}
+    for phase in program.phases:
+        nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
+        edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
+        inputs = Inputs(nodes, edges, carried, {i: off_edges.operand(i) for i in phase.operands}, key)
+        graph.traffic.append(Traffic.of(phase, level, inputs))
+        # ids of the edges take a pass over them, so they are looked up only if some value has them
+        totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
+        if phase.result is not None:
+            columns[phase.result] = totals[""]
+    if program.after is not None:
+        with graph.ledger.stage("apply"):
+            totals = {name: off_edges.after(x) for name, x in totals.items()}
+    return totals, outputs
+
+
+class _OffEdges:
+    """What the planner took off the edges, computed by the primitives themselves and on the tape, each value once."""
+
+    def __init__(self, program: EdgeProgram):
+        self._program = program
+        self._known: dict[Expr, Any] = {}
+
+    def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
+        """The columns of the program; of those read at destinations only, the receiving rows."""
+        wanted = self._program.columns
+        if not wanted:
+            return {}
+        for e in ordered(wanted.values()):
+            if e.leaf is not None and e.leaf[0] == "node":
+                self._known[e] = given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], level.n_in)
+        sent = {n for phase in self._program.phases for n in phase.reads["src"]}
+        with graph.ledger.stage("transform"):
+            # those with more rows first: what both ends read is computed once
+            return {name: self._value(wanted[name], self._known, level.n_in if name in sent else level.n_out)
+                    for name in sorted(wanted, key=lambda n: n not in sent)}
+
+    def operand(self, number: int) -> Any:
+        """A parameter, a constant, or the value of an expression of them."""
+        x = self._program.operands[number]
+        return self._value(x, self._known, 0) if isinstance(x, Expr) else x
+
+    def after(self, total: Var) -> Any:
+        """What becomes of a total."""
+        e = self._program.after
+        assert e is not None
+        (leaf,) = (x for x in ordered([e]) if x.leaf is not None and x.leaf[0] == "total")
+        return self._value(e, {**self._known, leaf: total}, total.shape[0])
+
+    def _value(self, e: Expr, known: dict[Expr, Any], n: int) -> Any:
+        return evaluate(e, self._program.operands, known, n)
+
+
+def _program(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
+    """The gather of this pass, traced anew and planned once for each structure."""
+    program = PROGRAMS.planned(_traced(layer, owner, columns, graph, level))
+    _report_fallbacks(owner, program, graph)
+    return program
+
+
+def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> SymbolicTrace:
+    known = graph.node_schema(columns)
+    sparse = tuple(n for n, schema in known.items() if schema[-1])
+    nodes = {n: schema[:-1] for n, schema in known.items() if n not in sparse}
+    return record(layer.gather, nodes, graph.edge_schema(level), layer.sum, owner, sparse)
+
+
+def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> None:
+    """Log once in a process, on rank 0, that a layer runs on the reference back end."""
+    partition = graph.view.partition
+    # a dry run has no nodes, and takes place on every rank
+    for reason in fallbacks(program) if partition.n_nodes and partition.comm.rank == 0 else ():
+        if (owner, reason) not in _REPORTED:
+            _REPORTED.add((owner, reason))
+            LOG.warning(fallback_text(owner, reason))
+
+
+def fallback_text(owner: str, reason: str) -> str:
+    """What is said of a layer that runs on the reference back end."""
+    return f"{owner} runs on the reference back end, many times slower than the fused one: {reason}"
+
+
+def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
+    if not isinstance(x, Var) or x.space is None:
+        kind = "a parameter" if isinstance(x, Parameter) else type(x).__name__
+        raise UserFunctionError(f"{owner} was called with {kind} as {name}; expected node values such as graph.x or the result of a layer")
+    if not x.space.nested_with(graph.space(n)):
+        raise UserFunctionError(f"{owner} was called with {name} from another forward pass; keep values within one call of forward")
+    if x.space.n < n:
+        raise UserFunctionError(f"{owner} was called with {name} of a later layer than the one before it; "
+                                "call layers in the order values flow, the same in every forward pass")
+    return graph.given(x, n)
+
+
+def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int) -> dict[str, Any]:
+    if not isinstance(made, dict):
+        raise UserFunctionError(f"transform of {owner} returned {type(made).__name__}; "
+                                "expected a dict of node columns, such as dict(z=...)")
+    for name, x in made.items():
+        if not isinstance(x, Var) or x.space is None or x.shape[0] != n:
+            got = f"{list(x.shape)}" if hasattr(x, "shape") else type(x).__name__
+            raise UserFunctionError(f"transform of {owner} returned {name} = {got}; expected {_row_each(n)}")
+    return {**given, **made}
+
+
+def _check_apply(owner: str, out: Any, n: int) -> Any:
+    if isinstance(out, Totals):
+        raise UserFunctionError(f"apply of {owner} returned all totals at once; join them, as in gt.concat([total.mean, total.max])")
+    if not isinstance(out, Var) or out.space is None or out.shape[0] != n:
+        got = f"{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
+        raise UserFunctionError(f"apply of {owner} returned {got}; expected {_row_each(n)}")
+    return out
+
+
+def _row_each(n: int) -> str:
+    # a dry run finds most mistakes, and it has no nodes
+    return f"one row for each of the {n} nodes" if n else "one row for each node, made from the columns of node"

@@ -1,0 +1,1 @@
+"""A worker's part of the graph, and the two moves between masters and mirrors."""

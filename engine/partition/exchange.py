@@ -1,0 +1,201 @@
+"""The two moves: ``to_mirrors`` copies master rows to mirrors, ``to_masters`` combines mirror rows into masters.
+
+Rank 1 owns b, c; rank 0 owns a and reads b and c through the mirrors b', c':
+
+        rank 0                                rank 1
+    masters  a                            masters  b  c
+    halo     b' c'   <--- to_mirrors ---           |  |
+                     ---- to_masters --->          +  +
+
+A plan says who sends which rows and is immutable; an ``Exchange`` binds it to a communicator. Both directions use the
+same row lists, so each move is exactly the adjoint of the other: <to_mirrors x, y> = <x, to_masters y>. ``to_masters``
+takes workers in rank order, so that a result repeats bit for bit.
+
+All columns of a move travel in one message per pair of workers (``message.py``). The blocking call is begin() followed by
+end().
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ...ops.functions.index import add_distinct
+from ..comm.channel import Tag
+from ..comm.communicator import Comm
+from .message import Columns, Layout, Mail
+
+NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class MovePlan:
+    """Who sends which rows.
+
+    Attributes:
+        n_rows: Master rows of the frame the plan works on.
+        rows: Master rows read by other workers, grouped by reader, [n_sent].
+        send_ptr: Bounds of the groups, [size + 1].
+        recv_ptr: Bounds of the halo rows of each owner, [size + 1].
+        anywhere: Whether any worker has a halo row at all; if not, a move is nothing on all of them.
+    """
+
+    n_rows: int
+    rows: np.ndarray
+    send_ptr: np.ndarray
+    recv_ptr: np.ndarray
+    anywhere: bool
+
+    @property
+    def n_halo(self) -> int:
+        return int(self.recv_ptr[-1])
+
+    def restrict(self, comm: Comm, wanted: np.ndarray) -> MovePlan:
+        """The plan that serves only some halo rows; owners learn which.
+
+        Args:
+            wanted: Halo rows to keep, [n], ascending.
+
+        Collective: all ranks of comm.
+        """
+        return self.kept(_tell(comm, wanted, self.recv_ptr, self.send_ptr), wanted) if self.anywhere else self
+
+    def narrow(self, comm: Comm, active: np.ndarray) -> tuple[MovePlan, np.ndarray]:
+        """The plan that serves only the readers of some master rows; readers learn which halo rows that leaves.
+
+        Args:
+            active: Mask of the master rows, [n_rows] bool.
+
+        Returns:
+            The plan, and its halo rows in this one, ascending.
+
+        Collective: all ranks of comm.
+        """
+        if not self.anywhere:
+            return self, NOTHING
+        sent = np.flatnonzero(active[self.rows])
+        halo = _tell(comm, sent, self.send_ptr, self.recv_ptr)
+        return self.kept(sent, halo), halo
+
+    def kept(self, sent: np.ndarray, halo: np.ndarray) -> MovePlan:
+        """The part of the plan that both sides have agreed to keep.
+
+        Args:
+            sent: Positions in ``rows``, ascending.
+            halo: Halo rows, ascending.
+        """
+        return MovePlan(self.n_rows, self.rows[sent], np.searchsorted(sent, self.send_ptr), np.searchsorted(halo, self.recv_ptr), True)
+
+    def renumbered(self, position: np.ndarray, n_rows: int) -> MovePlan:
+        """The same plan over a frame in which master row r stands at position[r]."""
+        return MovePlan(n_rows, position[self.rows], self.send_ptr, self.recv_ptr, self.anywhere)
+
+
+def _tell(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.ndarray) -> np.ndarray:
+    """Tell partners which rows of the groups that belong to them are chosen, and hear which they have chosen.
+
+    Both sides know how many rows a group has and so how long a list can be: one message each, which begins with its length.
+
+    Args:
+        chosen: Rows, ascending.
+        ptr: Bounds of the group of each partner.
+        their_ptr: Bounds of the groups of which partners choose.
+
+    Returns:
+        The rows they have chosen, ascending.
+    """
+    bounds = np.searchsorted(chosen, ptr)
+    lists = [np.append(b - a, chosen[a:b] - start).astype(np.int32) for a, b, start in zip(bounds[:-1], bounds[1:], ptr[:-1], strict=True)]
+    heard = {q: np.empty(1 + n, np.int32) for q, n in enumerate(np.diff(their_ptr)) if n}
+    comm.move_begin([(q, x) for q, x in enumerate(lists) if ptr[q + 1] > ptr[q]], list(heard.items()), Tag.ROWS, at_most=True).end()
+    return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in heard.items())])
+
+
+def pointers(counts: list[int]) -> np.ndarray:
+    """Bounds of consecutive groups of these sizes, [n + 1] int64."""
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))) if len(counts) else np.zeros(1, np.int64)
+
+
+def plan_requests(comm: Comm, n_masters: int, wanted: list[np.ndarray]) -> MovePlan:
+    """The plan that brings wanted[q] (master rows of worker q) to this worker, in that order.
+
+    Collective: all ranks of comm.
+    """
+    rows = comm.all_to_all([w.astype(np.int64) for w in wanted])
+    anywhere = bool(comm.all_sum(np.array(sum(len(w) for w in wanted))) > 0)
+    return MovePlan(n_masters, np.concatenate(rows), pointers([len(r) for r in rows]), pointers([len(w) for w in wanted]), anywhere)
+
+
+class Exchange:
+    """A plan bound to a communicator. Stateless: each begun move owns its buffers."""
+
+    def __init__(self, comm: Comm, plan: MovePlan):
+        self.comm = comm
+        self.plan = plan
+
+    def to_mirrors_begin(self, columns: Columns) -> ToMirrors:
+        """Start copying master rows ([n_rows, ...] per column) to the workers that read them."""
+        return ToMirrors(self, columns)
+
+    def to_mirrors(self, columns: Columns) -> Columns:
+        """Copy master rows to mirrors; returns the halo rows, [n_halo, ...] per column."""
+        return self.to_mirrors_begin(columns).end()
+
+    def to_masters_begin(self, columns: Columns) -> ToMasters:
+        """Start sending halo rows ([n_halo, ...] per column) to their owners."""
+        return ToMasters(self, columns)
+
+    def to_masters_add(self, columns: Columns, into: Columns) -> None:
+        """Add halo rows to the master rows of ``into``."""
+        self.to_masters_begin(columns).end(lambda rows, part: add_into(into, rows, part))
+
+
+def add_into(into: Columns, rows: np.ndarray, part: Columns) -> None:
+    """into[rows] += part, column by column; no row twice."""
+    for name, x in part.items():
+        add_distinct(into[name], rows, x)
+
+
+class ToMirrors:
+    """A copy under way."""
+
+    def __init__(self, exchange: Exchange, columns: Columns):
+        plan = exchange.plan
+        self._columns = columns
+        self._pending = None
+        if plan.anywhere:
+            layout = Layout(columns)
+            self._inbox = Mail(layout, plan.recv_ptr)
+            out = Mail(layout, plan.send_ptr).write(columns, plan.rows)
+            self._pending = exchange.comm.move_begin(out.messages(), self._inbox.messages(), Tag.TO_MIRRORS)
+
+    def end(self) -> Columns:
+        """Wait; returns the halo rows, contiguous."""
+        if self._pending is None:
+            return {name: x[:0] for name, x in self._columns.items()}
+        self._pending.end()
+        return self._inbox.read()
+
+
+class ToMasters:
+    """A combination under way. The columns must stay as they are until it ends: one that is alone is sent in place."""
+
+    def __init__(self, exchange: Exchange, columns: Columns):
+        plan = self._plan = exchange.plan
+        self._pending = None
+        if plan.anywhere:
+            layout = Layout(columns)
+            self._inbox = Mail(layout, plan.send_ptr)
+            out = Mail.of(layout, plan.recv_ptr, columns)
+            self._pending = exchange.comm.move_begin(out.messages(), self._inbox.messages(), Tag.TO_MASTERS)
+
+    def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
+        """Wait, then merge(master rows, columns) for each sender in rank order."""
+        if self._pending is None:
+            return
+        self._pending.end()
+        for q, (a, b) in enumerate(pairwise(self._plan.send_ptr)):
+            if b > a:
+                merge(self._plan.rows[a:b], self._inbox.part(q))

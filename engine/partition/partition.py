@@ -1,0 +1,258 @@
+"""A worker's part of the graph.
+
+Local rows are masters [0, n_masters), then mirrors grouped by owner; ids ascend within a group, so that a receive
+lands in place. Mirrors are placeholders: they have a row number and no values.
+
+Edges are kept in up to four blocks, by whether source and destination are masters or mirrors here. The first block
+(both masters) is the core, which can be computed without waiting for messages; in each block every end lies in one
+kind of row, so a kernel reads one array per end. A block is compressed by destination (CSC) and by source (CSR) over
+one storage order, in which edge values are kept once.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphtheta.errors import PartitionError
+
+from ...ops.autodiff.buffers import taken
+from ..comm.communicator import Comm
+from .exchange import MovePlan, plan_requests
+from .partitioner import EDGE_RULES, MASTER_RULES, rule
+
+MASTER, MIRROR = 0, 1
+# rows of 128 numbers that a few megabytes of cache hold, and how many edges are asked which rows they read
+CACHED_ROWS, EDGES_ASKED = 1 << 13, 1 << 20
+
+
+@dataclass(frozen=True)
+class EdgeBlock:
+    """Edges whose sources are of one kind of row and whose destinations are of one kind.
+
+    Attributes:
+        src_kind, dst_kind: MASTER or MIRROR.
+        start: Storage position of the first edge.
+        in_indptr, in_src: In-edges by destination: sources in storage order.
+        out_indptr, out_dst, out_edge: Out-edges by source: destinations, and positions within the block.
+    """
+
+    src_kind: int
+    dst_kind: int
+    start: int
+    in_indptr: np.ndarray
+    in_src: np.ndarray
+    out_indptr: np.ndarray
+    out_dst: np.ndarray
+    out_edge: np.ndarray
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.in_src)
+
+
+@dataclass
+class Partition:
+    """This worker's masters, mirrors and edges.
+
+    Attributes:
+        n_nodes, n_edges: Of the whole graph.
+        gid: Global ids of local rows, masters then mirrors, [n_local] int64.
+        owner: Owner of every node, [n_nodes] int32.
+        row_of: Master row of every node at its owner, [n_nodes] int32.
+        blocks: Edge blocks, core first.
+        edge_gid: Global edge ids in storage order, [n_local_edges] int64.
+        src_plan, dst_plan: Moves for mirrors that are sources, and that are destinations, of edges here.
+        src_mirrors, dst_mirrors: Mirror rows (from 0) that each plan serves, ascending.
+        node: Columns of the masters by name, [n_masters, ...]; ``x`` may be a CSR array.
+        edge: Stored edge values by name, [n_local_edges, ...].
+    """
+
+    comm: Comm
+    n_nodes: int
+    n_edges: int
+    gid: np.ndarray
+    n_masters: int
+    owner: np.ndarray
+    row_of: np.ndarray
+    blocks: list[EdgeBlock]
+    edge_gid: np.ndarray
+    src_plan: MovePlan
+    dst_plan: MovePlan
+    src_mirrors: np.ndarray
+    dst_mirrors: np.ndarray
+    node: dict[str, Any]
+    edge: dict[str, np.ndarray]
+
+    @cached_property
+    def spare(self) -> list[np.ndarray]:
+        """Arrays to number masters in, [n_masters] int32 and all -1; a view that grows takes one out."""
+        return []
+
+    @property
+    def n_mirrors(self) -> int:
+        return len(self.gid) - self.n_masters
+
+    @property
+    def masters(self) -> np.ndarray:
+        """Global ids of the masters in the order of their rows, [n_masters]."""
+        return self.gid[: self.n_masters]
+
+    @property
+    def n_local_edges(self) -> int:
+        return len(self.edge_gid)
+
+    def edge_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Global ids of the sources and destinations of the local edges in storage order."""
+        src, dst = np.empty(self.n_local_edges, np.int64), np.empty(self.n_local_edges, np.int64)
+        for b in self.blocks:
+            at = slice(b.start, b.start + b.n_edges)
+            src[at] = self.gid[b.in_src + b.src_kind * self.n_masters]
+            dst[at] = self.gid[np.repeat(np.arange(len(b.in_indptr) - 1), np.diff(b.in_indptr)) + b.dst_kind * self.n_masters]
+        return src, dst
+
+    def report(self) -> dict[str, float]:
+        """Balance and replication over all workers.
+
+        Collective: all ranks of comm.
+        """
+        mine = np.array([self.n_masters, self.n_local_edges, self.n_mirrors, sum(b.n_edges for b in self.blocks[1:])], np.int64)
+        total, top = self.comm.all_sum(mine), self.comm.all_max(mine)
+        share = self.comm.size / np.maximum(total, 1)
+        return {"replication": 1 + total[2] / max(self.n_nodes, 1), "border_edges": total[3] / max(total[1], 1),
+                "node_imbalance": float(top[0] * share[0]), "edge_imbalance": float(top[1] * share[1])}
+
+    def nbytes(self) -> int:
+        """Bytes of topology, features and plans held by this worker."""
+        arrays = [self.gid, self.owner, self.row_of, self.edge_gid, self.src_plan.rows, self.dst_plan.rows, *self.edge.values()]
+        arrays += [a for b in self.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
+        for x in self.node.values():
+            arrays += [x.data, x.indices, x.indptr] if sp.issparse(x) else [x]
+        return int(sum(a.nbytes for a in arrays))
+
+
+def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters: str = "hash", seed: int = 0,
+                    dtype: Any = np.float32) -> Partition:
+    """Take this worker's part of a graph.
+
+    Args:
+        graph: The whole graph, the same on every rank.
+        partitioner: Edge rule: "1d-src", "1d-dst" or "vertex-cut".
+        masters: Master rule: "hash" or "block".
+        seed: Seed of the hash rule.
+        dtype: Floating type of features and edge values.
+
+    Raises:
+        ConfigError: Unknown rule.
+        PartitionError: More ranks than nodes.
+
+    Collective: all ranks of comm.
+    """
+    edge_rule, master_rule = rule(EDGE_RULES, partitioner, "partitioner"), rule(MASTER_RULES, masters, "masters")
+    if comm.size > graph.n_nodes:
+        raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
+    owner = master_rule(graph.n_nodes, comm.size, seed)
+    order, row_of = _ordered(graph, owner, comm.size)
+    mine = order[np.searchsorted(owner[order], comm.rank): np.searchsorted(owner[order], comm.rank, side="right")]
+
+    kept = np.flatnonzero(edge_rule(owner[graph.src], owner[graph.dst], comm.size) == comm.rank)
+    src, dst = graph.src[kept], graph.dst[kept]
+    ends = np.unique(np.concatenate((src, dst)))
+    mirrors = ends[owner[ends] != comm.rank]
+    mirrors = mirrors[np.lexsort((row_of[mirrors], owner[mirrors]))]
+    local = np.empty(graph.n_nodes, np.int32)
+    local[mine] = np.arange(len(mine))
+    local[mirrors] = np.arange(len(mirrors))
+
+    blocks, storage = _build_blocks(local[src], local[dst], owner[src] != comm.rank, owner[dst] != comm.rank, kept, len(mine), len(mirrors))
+    kept = kept[storage]
+    plans = [_build_plan(comm, len(mine), mirrors, np.unique(local[end[owner[end] != comm.rank]]), owner, row_of) for end in (src, dst)]
+    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), owner, row_of, blocks, kept,
+                     plans[0][0], plans[1][0], plans[0][1], plans[1][1],
+                     _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype))
+
+
+def _ordered(graph: Any, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """All nodes by owner, and the row of each: in the order in which more of what edges read stays in the caches.
+
+    By falling degree, the rows that many edges read lie together at the front. As they were numbered, those of nodes that were
+    numbered together do, which is more if the numbers follow communities.
+    """
+    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
+    counts = np.bincount(owner, minlength=size)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    sample = slice(None, None, max(1, len(graph.src) // EDGES_ASKED))
+    src, dst = graph.src[sample], graph.dst[sample]
+    def rows(rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        order = np.lexsort((rank, owner))
+        row_of = np.empty(graph.n_nodes, np.int32)
+        row_of[order] = np.arange(graph.n_nodes) - first
+        return order, row_of
+
+    by_degree, by_number = rows(-degree), rows(np.arange(graph.n_nodes))
+    at_front = np.count_nonzero(by_degree[1][src] < CACHED_ROWS)
+    side_by_side = np.count_nonzero(np.abs(by_number[1][src] - by_number[1][dst]) < CACHED_ROWS)
+    return by_number if side_by_side > at_front else by_degree
+
+
+def _build_blocks(src: np.ndarray, dst: np.ndarray, src_mirror: np.ndarray, dst_mirror: np.ndarray, gid: np.ndarray,
+                  n_masters: int, n_mirrors: int) -> tuple[list[EdgeBlock], np.ndarray]:
+    """Blocks in the order core, (mirror, master), (master, mirror), (mirror, mirror), and the storage order of the edges."""
+    # sorted by block, then destination, then source, then edge id (lexsort is stable and gid ascends)
+    kind = dst_mirror.astype(np.int8) * 2 + src_mirror
+    storage = np.lexsort((gid, src, dst, kind))
+    rows = (n_masters, n_mirrors)
+    blocks, start = [], 0
+    for number in range(4):
+        part = storage[start: start + int(np.count_nonzero(kind == number))]
+        src_kind, dst_kind = number & 1, number >> 1
+        s, d = src[part], dst[part]
+        by_src = np.argsort(s, kind="stable").astype(np.int32)
+        blocks.append(EdgeBlock(src_kind, dst_kind, start, _compress(d, rows[dst_kind]), s,
+                                _compress(s, rows[src_kind]), d[by_src], by_src))
+        start += len(part)
+    return blocks, storage
+
+
+def _compress(rows: np.ndarray, n: int) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int64)
+
+
+def _build_plan(comm: Comm, n_masters: int, mirrors: np.ndarray, used: np.ndarray, owner: np.ndarray,
+                row_of: np.ndarray) -> tuple[MovePlan, np.ndarray]:
+    """The plan that serves some mirrors, and which they are."""
+    gids = mirrors[used]
+    bounds = np.searchsorted(owner[gids], np.arange(comm.size + 1))
+    wanted = [row_of[gids[a:b]] for a, b in pairwise(bounds)]
+    return plan_requests(comm, n_masters, wanted), used
+
+
+def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "in_degree": np.bincount(graph.dst, minlength=graph.n_nodes)[mine].astype(dtype),
+        "out_degree": np.bincount(graph.src, minlength=graph.n_nodes)[mine].astype(dtype),
+    }
+    for name in ("x", "y", "train", "val", "test"):
+        value = getattr(graph, name)
+        if value is not None:
+            columns[name] = _as(value, mine, dtype)
+    return columns | {name: _as(value, mine, dtype) for name, value in graph.node_columns.items()}
+
+
+def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
+    columns = {"weight": np.ones(len(kept), dtype) if graph.edge_weight is None else _as(graph.edge_weight, kept, dtype)}
+    for name in ("attr", "y", "train", "val", "test"):
+        value = getattr(graph, f"edge_{name}")
+        if value is not None:
+            columns[name] = _as(value, kept, dtype)
+    return columns | {name: _as(value, kept, dtype) for name, value in graph.edge_columns.items()}
+
+
+def _as(value: Any, rows: np.ndarray, dtype: Any) -> Any:
+    """Rows of a column, floating values in the job's type; masks, labels and other integers as they are."""
+    mine = value[rows] if sp.issparse(value) or value.dtype.kind != "f" else taken(value, rows)
+    return mine.astype(dtype, copy=False) if mine.dtype.kind == "f" else mine

@@ -1,0 +1,98 @@
+"""Where a rank is: the lines its threads and tasks are at, as far as a reader wants to see them."""
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterable
+from types import FrameType
+
+from ..comm.call_site import in_machinery, site_of
+from ..comm.channel import under_way
+
+# lines of a stack that are kept: where it began, and where it is
+OUTER, INNER = 3, 14
+# name of the thread that watches
+WATCHDOG = "watchdog"
+# longest text of a source line
+WIDTH = 120
+_STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_LIBRARIES = {"numpy", "scipy", "numba", "llvmlite", "greenlet", "mpi4py", "msgpack", "pydantic", "threadpoolctl", "tqdm"}
+# a rank that is in one of these is being looked at
+_DEBUGGERS = ("bdb", "pydevd", "debugpy")
+
+
+def frames(frame: FrameType | None) -> list[FrameType]:
+    """A frame and those that called it, innermost first."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame belongs to this package."""
+    return _module(frame).startswith("graphtheta.")
+
+
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame belongs to neither this package nor a library."""
+    name = frame.f_code.co_filename
+    standard = name.startswith("<frozen") or (name.startswith(_STANDARD) and "-packages" not in name)
+    return not standard and not is_ours(frame) and _module(frame).split(".")[0] not in _LIBRARIES
+
+
+def in_step(stack: Iterable[FrameType]) -> bool:
+    """Whether a thread is in a step of training or evaluation, and not in code of the user's between steps.
+
+    Modules that run such steps say so: ``RUNS_STEPS = True``.
+    """
+    return any(frame.f_globals.get("RUNS_STEPS") is True for frame in stack)
+
+
+def in_debugger(stack: Iterable[FrameType]) -> bool:
+    """Whether somebody is stepping through a thread."""
+    return any(_module(frame).split(".")[0] in _DEBUGGERS for frame in stack)
+
+
+def where(stack: list[FrameType]) -> str:
+    """The line a thread is at, and the user's line that led there if that is another one."""
+    wanted = [frame for frame in stack if (is_ours(frame) and not in_machinery(frame)) or is_users(frame)]
+    if not wanted:
+        return site_of(stack[0])
+    users = next((frame for frame in wanted if is_users(frame)), wanted[0])
+    return site_of(wanted[0]) + (f", called from {site_of(users)}" if users is not wanted[0] else "")
+
+
+def lines(stack: list[FrameType]) -> list[str]:
+    """A stack as text, outermost first: the lines of the user and of this package, and the innermost of any library.
+
+    Empty for threads of libraries.
+    """
+    stack = [frame for frame in stack if not in_machinery(frame)]
+    wanted = [frame for frame in stack if is_ours(frame) or is_users(frame)]
+    text = [_line(frame) for frame in ([] if not wanted else wanted if wanted[0] is stack[0] else [stack[0], *wanted])[::-1]]
+    return text if len(text) <= OUTER + INNER else [*text[:OUTER], f"... {len(text) - OUTER - INNER} more", *text[-INNER:]]
+
+
+def _line(frame: FrameType) -> str:
+    source = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals).strip()
+    return site_of(frame) + (f": {source[:WIDTH]}" if source else "")
+
+
+def stacks() -> list[tuple[str, list[str]]]:
+    """Names and lines of all threads of this process, and of all tasks that wait."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    found = [(names.get(ident, "thread"), lines(frames(frame))) for ident, frame in sorted(sys._current_frames().items())
+             if names.get(ident) != WATCHDOG]
+    for task in under_way():
+        name, frame = task.look()
+        if frame is not None:
+            found.append((name, lines(frames(frame))))
+    return [(name, text) for name, text in found if text]

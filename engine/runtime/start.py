@@ -1,0 +1,173 @@
+"""How a process finds its communicator, and how it ends.
+
+Plain ``python`` never imports MPI. A process that was started by a launcher (``mpiexec``, ``srun``) joins the others.
+"""
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from graphtheta.errors import CommError, ConfigError
+
+from ..comm.call_site import collective
+from ..comm.communicator import Comm
+from ..comm.failure import close_output, exit_code, report
+from ..comm.serial import SerialComm
+from .affinity import Threads, place_threads
+
+if TYPE_CHECKING:
+    from .mpi import MpiComm
+
+_log = logging.getLogger("graphtheta.engine")
+_comm: Comm | None = None
+_threads: Threads | None = None
+# (rank, size) as launchers tell it. Slurm sets SLURM_NTASKS in batch scripts too, where only one process runs;
+# SLURM_STEP_NUM_TASKS is the number of processes srun has really started.
+_LAUNCHERS = (
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+
+
+def launched() -> tuple[int, int]:
+    """Rank and size as the launcher's environment tells them, (0, 1) for plain ``python``."""
+    for rank, size in _LAUNCHERS:
+        if os.environ.get(rank, "").isdigit() and os.environ.get(size, "").isdigit():
+            return int(os.environ[rank]), int(os.environ[size])
+    return 0, 1
+
+
+@collective
+def start() -> Comm:
+    """The communicator of this process, the same object at each call.
+
+    The first call starts MPI if a launcher has started several processes, places threads, and sees to it that an
+    uncaught error on one rank ends all of them.
+
+    Returns:
+        An ``MpiComm`` under ``mpiexec -n P`` with P > 1, otherwise a ``SerialComm``.
+
+    Raises:
+        ConfigError: If several processes were started but MPI is not installed.
+        CommError: If the processes do not find each other, because the launcher belongs to another MPI.
+    """
+    global _comm, _threads
+    if _comm is None:
+        size = launched()[1]
+        if size > 1:
+            watch()
+            _comm = mpi = _start_mpi(size)
+            _threads = place_threads(mpi)
+            if not _threads.crowded:
+                mpi.own_core()
+        else:
+            _comm = SerialComm()
+            _threads = place_threads(_comm)
+        _comm.cores = _threads.count
+        if os.environ.get("GRAPHTHETA_LINK"):
+            from ..comm.delayed import SlowComm, read_link
+
+            _comm = SlowComm(_comm, *read_link(os.environ["GRAPHTHETA_LINK"]))
+        _log.info("%d rank(s), %s", _comm.size, _threads)
+    return _comm
+
+
+def watch() -> None:
+    """See to it that an uncaught error ends all processes of a launcher with one message, also before ``start``."""
+    if launched()[1] > 1:
+        sys.excepthook = _excepthook
+
+
+def threads() -> Threads:
+    """The threads of this rank, as chosen by ``start``."""
+    start()
+    assert _threads is not None
+    return _threads
+
+
+def run_main(fn: Callable[[], int | None]) -> int:
+    """Run a whole program; whatever happens, all ranks end, and the user reads one message.
+
+    Args:
+        fn: The program. It may call ``start`` for the communicator.
+
+    Returns:
+        Exit status for ``sys.exit``: what ``fn`` returned (None is 0), or non-zero after an error.
+    """
+    try:
+        start()
+        return int(fn() or 0)
+    except BaseException as error:  # SystemExit and Ctrl-C on one rank must end the others as well
+        return _fail(error)
+
+
+def read_patience(text: str) -> float | None:
+    """Seconds that a rank may make no progress while others wait for it, from a text; None for nothing.
+
+    Raises:
+        ConfigError: It is no number of seconds.
+    """
+    if not text.strip():
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"GRAPHTHETA_PATIENCE={text!r} is no number of seconds; give one, 0 to wait for ever, or nothing, so that it "
+                          "follows the pace of the program")
+    return seconds
+
+
+def _start_mpi(size: int) -> MpiComm:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py suspects what is checked below
+            from .mpi import MpiComm
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(
+            f"{size} processes were started together, but MPI cannot be used here ({error}); "
+            'run pip install "graphtheta[mpich]", or start one process with plain python'
+        ) from error
+    comm = MpiComm(read_patience(os.environ.get("GRAPHTHETA_PATIENCE", "")))
+    if comm.size == 1:
+        raise CommError(
+            f"{size} processes were started together, but each sees only itself: the launcher belongs to another MPI than "
+            f"mpi4py; use the mpiexec beside {os.path.basename(sys.executable)} in this environment, or install mpi4py for "
+            "the launcher's MPI"
+        )
+    atexit.register(comm.close)
+    return comm
+
+
+def _fail(error: BaseException) -> int:
+    code = exit_code(error)
+    if isinstance(error, BrokenPipeError):
+        close_output()
+    if _comm is None and launched()[1] > 1:
+        # to agree on who speaks; a rank that fails alone must be heard as well
+        with suppress(Exception):
+            start()
+    if _comm is not None:
+        if code == 0:
+            return 0
+        return _comm.leave(report(error, _comm.rank, _comm.size), code)
+    rank, size = launched()
+    if rank == 0:  # without MPI the ranks cannot agree who speaks, but they fail alike
+        sys.stderr.write(report(error, rank, size))
+    return code
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    code = _fail(error.with_traceback(trace))
+    # Python would end with status 1 whatever the error, and by a signal after Ctrl-C, which launchers report at length
+    sys.exit(code)

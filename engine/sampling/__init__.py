@@ -1,0 +1,1 @@
+"""Samplers: which edges of a growing view are kept."""

@@ -1,0 +1,1 @@
+"""Training and evaluation: steps, versions of parameters, sums of gradients, metrics."""

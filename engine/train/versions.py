@@ -1,0 +1,162 @@
+"""Versions of the parameters: who uses which, and when the next one appears.
+
+Step t of a run makes version t + 1 from version t and the summed gradients of its views. A view computes with one
+version from start to end: that of the updates up to ``staleness`` steps before its own,
+
+    version(t) = max(0, t - staleness)
+
+which is the oldest that stale synchronous parallel allows (Ho et al., NeurIPS 2013: a clock may run ahead of the
+slowest by s, and sees all updates up to c - s - 1). A view that took the newest version there is would see fresher
+values, but which would depend on the timing of each run and each rank. With a fixed lag the order of all reads and
+writes is known before the run: it is the same for any number of ranks, threads and views in flight, and a run repeated
+is a run replayed. With a lag of 0 a step waits for the one before it, which is ordinary synchronous training.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import FormatError
+
+from ...ops.autodiff.tape import Parameter, version_scope
+from ...ops.functions.optim import Optimiser
+from ..comm.communicator import Comm
+
+
+@dataclass
+class _Version:
+    """Values of all parameters, and how many views use them."""
+
+    values: dict[Parameter, np.ndarray]
+    users: int = 0
+
+
+@dataclass
+class _Step:
+    """What the views of a step have delivered so far, by their place in it."""
+
+    views: int
+    gradients: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    changes: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
+
+    def total(self) -> list[np.ndarray]:
+        """The sum of the gradients, added in the order of the views whoever was first."""
+        first, *others = (self.gradients[place] for place in sorted(self.gradients))
+        for more in others:
+            first = [a + b for a, b in zip(first, more, strict=True)]
+        return first
+
+
+class ParameterManager:
+    """Keeps the versions that may still be asked for, and makes new ones in the order of the steps.
+
+    Args:
+        optimiser: Makes the next version.
+        comm: The ranks; used to wait for a version.
+        staleness: How many updates a view may miss.
+
+    Attributes:
+        newest: Number of the newest version, which is the number of updates so far.
+        most_bytes: The most bytes that older versions took at a time.
+    """
+
+    def __init__(self, optimiser: Optimiser, comm: Comm, staleness: int = 0):
+        self.optimiser, self.comm, self.staleness = optimiser, comm, staleness
+        self.newest = 0
+        self.most_bytes = 0
+        # the newest one is in the parameters themselves, until a view asks for it
+        self._versions: dict[int, _Version] = {}
+        self._steps: dict[int, _Step] = {}
+        self._lock = Lock()
+
+    def version_of(self, step: int) -> int:
+        """The version that views of a step use."""
+        return max(0, step - self.staleness)
+
+    @contextmanager
+    def using(self, step: int) -> Iterator[int]:
+        """Parameters have the values of the version of this step; gives its number. Waits until there is one."""
+        number = self.version_of(step)
+        with self.comm.ledger.waiting():
+            self.comm.until(lambda: self.newest >= number, f"waits for version {number} of the parameters")
+        with self._lock:
+            version = self._captured(number)
+            version.users += 1
+        try:
+            with version_scope(version.values):
+                yield number
+        finally:
+            with self._lock:
+                version.users -= 1
+                self._forget()
+
+    def deliver(self, step: int, place: int, views: int, gradients: list[np.ndarray], changes: Sequence[Callable[[], None]] = ()) -> None:
+        """Hand in what a view adds to a step; a step is made when all its views and all steps before it are there.
+
+        Args:
+            step: Number of the step.
+            place: Number of the view within it.
+            views: Number of views of the step.
+            gradients: One per parameter, summed over the ranks.
+            changes: Updates of other state, done with the update.
+        """
+        with self._lock:
+            delivered = self._steps.setdefault(step, _Step(views))
+            delivered.gradients[place], delivered.changes[place] = gradients, list(changes)
+            while (due := self._steps.get(self.newest)) is not None and len(due.gradients) == due.views:
+                self._update(self._steps.pop(self.newest))
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs beside the parameters, between two steps: ``newest``, and older versions as NUMBER/NAME."""
+        return {"newest": self.newest, **{f"{n}/{name}": self._versions[n].values[p] for n in self._held() for name, p in self._named()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned, once the parameters have their values.
+
+        Raises:
+            FormatError: Versions are missing or unknown, or of another shape or type.
+        """
+        self.newest = int(state["newest"])
+        expected = {f"{n}/{name}": p.value for n in self._held() for name, p in self._named()}
+        if set(state) - {"newest"} != set(expected):
+            raise FormatError(f"versions of parameters at step {self.newest} are not those of the {self.staleness} steps before it")
+        for name, like in expected.items():
+            x = state[name]
+            if x.shape != like.shape or x.dtype != like.dtype:
+                raise FormatError(f"version {name} of the parameters is {x.dtype}{list(x.shape)}, expected {like.dtype}{list(like.shape)}")
+        self._versions = {n: _Version({p: state[f"{n}/{name}"] for name, p in self._named()}) for n in self._held()}
+
+    def _held(self) -> range:
+        """Numbers of the versions, older than the newest, that may still be asked for."""
+        return range(self.version_of(self.newest), self.newest)
+
+    def _named(self) -> Iterator[tuple[str, Parameter]]:
+        return zip(self.optimiser.names, self.optimiser.parameters, strict=True)
+
+    def _update(self, step: _Step) -> None:
+        if self.staleness:
+            self._captured(self.newest)
+        for place in sorted(step.changes):
+            for change in step.changes[place]:
+                change()
+        with self.comm.ledger.task("update", version=self.newest + 1):
+            self.optimiser.step(step.total())
+        self.newest += 1
+        self._forget()
+
+    def _captured(self, number: int) -> _Version:
+        if number == self.newest and number not in self._versions:
+            self._versions[number] = _Version({p: p.value for p in self.optimiser.parameters})
+        return self._versions[number]
+
+    def _forget(self) -> None:
+        """Drop the versions that no view uses and none can ask for; the newest is in the parameters anyway."""
+        oldest = self.version_of(self.newest)
+        self._versions = {n: v for n, v in self._versions.items() if v.users or oldest <= n < self.newest}
+        bytes_of = (sum(x.nbytes for x in v.values.values()) for n, v in self._versions.items() if n < self.newest)
+        self.most_bytes = max(self.most_bytes, sum(bytes_of))

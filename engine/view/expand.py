@@ -1,0 +1,218 @@
+"""Building views: by breadth-first search from targets, or induced by a set of nodes.
+
+The search goes hop by hop from the end of the model to its beginning. At each hop, for every direction of its layers,
+the masters of receiving rows tell their mirrors, every worker numbers the senders of its in-edges that it has not met,
+and mirrors that were met tell their masters. The lists exchanged on the way are the restricted move plans of the view.
+What travels is one number per active (master, mirror) pair. A view costs what it touches, and masks of a byte per node;
+masters are numbered in an array that is kept.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ...ops.autodiff.space import RowSpace
+from ...ops.kernels.batch import ascending, number
+from ..partition.exchange import NOTHING, Exchange, MovePlan
+from ..partition.partition import MASTER, MIRROR, Partition
+from ..sampling.sampler import Candidates, Chosen, NeighbourSampler
+from .hop import Hop, Layers, depth, hops
+from .level import Ends, Level, Pass, Selection, directions, halo_map, plans, receiving
+from .view import GraphView
+
+# a plan, and the mirrors it serves
+Served = tuple[MovePlan, np.ndarray]
+
+
+class Frame:
+    """The masters of a growing view, numbered in the order in which the search meets them; a ``with`` block.
+
+    Attributes:
+        place: Number of each master, below 0 for none, [n_masters] int32; lent by the partition.
+        rows: Masters in the order of their numbers, [n] int64.
+    """
+
+    def __init__(self, partition: Partition, rows: np.ndarray):
+        self._partition, self.rows = partition, rows
+
+    def __enter__(self) -> Frame:
+        spare = self._partition.spare
+        self.place = spare.pop() if spare else np.full(self._partition.n_masters, -1, np.int32)
+        self.place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.place[self.rows] = -1
+        self._partition.spare.append(self.place)
+
+    def meet(self, found: list[np.ndarray]) -> None:
+        """Number the masters among these that have no number yet, ascending."""
+        n = end = len(self.rows)
+        room = np.append(self.rows, np.empty(min(sum(map(len, found)), len(self.place) - n), np.int64))
+        for rows in found:
+            end = number(rows, self.place, room, end)
+        self.rows = room[:end]
+        self.rows[n:] = ascending(room[n:end], len(self.place))
+        self.place[self.rows[n:]] = np.arange(n, end, dtype=np.int32)
+
+
+class _Sweep:
+    """The edges of one pass, the restricted plans of both ends, and the mirrors these serve.
+
+    Args:
+        chosen: The edges, by block.
+        receivers: The plan of the receiving end, and its mirrors.
+    """
+
+    def __init__(self, partition: Partition, chosen: list[Chosen], reverse: bool, receivers: Served):
+        self.partition, self.chosen = partition, chosen
+        self.receive, self.receivers = receivers
+        senders = plans(partition, reverse)[0]
+        self.send, self.senders = _restricted(partition, senders, [c.senders for c in chosen if c.kinds[0] == MIRROR])
+
+    def met(self) -> list[np.ndarray]:
+        """The masters whose columns the pass reads at the sending end."""
+        return [c.senders for c in self.chosen if c.kinds[0] == MASTER] + [self.send.rows.astype(np.int32)]
+
+    def finish(self, place: np.ndarray, n_in: int) -> Pass:
+        """The pass over a frame in which master row r stands at place[r]."""
+        p = self.partition
+        send: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.senders), self.send.n_halo)}
+        receive: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.receivers), self.receive.n_halo)}
+        selections = []
+        for c in self.chosen:
+            if len(c.edges):
+                row, ptr = receiving(c.rows, c.ptr, *receive[c.kinds[1]])
+                lookup, n_senders = send[c.kinds[0]]
+                other = c.senders if lookup is None else lookup[c.senders]
+                selections.append(Selection(c.block, c.reverse, row, ptr, other, n_senders, c.edges, scale=c.scale))
+        senders, receivers = (Exchange(p.comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
+        return Pass(p, selections, senders, receivers)
+
+
+def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: NeighbourSampler | None = None,
+         excluded: np.ndarray | None = None, step: int = 0) -> GraphView:
+    """The view that computes the end of a model for the target nodes and everything they depend on.
+
+    Args:
+        targets: Mask of the masters, [n_masters] bool.
+        layers: The supersteps of the model.
+        sampler: Keeps a sample of the in-edges; None keeps all.
+        excluded: Mask of local edges in storage order that no message may use, or None.
+        step: Number of the training step, for the sampler's draws.
+
+    Collective: all ranks of the partition.
+    """
+    with Frame(partition, np.flatnonzero(targets)) as frame:
+        supersteps, sizes = hops(layers), [len(frame.rows)]
+        found: list[dict[bool, _Sweep]] = []
+        for hop in range(depth(layers) - 1, -1, -1):
+            along = _reverses(x for x in supersteps if x.from_end == len(found))
+            sweeps = {reverse: _choose(partition, frame, reverse, sampler, excluded, hop, step) for reverse in along}
+            frame.meet([rows for sweep in sweeps.values() for rows in sweep.met()])
+            sizes.append(len(frame.rows))
+            found.append(sweeps)
+        return _assemble(partition, frame, supersteps, sizes, found)
+
+
+def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded: np.ndarray | None = None) -> GraphView:
+    """The view of a set of nodes and all edges between them; every superstep runs over all of it.
+
+    Args:
+        nodes: Mask of the masters, [n_masters] bool.
+        layers: The supersteps of the model.
+
+    Collective: all ranks of the partition.
+    """
+    supersteps, n_hops = hops(layers), depth(layers)
+    with Frame(partition, np.flatnonzero(nodes)) as frame:
+        sweeps = {reverse: _choose(partition, frame, reverse, None, excluded, 0, 0, inside=True) for reverse in _reverses(supersteps)}
+        return _assemble(partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops)
+
+
+def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
+    """The nodes and everything within ``hops`` edges of them, against and along the edges, [n_masters] bool.
+
+    Collective: all ranks of the partition.
+    """
+    with Frame(partition, np.flatnonzero(nodes)) as frame:
+        for _ in range(hops):
+            passes = [_choose(partition, frame, reverse, None, None, 0, 0) for reverse in (False, True)]
+            frame.meet([rows for sweep in passes for rows in sweep.met()])
+        return frame.place >= 0
+
+
+def _reverses(supersteps: Iterable[Hop]) -> list[bool]:
+    """The passes of some supersteps, as values of ``reverse``, each once."""
+    return sorted({reverse for hop in supersteps for reverse in directions(hop.direction)})
+
+
+def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
+            hop: int, step: int, inside: bool = False) -> _Sweep:
+    """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
+    plan, mirrors = receivers = _narrowed(partition, frame.rows, reverse)
+    rows = {MASTER: frame.rows, MIRROR: mirrors}
+    blocks = [b for b in partition.blocks if b.n_edges]
+    candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
+    if inside:
+        sending = {MASTER: frame.place >= 0, MIRROR: np.zeros(partition.n_mirrors, bool)}
+        sending[MIRROR][_narrowed(partition, frame.rows, not reverse)[1]] = True
+        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in _listed(candidates)]
+    if excluded is not None:
+        candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in _listed(candidates)]
+    if sampler is not None:
+        exchange = Exchange(partition.comm, plan.renumbered(frame.place, len(frame.rows)))
+        chosen, kept = sampler.choose(partition, candidates, exchange, hop=hop, reverse=reverse, step=step)
+        if kept is not None:
+            return _Sweep(partition, chosen, reverse, (plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers)
+        candidates = chosen
+    # every mirror of the plan has edges, unless some were taken out
+    if inside or excluded is not None:
+        receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
+    return _Sweep(partition, _listed(candidates), reverse, receivers)
+
+
+def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:
+    return [c.listed() for c in candidates]
+
+
+def _narrowed(partition: Partition, masters: np.ndarray, reverse: bool) -> Served:
+    """The plan of the receiving end of a pass for some masters only, and the mirrors that these have."""
+    plan, mirrors = plans(partition, reverse)[1]
+    on = np.zeros(partition.n_masters, bool)
+    on[masters] = True
+    narrow, halo = plan.narrow(partition.comm, on)
+    return narrow, mirrors[halo]
+
+
+def _restricted(partition: Partition, served: Served, used: list[np.ndarray]) -> Served:
+    """A plan that serves only those of its mirrors that are used, and which they are."""
+    plan, mirrors = served
+    if not plan.anywhere:
+        return plan, NOTHING
+    mark = np.zeros(partition.n_mirrors, bool)
+    for rows in used:
+        mark[rows] = True
+    wanted = np.flatnonzero(mark[mirrors])
+    return plan.restrict(partition.comm, wanted), mirrors[wanted]
+
+
+def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: list[int], found: list[dict[bool, _Sweep]]) -> GraphView:
+    """The view of a frame; equal supersteps share their level.
+
+    Args:
+        sizes: Number of rows at the end of the model, one hop before it, and so on.
+        found: Sweeps of the last hop, of the hop before it, and so on; by whether they are reversed.
+    """
+    levels: list[Level] = []
+    known: dict[tuple[int, str], Level] = {}
+    for direction, from_end in supersteps:
+        sweeps, n_out, n_in = found[from_end], *sizes[from_end: from_end + 2]
+        key = id(sweeps), direction
+        if key not in known:
+            # each level numbers the edges of its passes, so that two levels cannot share a pass
+            passes = [sweeps[reverse].finish(frame.place, n_in) for reverse in directions(direction)]
+            known[key] = Level(n_in, n_out, passes, direction)
+        levels.append(known[key])
+    return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

@@ -1,0 +1,218 @@
+"""Strategies: sources of views. Which nodes and edges a batch computes is decided here and nowhere else.
+
+Batches are made of global ids by hashing, so they are the same for every number of workers.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.rng import Purpose, key, shuffle
+
+from ..partition.partition import MASTER, MIRROR, Partition
+from ..sampling.sampler import NeighbourSampler
+from .expand import Frame, grow, induced, widen
+from .hop import Layers, depth
+from .task import Seeds, Task
+from .view import GraphView, global_view
+
+
+class Strategy(ABC):
+    """A source of views.
+
+    Args:
+        partition: Where views look.
+        layers: The supersteps of the model.
+        task: Gives the targets.
+        seed: Seed of the order of batches.
+    """
+
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
+        self.partition, self.layers, self.task, self.seed = partition, layers, task, seed
+
+    @property
+    @abstractmethod
+    def steps_per_epoch(self) -> int:
+        """Number of views of an epoch."""
+
+    @abstractmethod
+    def batch(self, epoch: int, i: int) -> GraphView:
+        """View i of an epoch.
+
+        Collective: all ranks of the partition.
+        """
+
+    def views(self, epoch: int) -> Iterator[GraphView]:
+        """The views of one epoch.
+
+        Collective: all ranks of the partition.
+        """
+        for i in range(self.steps_per_epoch):
+            yield self.batch(epoch, i)
+
+    def _step(self, epoch: int, i: int) -> int:
+        return epoch * self.steps_per_epoch + i
+
+
+def whole(partition: Partition, layers: Layers, seeds: Seeds | None = None) -> GraphView:
+    """The view of the whole graph, with the pairs of ``seeds`` if there are any; without their excluded edges.
+
+    Collective: all ranks of the partition.
+    """
+    if seeds is None or seeds.excluded is None:
+        view = global_view(partition, layers)
+    else:
+        view = induced(partition, np.ones(partition.n_masters, bool), layers, excluded=seeds.excluded)
+    return with_pairs(view, seeds)
+
+
+def with_pairs(view: GraphView, seeds: Seeds | None) -> GraphView:
+    """The view with the level of its pairs."""
+    if seeds is None or seeds.pairs is None:
+        return view
+    if view.rows is None:
+        return replace(view, pairs=seeds.pairs.level(None, view.n_targets))
+    with Frame(view.partition, view.rows) as frame:
+        return replace(view, pairs=seeds.pairs.level(frame.place, view.n_targets))
+
+
+class GlobalBatch(Strategy):
+    """Every node, every edge, one step an epoch."""
+
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
+        super().__init__(partition, layers, task, seed)
+        self._view: GraphView | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return 1
+
+    def batch(self, epoch: int, i: int) -> GraphView:
+        if self._view is None:
+            seeds = self.task.seeds(self.task.targets, epoch)
+            view = whole(self.partition, self.layers, seeds)
+            # what depends on the epoch is made anew
+            if seeds.excluded is not None:
+                return view
+            self._view = view
+        return self._view
+
+
+class MiniBatch(Strategy):
+    """Batches of targets, grown by breadth-first search over all neighbours or a sample of them.
+
+    Args:
+        batch_size: Targets per batch over all workers; the last batch of an epoch may be smaller.
+        sampler: None for no sampling.
+    """
+
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, batch_size: int,
+                 sampler: NeighbourSampler | None = None):
+        super().__init__(partition, layers, task, seed)
+        if batch_size < 1:
+            raise ConfigError(f"batch_size {batch_size} must be at least 1")
+        if sampler is not None and len(sampler.fanouts) != depth(layers):
+            raise ConfigError(f"fanout gives {len(sampler.fanouts)} numbers for a model of {depth(layers)} hops; give one for each")
+        self.batch_size, self.sampler = batch_size, sampler
+        self._order: tuple[int, np.ndarray] | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.task.targets) // self.batch_size)
+
+    def ids(self, epoch: int, i: int) -> np.ndarray:
+        """Target ids of a batch, the same on every worker."""
+        if self._order is None or self._order[0] != epoch:
+            self._order = (epoch, shuffle(key(self.seed, Purpose.BATCH, epoch), self.task.targets))
+        return self._order[1][i * self.batch_size: (i + 1) * self.batch_size]
+
+    def batch(self, epoch: int, i: int) -> GraphView:
+        step = self._step(epoch, i)
+        seeds = self.task.seeds(self.ids(epoch, i), step)
+        view = grow(self.partition, seeds.nodes, self.layers, sampler=self.sampler, excluded=seeds.excluded, step=step)
+        return with_pairs(view, seeds)
+
+
+class ClusterBatch(Strategy):
+    """A few clusters at a time, with all edges inside and between them.
+
+    Args:
+        clusters: Cluster of every node, [n_nodes], the same on every worker.
+        per_batch: Clusters per batch (stochastic multiple partitions of Cluster-GCN).
+        boundary_hops: Also take nodes within so many hops; their values are computed, they are not trained on.
+        degrees: "graph" keeps the degrees of the whole graph, "view" counts the edges inside the batch, which makes
+            normalising layers normalise by batch (Cluster-GCN).
+        diagonal: Self loops weigh 1 + diagonal times as much (the diagonal enhancement of Cluster-GCN).
+
+    Raises:
+        ConfigError: An option is out of range.
+        DataError: No cluster holds a training target.
+
+    Source: Cluster-GCN, https://arxiv.org/abs/1905.07953
+    """
+
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, clusters: np.ndarray, per_batch: int = 1,
+                 boundary_hops: int = 0, degrees: str = "graph", diagonal: float = 0.0):
+        super().__init__(partition, layers, task, seed)
+        if boundary_hops not in (0, 1, 2):
+            raise ConfigError(f"boundary_hops {boundary_hops} must be 0, 1 or 2")
+        if degrees not in ("graph", "view"):
+            raise ConfigError(f"degrees {degrees!r} must be 'graph' or 'view'")
+        self.clusters, self.boundary_hops, self.degrees, self.diagonal = clusters, boundary_hops, degrees, diagonal
+        n = int(clusters.max(initial=-1)) + 1
+        # a batch without targets would be a step without a gradient
+        self._useful = task.clusters_with_targets(clusters)
+        if not len(self._useful):
+            raise DataError("no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
+                            "its ends lie in one cluster: use fewer and larger clusters, or another strategy")
+        if not 1 <= per_batch <= n:
+            raise ConfigError(f"clusters_per_batch {per_batch} must be 1 to {n}, the number of clusters")
+        self.per_batch = per_batch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self._useful) // self.per_batch)
+
+    def members(self, epoch: int, i: int) -> np.ndarray:
+        """Nodes of the clusters of a batch, [n_nodes] bool, the same on every worker."""
+        order = shuffle(key(self.seed, Purpose.BATCH, epoch), self._useful)
+        return np.isin(self.clusters, order[i * self.per_batch: (i + 1) * self.per_batch])
+
+    def batch(self, epoch: int, i: int) -> GraphView:
+        p, inside = self.partition, self.members(epoch, i)
+        seeds = self.task.seeds(self.task.owned_by(inside), self._step(epoch, i), np.flatnonzero(inside))
+        core = inside[p.masters]
+        view = with_pairs(induced(p, widen(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded), seeds)
+        assert view.rows is not None
+        if "train" in p.node:
+            view.node["train"] = (p.node["train"] & core)[view.rows]
+        if self.degrees == "view":
+            view.node["in_degree"], view.node["out_degree"] = (_degrees(view, reverse, seeds.excluded) for reverse in (False, True))
+        if self.diagonal:
+            view.edge["weight"] = self._weight
+        return view
+
+    @cached_property
+    def _weight(self) -> np.ndarray:
+        """Edge weights with the diagonal enhanced, in storage order."""
+        (src, dst), weight = self.partition.edge_ends(), self.partition.edge["weight"]
+        return np.where(src == dst, weight * (1 + self.diagonal), weight).astype(weight.dtype)
+
+
+def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.ndarray:
+    """Edges inside the view into (or, reversed, out of) each frame row, without excluded ones."""
+    p = view.partition
+    nodes = np.zeros(p.n_masters, bool)
+    nodes[view.rows] = True
+    sweep = induced(p, nodes, ["out" if reverse else "in"], excluded=excluded).levels[0].passes[0]
+    counts = {MASTER: np.zeros(view.space.n, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
+    for s in sweep.selections:
+        counts[s.kinds[1]][s.row] += np.diff(s.ptr)
+    found = {"n": counts[MASTER]}
+    sweep.receivers.to_masters_add({"n": counts[MIRROR]}, found)
+    return found["n"].astype(p.node["in_degree"].dtype)

@@ -1,0 +1,1 @@
+"""``gt.check``: tests of a user's own layers."""

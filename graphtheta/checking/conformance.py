@@ -1,0 +1,266 @@
+"""Conformance of a user's own layer: finite numbers, gradients, settings, permutations, workers and partitions.
+
+Runs are those of ``trial``. Messages pass over the edges on the reference back end, which compiles nothing; one run on the
+fused back end is compared with it.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphtheta.checking import trial
+from graphtheta.checking.trial import Case, Numbers, Samples
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.layer.module import Module
+from graphtheta.engine.layer.superstep import fallback_text
+from graphtheta.engine.view.hop import Layers
+from graphtheta.errors import CheckError, ConfigError, GraphThetaError
+from graphtheta.ops.backend.fused import backend_scope, fallbacks
+
+PARTITIONERS = ("1d-src", "1d-dst", "vertex-cut")
+# relative errors of sums in another order, and of the same sums
+ROUNDING, SAME = 1e-9, 1e-12
+# a gradient that is so much smaller than the largest one is made of rounding errors
+NOTHING = 1e-12
+# points at which a gradient must vanish to be called zero
+POINTS = 3
+
+
+@dataclass
+class Report:
+    """Largest relative error of each check, and which layers run on the reference back end."""
+
+    gradients: float
+    permutation: float
+    workers: float
+    backends: float
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join([f"gradients against finite differences: {self.gradients:.1e}", f"renumbered nodes: {self.permutation:.1e}",
+                          f"1 to 4 workers, {', '.join(PARTITIONERS)}: {self.workers:.1e}",
+                          f"fused against reference back end: {self.backends:.1e}", *self.notes])
+
+
+def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = None, *, node_columns: Mapping[str, Any] | None = None,
+          edge_columns: Mapping[str, Any] | None = None, tolerance: float = 1e-6) -> Report:
+    """Check a layer (or a whole model that returns node values).
+
+    Args:
+        layer: With its parameters; it is copied, not changed.
+        d_in: Width of its input; by default the leading size of one of its parameters that fits.
+        d_edge: Width of the edge attributes it reads; likewise.
+        node_columns, edge_columns: Named columns that it reads, as arrays [m] or [m, k] from whose rows those of the small graph
+            are drawn: ``edge_columns={"type": range(4)}`` for codes from 0 to 3.
+        tolerance: Largest relative error allowed for gradients; the other checks allow 1e-9.
+
+    Returns:
+        The errors found, all within bounds.
+
+    Raises:
+        CheckError: A check failed; says which and by how much.
+        ConfigError: The widths cannot be guessed; give them. Or it is no layer.
+        DataError: A column has no rows, or is none that a graph can have.
+        GraphThetaError: The layer does not run.
+    """
+    if not isinstance(layer, (Layer, Model)):
+        what = f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
+        raise ConfigError(f"gt.check was given {what}; expected a layer that is made, such as gt.check(MyLayer(4, 3))")
+    subject = _Subject.of(layer, d_in, d_edge, (trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")))
+    with backend_scope("reference"), np.errstate(all="ignore"):
+        subject.check_finite()
+        subject.check_memory()
+        subject.check_trained()
+        gradients = subject.check_gradients(tolerance)
+        permutation, workers = subject.check_permutation(), subject.check_workers()
+    with np.errstate(all="ignore"):
+        backends = subject.check_backends()
+    return Report(gradients, permutation, workers, backends, subject.notes)
+
+
+@dataclass
+class _Subject:
+    """What is checked: each check takes copies of the model, whose parameters are at a general position.
+
+    Attributes:
+        layers: Its supersteps.
+        notes: Which layers run on the reference back end.
+    """
+
+    name: str
+    model: Model
+    case: Case
+    layers: Layers
+    unread: list[str]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, layer: Layer | Model, d_in: int | None, d_edge: int | None, samples: Samples) -> _Subject:
+        # a dry run is a run, and may leave something in what ran
+        case, found = trial.fitting(trial.copied(layer), d_in, d_edge, samples)
+        with backend_scope("fused"):
+            slow = dict.fromkeys(fallback_text(step.layer, reason) for step in found.supersteps if step.program is not None
+                                 for reason in fallbacks(step.program))
+        model = trial.copied(layer)
+        trial.make_double(model)
+        trial.move_parameters(model, 0)
+        return cls(type(layer).__name__, model, case, found.layers, found.unread, list(slow))
+
+    def copy(self) -> Model:
+        """A model that has not run."""
+        return deepcopy(self.model)
+
+    def run(self, model: Model | None = None, case: Case | None = None, training: bool = False) -> Numbers:
+        return trial.run(model or self.copy(), case or self.case, self.layers, training=training)
+
+    def fail(self, text: str) -> None:
+        raise CheckError(f"{self.name}: {text}")
+
+    def bound(self, error: float, most: float, text: str) -> float:
+        if not error <= most:
+            self.fail(f"{text} (relative error {error:.2e}, allowed {most:.0e})")
+        return error
+
+    # ---- the checks
+
+    def check_finite(self) -> None:
+        """Values and gradients are numbers, at nodes without edges and at self loops too."""
+        for training in (False, True):
+            for name, x in self.run(training=training).items():
+                bad = np.argwhere(~np.isfinite(x))
+                if len(bad):
+                    verb = "are" if name == "values" else "is"
+                    self.fail(f"its {name} {verb} not finite: {x[tuple(bad[0])]} {self._where(name, bad[0])}; look for 0 / 0, log(0), and "
+                              "the gradient of sqrt or of a norm at 0, and clip what goes in, as in gt.sqrt(gt.maximum(x, 1e-12))")
+
+    def _where(self, name: str, at: np.ndarray) -> str:
+        if name not in ("values", "gradient of x"):
+            return f"at {at.tolist()}"
+        node, (src, dst) = int(at[0]), self.case.graph.edge_index
+        degree, loops = int(np.sum(dst == node)), int(np.sum((src == node) & (dst == node)))
+        return f"at node {node}, which has {degree} in-edges, {loops} of them self loops"
+
+    def check_memory(self) -> None:
+        """Nothing is drawn or kept: a pass depends on parameters, settings and inputs, and on no earlier pass."""
+        for training in (False, True):
+            used = self.copy()
+            first, other, again = self.run(used, training=training), self.run(training=training), self.run(used, training=training)
+            if trial.furthest(first, other)[0] > SAME:
+                self.fail("two models that are equal and have not run compute different values: it draws random numbers, which differ from "
+                          "worker to worker (gt.dropout draws the same on all), or keeps state outside of itself")
+            if trial.furthest(first, again)[0] > SAME:
+                self.fail(f"it computes other values when it is called again{self._changed(used)}: it keeps state between calls; what a "
+                          "pass computes must depend on parameters, settings and inputs only")
+        used, fresh = self.copy(), self.copy()
+        self.run(used)
+        for name, put in _changes(used, fresh):
+            put()
+            # the other one stays one that has not run
+            outcomes = [self._outcome(model) for model in (used, deepcopy(fresh))]
+            if isinstance(outcomes[0], dict) and isinstance(outcomes[1], dict) and trial.furthest(*outcomes)[0] > SAME:
+                self.fail(f"a change of {name} has another effect on a layer that has run than on one that has not: it keeps something "
+                          "that it computed from it in an earlier call; compute it anew in each call")
+
+    def _outcome(self, model: Model) -> Any:
+        try:
+            return self.run(model)
+        except (GraphThetaError, ValueError, TypeError, ArithmeticError, LookupError) as error:
+            # not every value of a setting is allowed
+            return error
+
+    def _changed(self, used: Model) -> str:
+        """Which attributes are not as they were before the model ran."""
+        found = [f"self.{name}" for before, after in zip(self.model.modules(), used.modules(), strict=False) for name in vars(after)
+                 if repr(vars(before).get(name)) != repr(vars(after)[name]) and not isinstance(vars(after)[name], Module)]
+        return f", and {', '.join(found[:3])} changed" if found else ""
+
+    def check_trained(self) -> None:
+        """Every parameter has a gradient that is more than rounding errors, at one point at least."""
+        if self.unread:
+            self.fail(f"no operation reads {', '.join(self.unread)}, so nothing will be trained there; functions of gt take a "
+                      "gt.Parameter itself, and its .value is a constant")
+        left: dict[str, float] = {p.name: 0.0 for p in self.model.parameters()}
+        for point in range(POINTS):
+            model = self.copy()
+            trial.move_parameters(model, point, 0.3)
+            found = self.run(model, training=True)
+            largest = max(float(np.max(np.abs(g), initial=0)) for name, g in found.items() if name != "values")
+            sizes = {name: float(np.max(np.abs(found[f"gradient of {name}"]), initial=0)) for name in left}
+            left = {name: max(size, left[name]) for name, size in sizes.items() if size <= NOTHING * largest}
+            if not left:
+                return
+        exact = [name for name, size in left.items() if size == 0]
+        if exact:
+            self.fail(f"the gradient of {', '.join(exact)} is zero, so nothing is trained there: the values do not depend on it, or an "
+                      "operation on the way has None as its gradient rule")
+        self.fail(f"the gradient of {', '.join(left)} is zero but for rounding errors, which Adam would turn into steps: what follows "
+                  "takes away what it adds, as batch norm does with a bias in front of it, and softmax with what all in-edges of a node "
+                  "share; leave it out, as in GCN(d_in, d_out, bias=False)")
+
+    def check_gradients(self, tolerance: float) -> float:
+        """Central differences along one random direction of every parameter and input."""
+        model, step, worst = self.copy(), 1e-6, 0.0
+        exact = self.run(model)
+
+        def value(case: Case) -> float:
+            out = self.run(model, case)["values"]
+            return float((out * trial.weights(np.arange(trial.N_NODES), out.shape)).sum())
+
+        for name, d, put in trial.directions(model, self.case):
+            numeric = (value(put(step * d)) - value(put(-step * d))) / (2 * step)
+            put(0 * d)
+            error = abs(numeric - float((exact[name] * d).sum())) / max(1.0, abs(numeric))
+            worst = max(worst, self.bound(error, tolerance, f"its {name} differs from finite differences"))
+        return worst
+
+    def check_permutation(self) -> float:
+        renumbered, number = self.case.renumbered()
+        error = trial.difference(self.run()["values"], self.run(case=renumbered)["values"][number])
+        return self.bound(error, ROUNDING, "its values change when nodes are renumbered; it depends on ids or on the order of edges")
+
+    def check_workers(self) -> float:
+        """Values and gradients, with dropout on, against one worker."""
+        expected, worst = self.run(training=True), 0.0
+        for size in (2, 3, 4):
+            for partitioner in PARTITIONERS:
+                def program(comm: Comm, partitioner: str = partitioner) -> Numbers:
+                    return trial.run(self.copy(), self.case, self.layers, comm, partitioner, training=True)
+
+                error, name = trial.furthest(expected, run_simulated(size, program)[0])
+                worst = max(worst, self.bound(error, ROUNDING, f"its {name} changes with the number of workers or the partition"))
+        return worst
+
+    def check_backends(self) -> float:
+        """The fused back end against the reference."""
+        with backend_scope("reference"):
+            expected = self.run(training=True)
+        with backend_scope("fused"):
+            error, name = trial.furthest(expected, self.run(training=True))
+        return self.bound(error, ROUNDING, f"its {name} differs between the back ends: a fault of graphtheta")
+
+
+def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
+    """Changes of parameters and of settings that are numbers: the name, and a function that makes it in all models alike."""
+    def parameters() -> None:
+        for model in models:
+            trial.move_parameters(model, POINTS)
+
+    yield "its parameters", parameters
+    for found in zip(*(list(model.modules()) for model in models), strict=True):
+        for name, old in list(vars(found[0]).items()):
+            if not isinstance(old, (bool, int, float)):
+                continue
+            new = not old if isinstance(old, bool) else old + 1 if isinstance(old, int) else 0.5 * old + 0.125
+
+            def put(value: Any, name: str = name, modules: tuple[Module, ...] = found) -> None:
+                for module in modules:
+                    setattr(module, name, value)
+
+            yield f"self.{name}", lambda put=put, new=new: put(new)
+            put(old)

@@ -1,0 +1,200 @@
+"""Runs of a user's layer on a small graph that has what breaks layers: a hub, isolated nodes, self loops, duplicate edges.
+
+Everything is float64, and all numbers of a run come back by global id, so that runs can be compared.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from graphtheta.data.columns import take_rows
+from graphtheta.data.graph import Graph
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.layer.dry_run import Probe, probe
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.gradient_sum import GradientSum
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.strategy import whole
+from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError, UserFunctionError
+from graphtheta.ops.autodiff.tape import Parameter, Tape, Var
+from graphtheta.rng import Purpose, integers, key, normal, shuffle
+
+N_NODES, N_EDGES = 24, 90
+# by name: "values", "gradient of NAME"
+Numbers = dict[str, np.ndarray]
+# arrays by name, from whose rows named columns of nodes and of edges are drawn; and such columns
+Samples = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph with inputs in float64, which a graph itself would round."""
+
+    graph: Graph
+    x: np.ndarray
+    attr: np.ndarray
+
+    def renumbered(self) -> tuple[Case, np.ndarray]:
+        """The same with other numbers of nodes and edges in another order, and the new number of each node."""
+        order, edges = shuffle(key(3, Purpose.CHECK), np.arange(N_NODES)), shuffle(key(4, Purpose.CHECK), np.arange(N_EDGES))
+        number = np.empty_like(order)
+        number[order] = np.arange(N_NODES)
+        columns = take_rows(self.graph.node_columns, order), take_rows(self.graph.edge_columns, edges)
+        return _with_inputs(number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns), number
+
+
+class _Alone(Model):
+    """One layer as a model."""
+
+    def __init__(self, layer: Layer):
+        self.layer = layer
+
+    def forward(self, graph: Any) -> Any:
+        return self.layer(graph, graph.x)
+
+    def named_parameters(self, path: str = "") -> Iterator[tuple[str, Parameter]]:
+        return self.layer.named_parameters(path)
+
+
+def copied(layer: Layer | Model) -> Model:
+    """A copy as a model."""
+    model = deepcopy(layer)
+    return model if isinstance(model, Model) else _Alone(model)
+
+
+def make_double(model: Model) -> None:
+    """Give all parameters float64."""
+    for p in model.parameters():
+        p.value = p.value.astype(np.float64)
+
+
+def move_parameters(model: Model, draw: int, size: float = 0.1) -> None:
+    """Move all parameters a little, away from zeros and ones, where gradients may vanish that do not vanish in general."""
+    for i, p in enumerate(model.parameters()):
+        p.value = p.value + size * normal(key(5 + draw, Purpose.CHECK, i), np.arange(p.value.size)).reshape(p.shape)
+
+
+def sample(columns: Mapping[str, Any] | None, kind: str) -> dict[str, np.ndarray]:
+    """Arrays to draw named columns from.
+
+    Raises:
+        DataError: One has no rows.
+    """
+    found = {name: np.asarray(rows) for name, rows in (columns or {}).items()}
+    for name, rows in found.items():
+        if not rows.ndim or not len(rows):
+            raise DataError(f"{kind}_columns[{name!r}] has no rows to draw from; give an array of the values it may have, such as range(4)")
+    return found
+
+
+def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples) -> tuple[Case, Probe]:
+    """A case of widths that fit the model, and the model's dry run on it.
+
+    Raises:
+        ConfigError: The widths cannot be guessed.
+        GraphThetaError: The model does not run, whatever the widths.
+    """
+    parameters = model.parameters()
+    sizes = list(dict.fromkeys(p.shape[0] for p in parameters if p.shape)) or [4]
+    dtype = parameters[0].dtype if parameters else np.dtype(np.float64)
+    reasons: dict[str, GraphThetaError] = {}
+    for a in [d_in] if d_in is not None else sizes:
+        for b in [d_edge] if d_edge is not None else sizes:
+            try:
+                case = _case(a, b, samples)
+                return case, probe(model, build_partition(case.graph, SerialComm(), dtype=dtype))
+            except (ShapeError, UserFunctionError) as error:
+                reasons.setdefault(str(error), error)
+    first = next(iter(reasons.values()))
+    if (d_in is not None and d_edge is not None) or (len(reasons) == 1 and isinstance(first, UserFunctionError)):
+        raise first
+    raise ConfigError(f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width {d_edge or sizes}: "
+                      f"{first}; give gt.check(layer, d_in=..., d_edge=...)")
+
+
+def _case(d_in: int, d_edge: int, samples: Samples) -> Case:
+    k, nodes, edges = key(0, Purpose.CHECK), np.arange(N_NODES), np.arange(N_EDGES)
+    src, dst = integers(k, edges, N_NODES - 3, 2).T
+    dst[:25] = 2
+    src[25:29] = dst[25:29]
+    src[30:35], dst[30:35] = src[40:45], dst[40:45]
+    columns = _drawn(samples[0], nodes), _drawn(samples[1], edges)
+    return _with_inputs(np.stack((src, dst)), normal(k + 1, nodes, d_in), normal(k + 2, edges, d_edge), columns)
+
+
+def _drawn(columns: dict[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: rows[integers(key(2, Purpose.CHECK, len(ids), i), ids, len(rows))] for i, (name, rows) in enumerate(columns.items())}
+
+
+def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray, columns: Samples) -> Case:
+    return Case(Graph(edge_index, N_NODES, x=x, edge_attr=attr, node_columns=columns[0], edge_columns=columns[1]), x, attr)
+
+
+def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, partitioner: str = "1d-src", *,
+        training: bool = False) -> Numbers:
+    """Values by global id, and gradients of their product with fixed numbers.
+
+    Args:
+        layers: Supersteps of the model, as its dry run found them.
+
+    Collective: all ranks of comm.
+    """
+    comm = comm if comm is not None else SerialComm()
+    partition = build_partition(case.graph, comm, partitioner, dtype=np.float64)
+    view = whole(partition, layers)
+    x = Var(case.x[partition.masters], view.space, needs_grad=True)
+    attr = Var(case.attr[partition.edge_gid], needs_grad=True)
+    parameters = model.parameters()
+    with Tape(training=training, all_sum=comm.all_sum) as tape:
+        out = model(view, **{"x": x, "edge.attr": attr})
+        total = GradientSum(comm, parameters)
+        gradients = tape.backward(out, weights(partition.masters, out.shape), final=total.add)
+    found: Numbers = {}
+    for name, ids, like, rows in (("values", partition.masters, None, out.value),
+                                  ("gradient of x", partition.masters, case.x, gradients.of(x)),
+                                  ("gradient of edge.attr", partition.edge_gid, case.attr, gradients.of(attr))):
+        everywhere = np.zeros((N_NODES, *out.shape[1:])) if like is None else np.zeros_like(like)
+        if rows is not None:
+            everywhere[ids] = rows
+        found[name] = comm.all_sum(everywhere)
+    return found | {f"gradient of {p.name}": g for p, g in zip(parameters, total.finish(gradients), strict=True)}
+
+
+def weights(ids: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Fixed numbers by global id."""
+    return normal(key(1, Purpose.CHECK), ids, int(np.prod(shape[1:]))).reshape(shape)
+
+
+def directions(model: Model, case: Case) -> Iterator[tuple[str, np.ndarray, Callable[[np.ndarray], Case]]]:
+    """What can be moved: the name of its gradient, a random direction of length 1, and a function that moves it by so much."""
+    def parameter(p: Parameter, start: np.ndarray) -> Callable[[np.ndarray], Case]:
+        def put(d: np.ndarray) -> Case:
+            p.value = start + d
+            return case
+        return put
+
+    movable: list[tuple[str, tuple[int, ...], Callable[[np.ndarray], Case]]]
+    movable = [(f"gradient of {p.name}", p.shape, parameter(p, p.value)) for p in model.parameters()]
+    movable += [("gradient of x", case.x.shape, lambda d: replace(case, x=case.x + d)),
+                ("gradient of edge.attr", case.attr.shape, lambda d: replace(case, attr=case.attr + d))]
+    for name, shape, put in movable:
+        d = normal(key(2, Purpose.CHECK), np.arange(int(np.prod(shape)))).reshape(shape)
+        yield name, d / max(float(np.linalg.norm(d)), 1e-300), put
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> float:
+    """Largest difference, relative to the largest number of a above 1; infinite where one of the two is not finite."""
+    if a.shape != b.shape or not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
+        return float("inf")
+    return float(np.max(np.abs(a - b), initial=0) / max(1.0, np.max(np.abs(a), initial=0)))
+
+
+def furthest(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> tuple[float, str]:
+    """The largest ``difference`` of two runs, and what differs."""
+    return max((difference(x, b[name]), name) for name, x in a.items())

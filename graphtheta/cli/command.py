@@ -1,0 +1,365 @@
+"""The commands that work on graphs and models. Each reads its flags, then runs on all ranks together."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphtheta
+from graphtheta.cli.warmup import jobs_of, warm_up
+from graphtheta.console import amount, figure, pairs, say, table
+from graphtheta.data.graph import Graph
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.memory import MemoryBound
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.job.flag import Parser
+from graphtheta.job.job import Job
+from graphtheta.logger import start_logging
+from graphtheta.ops.compile.cache import cache_folder
+from graphtheta.recovery.atomic import whole_file
+from graphtheta.recovery.keeper import refuse_to_lose
+from graphtheta.recovery.lock import check_free
+from graphtheta.recovery.progress import Result
+from graphtheta.recovery.weights import WEIGHTS
+from graphtheta.reports.runlog import JOB_FILE, RESULT_FILE, RunLog
+from graphtheta.train.rounding import halo_error
+from graphtheta.train.setup import load_graph
+
+
+def train(argv: list[str]) -> int:
+    """Train a model, once or with several seeds.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("train", "Train a model; without flags, the embedded default job.",
+                    "mpiexec -n 2 graphtheta train --dataset cora --model gcn --strategy mini --batch-size 140")
+    parser.add_job_keys()
+    _, keys = parser.read(argv)
+    job = Job(**keys)
+    return on_all_ranks(job, lambda comm: train_all(job, comm))
+
+
+def train_all(job: Job, comm: Comm) -> None:
+    """Train with each seed, save what was learned, and report.
+
+    Collective: all ranks of comm.
+    """
+    jobs = [job]
+    if job.seeds > 1:
+        jobs = [job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}")) for seed in range(job.seed, job.seed + job.seeds)]
+    check_startable(jobs, comm)
+    results = [train_once(one, comm) for one in jobs]
+    if comm.rank == 0 and job.seeds > 1:
+        spread = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
+        rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in spread.items()]
+        say(f"\n{job.seeds} seeds, saved in {job.folder}\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
+        write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": spread, "ranks": comm.size})
+
+
+def check_startable(jobs: list[Job], comm: Comm) -> None:
+    """Refuse at once, and not after hours, to replace a run that has not come to its end or goes on elsewhere.
+
+    Raises:
+        ConfigError: A folder holds a run that stopped; on all ranks together.
+        FormatError: Another job is training in a folder; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        for job in jobs if comm.rank == 0 else ():
+            check_free(job.folder)
+            if not job.resume:
+                refuse_to_lose(job)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+
+
+def train_once(job: Job, comm: Comm) -> Result:
+    """Train with one seed; weights, metrics and the curve are in the job's folder afterwards.
+
+    A run that is resumed and has left everything there already is left as it is.
+
+    Collective: all ranks of comm.
+    """
+    trainer = graphtheta.Trainer(job=job, comm=comm)
+    if comm.rank == 0 and trainer.saving is not None:
+        say(str(trainer.saving))
+    if job.halo != "exact":
+        moved = halo_error(trainer)
+        if comm.rank == 0:
+            say(f"halo in {job.halo}: it moves the loss of the first step by {moved:.1e} of its value")
+    predicted = trainer.predicted_peak()
+    with RunLog(job, comm, trainer.metric) as log:
+        result: Result = trainer.fit(log)
+        if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
+            if comm.rank == 0:
+                say(f"{job.folder} holds a run that came to its end; nothing was changed. More --epochs go on with it")
+            return result
+        # before the curve is drawn: drawing takes memory too
+        log.write_profile(predicted, trainer.fallbacks)
+        log.finish(result.best_epoch)
+    trainer.save(job.folder / WEIGHTS)
+    if job.save_predictions:
+        save_predictions(job.folder / "predictions.npz", trainer.predict())
+    if comm.rank == 0:
+        write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
+                                         "ranks": comm.size})
+        if trainer.training.versions.most_bytes:
+            say(f"older versions of the parameters took {amount(trainer.training.versions.most_bytes)} at most")
+        shown = {name: value for name, value in result.metrics.items() if name.endswith(trainer.metric)}
+        say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
+    return result
+
+
+def evaluate(argv: list[str]) -> int:
+    """Metrics of a finished run.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("evaluate", "Metrics of a finished run. Job flags change the job of the run.",
+                    "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global", "RUN ")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="one split instead of all")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job = job_of(options.run, keys)
+
+    def work(comm: Comm) -> None:
+        trainer = trained(job, options.run, comm)
+        scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
+        scores = {split: s for split, s in scores.items() if s}
+        if not scores:
+            raise DataError(f"the graph of {options.run} has nothing in {options.on or 'any split'}; choose another --on or --split")
+        if comm.rank == 0:
+            names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
+            say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
+
+    return on_all_ranks(job, work)
+
+
+def predict(argv: list[str]) -> int:
+    """Predictions of a finished run for all nodes.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("predict", "Predictions of a finished run, by original node id. Job flags change the job of the run.",
+                    "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--to", metavar="FILE", help=".npz or .csv [RUN/predictions.npz]")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job = job_of(options.run, keys)
+    path = Path(options.to or Path(options.run, "predictions.npz"))
+    if path.suffix not in (".npz", ".csv"):
+        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv")
+
+    def work(comm: Comm) -> None:
+        n = save_predictions(path, trained(job, options.run, comm).predict())
+        if comm.rank == 0:
+            say(f"{n:,} predictions in {path}")
+
+    return on_all_ranks(job, work)
+
+
+def info(argv: list[str]) -> int:
+    """What is in a dataset, and how it would be spread.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("info", "What is in a dataset, and how it would be spread over workers.",
+                    "graphtheta info --dataset cora --ranks 4 --partitioner vertex-cut")
+    parser.add_argument("--ranks", type=int, default=1, metavar="P", help="report the partition for this many workers")
+    parser.add_argument("--memory", action="store_true", help="the most memory each worker takes in training, by what it is for")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job = Job(**keys)
+    if options.ranks < 1:
+        raise ConfigError(f"--ranks: got {options.ranks}, expected at least 1")
+
+    def work(comm: Comm) -> None:
+        graph = load_graph(job)
+        if comm.rank == 0:
+            say(pairs([(name, amount(value) if name == "bytes" else figure(value)) for name, value in graph.summary().items()]))
+            if options.ranks > 1:
+                say("\n" + partition_table(graph, job, options.ranks))
+        if options.memory:
+            rows = run_simulated(options.ranks, memory_row, job, graph)[0] if options.ranks > 1 else memory_row(comm, job, graph)
+            if comm.rank == 0:
+                say("\n" + table(("worker", "peak", *(f.name for f in fields(MemoryBound)), "process"), rows))
+
+    return on_all_ranks(job, work)
+
+
+def explain(argv: list[str]) -> int:
+    """What a job will do.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("explain", "What a job will do: its layers and how they are planned, columns that move, bytes, operations, memory.",
+                    "graphtheta explain --model my_layers.py:Net --dataset cora")
+    parser.add_job_keys()
+    _, keys = parser.read(argv)
+    job = Job(**keys)
+
+    def work(comm: Comm) -> None:
+        text = graphtheta.explain(graphtheta.Trainer(job=job, comm=comm))
+        if comm.rank == 0:
+            say(text)
+
+    return on_all_ranks(job, work)
+
+
+def warmup(argv: list[str]) -> int:
+    """Compile what jobs need.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("warmup", "Compile what a job needs, without training; without flags, what the published models need at their usual "
+                    "widths.", "graphtheta warmup --dataset cora --model gat --strategy mini")
+    parser.add_job_keys()
+    _, keys = parser.read(argv)
+    jobs = jobs_of(keys)
+
+    def work(comm: Comm) -> None:
+        made, seconds = warm_up(jobs, comm)
+        if comm.rank == 0:
+            say(f"{made} kernels compiled in {seconds:.1f} s, kept in {cache_folder()}")
+
+    return on_all_ranks(jobs[0], work)
+
+
+def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
+    """Bound of every worker's memory, its parts, and what the process takes beside them; the same on every worker.
+
+    Collective: all ranks of comm.
+    """
+    trainer = graphtheta.Trainer(graph=graph, job=job, comm=comm)
+    bound = trainer.bound
+    parts = [getattr(bound, f.name) for f in fields(bound)]
+    peak = trainer.predicted_peak()
+    return [(str(rank), *map(amount, row)) for rank, row in enumerate(comm.all_gather([peak, *parts, peak - bound.total]))]
+
+
+def partition_table(graph: Graph, job: Job, ranks: int) -> str:
+    """Rows, edges and bytes of each worker, computed with simulated ranks in this process."""
+    def part(comm: Comm) -> tuple[list[int], dict[str, float]]:
+        p = build_partition(graph, comm, job.partitioner, job.masters, job.seed, np.dtype(job.dtype))
+        border = sum(b.n_edges for b in p.blocks[1:])
+        return [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()], p.report()
+
+    parts = run_simulated(ranks, part)
+    rows = [(str(rank), *(figure(v) for v in figures[:-1]), amount(figures[-1])) for rank, (figures, _) in enumerate(parts)]
+    total = ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in parts[0][1].items())
+    return f"{table(('worker', 'masters', 'mirrors', 'edges', 'border edges', 'memory'), rows)}\n{total}"
+
+
+def job_of(run: str, keys: dict[str, Any]) -> Job:
+    """The job of a finished run, with some keys changed.
+
+    Raises:
+        ConfigError: The folder holds no finished run, or a key is not allowed.
+    """
+    seeds = sorted(Path(run).glob("seed-*"))
+    for name in (JOB_FILE, WEIGHTS):
+        if seeds and not Path(run, name).is_file():
+            raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
+        if not Path(run, name).is_file():
+            raise ConfigError(f"{run}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
+    return Job.from_yaml(Path(run, JOB_FILE)).change(**keys)
+
+
+def trained(job: Job, run: str, comm: Comm) -> Any:
+    """A trainer with the weights of a finished run."""
+    trainer = graphtheta.Trainer(job=job, comm=comm)
+    trainer.load(Path(run, WEIGHTS))
+    return trainer
+
+
+def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
+    """Run the work of a command; whatever happens, all ranks end and the user reads one message."""
+    def program() -> int:
+        comm = start()
+        start_logging(job.log_level, comm.rank, comm.size)
+        work(comm)
+        return 0
+
+    return run_main(program)
+
+
+def metrics_line(metrics: dict[str, float]) -> str:
+    """Metrics in one line."""
+    return ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in metrics.items())
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """Write a record for people and programs to read."""
+    with whole_file(path) as f:
+        f.write((json.dumps(record, indent=1) + "\n").encode())
+
+
+def save_predictions(path: Path, found: tuple[np.ndarray, np.ndarray] | None) -> int:
+    """Write predictions beside the ids of what they are for.
+
+    Args:
+        path: .npz (arrays ``id`` and ``prediction``) or .csv (one row each).
+        found: What ``Trainer.predict`` returned: ids, [n] or [n, 2] for links, and predictions, [n] or [n, k]; None on
+            ranks that have nothing to write.
+
+    Returns:
+        Number of predictions written.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    if found is None:
+        return 0
+    ids, predictions = found
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".npz":
+            np.savez_compressed(path, id=ids, prediction=predictions)
+        else:
+            names = columns("id", ids) + columns("prediction", predictions)
+            wide = [x.reshape(len(x), -1).astype(str) for x in (ids, predictions)]
+            np.savetxt(path, np.concatenate(wide, axis=1), fmt="%s", delimiter=",", header=",".join(names), comments="", encoding="utf-8")
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return len(ids)
+
+
+def columns(name: str, x: np.ndarray) -> list[str]:
+    """Titles of the columns of an array."""
+    return [name] if x.ndim == 1 else [f"{name}_{k}" for k in range(x.shape[1])]

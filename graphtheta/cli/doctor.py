@@ -1,0 +1,211 @@
+"""The command ``doctor``: one line for each thing a run needs, with what to do where something is wrong."""
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import graphtheta
+from graphtheta.cgroup import cpu_quota, memory_left, memory_limit
+from graphtheta.console import amount, say
+from graphtheta.engine.runtime.affinity import available_cores
+from graphtheta.engine.runtime.start import launched
+from graphtheta.errors import ConfigError
+from graphtheta.job.flag import Parser
+from graphtheta.ops.compile.cache import lasting_folder
+
+OK, WARN, FAIL = "OK", "WARN", "FAIL"
+# a check gives its state, what was found, and what to do about it
+Finding = tuple[str, str, str]
+MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3, 0), "msgpack": (1, 0), "pydantic": (2, 7)}
+EXTRAS = {"igraph": ("cluster", "cluster batches by Louvain"), "pymetis": ("metis", "cluster batches by METIS"),
+          "matplotlib": ("plot", "pictures of curves and reports")}
+GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
+SMOKE_SECONDS = 60
+SMOKE = """
+import numpy as np
+from graphtheta.engine.runtime.start import run_main, start
+def program():
+    comm = start()
+    total = comm.all_sum(np.array([comm.rank + 1.0]))
+    if comm.rank == 0:
+        print("two ranks add up" if comm.size == 2 and total[0] == 3 else f"size {comm.size}, sum {total[0]}")
+    return 0
+raise SystemExit(run_main(program))
+"""
+
+
+def doctor(argv: list[str]) -> int:
+    """Check this machine.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code: 0, or 1 if something needed is missing or broken.
+    """
+    about = "Check this machine: versions, MPI, Numba, BLAS, threads, memory, and a run on two ranks."
+    Parser("doctor", about, "graphtheta doctor").read(argv)
+    if launched()[0]:
+        return 0
+    checks: dict[str, Callable[[], Finding]] = {
+        "python": python, "packages": packages, "extras": extras, "numba": numba, "blas": blas, "cores": cores, "memory": memory,
+        "mpi": mpi, "mpiexec": launcher, "two ranks": two_ranks,
+    }
+    worst = 0
+    for name, check in checks.items():
+        try:
+            state, found, remedy = check()
+        except Exception as error:
+            state, found, remedy = FAIL, f"{type(error).__name__}: {error}", "the check itself broke; please report this line"
+        say(f"{state.ljust(5)}{name.ljust(11)}{found}" + (f"\n{' ' * 16}-> {remedy}" if remedy else ""))
+        worst = max(worst, int(state == FAIL))
+    return worst
+
+
+def python() -> Finding:
+    """Version of Python and of this package."""
+    found = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, graphtheta {graphtheta.__version__}"
+    return (OK, found, "") if sys.version_info >= (3, 10) else (FAIL, found, "install Python 3.10 or later")
+
+
+def packages() -> Finding:
+    """Versions of what is always needed."""
+    versions = {name: version_of(name) for name in MINIMUM}
+    found = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    old = [name for name, least in MINIMUM.items() if numbers(versions[name]) < least]
+    return (FAIL, found, f"pip install --upgrade {' '.join(old)}") if old else (OK, found, "")
+
+
+def extras() -> Finding:
+    """Packages that some features need."""
+    missing = [name for name in EXTRAS if find_spec(name) is None]
+    found = ", ".join(f"{name} {version_of(name)}" for name in EXTRAS if name not in missing) or "none"
+    remedy = "; ".join(f"for {EXTRAS[name][1]}: pip install 'graphtheta[{EXTRAS[name][0]}]'" for name in missing)
+    return (WARN if missing else OK), found, remedy
+
+
+def numba() -> Finding:
+    """A function compiles, and compiled kernels can be kept."""
+    code = "import numba; print(numba.njit(lambda x: x + x)(21), numba.__version__, numba.config.NUMBA_NUM_THREADS)"
+    done = run([sys.executable, "-c", code])
+    if done.returncode or not done.stdout.startswith("42 "):
+        return FAIL, last_line(done.stderr) or done.stdout.strip(), "reinstall numba and llvmlite"
+    _, version, threads = done.stdout.split()
+    try:
+        folder = lasting_folder()
+    except ConfigError as error:
+        return (FAIL if os.environ.get("GRAPHTHETA_CACHE") else WARN), f"numba {version} compiles; {error}", ""
+    return OK, f"numba {version} compiles, up to {threads} threads; kernels are kept in {folder}", ""
+
+
+def blas() -> Finding:
+    """Which BLAS numpy calls, and its threads."""
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    if not pools:
+        return WARN, "no BLAS library found that takes a number of threads", "reinstall numpy from a wheel, which brings OpenBLAS"
+    found = ", ".join(sorted({f"{pool['internal_api']} {pool['version']} ({pool['num_threads']} threads)" for pool in pools}))
+    return OK, found + "; a run sets the threads by itself", ""
+
+
+def cores() -> Finding:
+    """Cores this process may use."""
+    mine, all_cores, quota = len(available_cores()), os.cpu_count() or 1, cpu_quota()
+    found = f"{mine} of {all_cores} cores may be used" + (f", CPU quota {quota:g}" if quota else "")
+    omp = os.environ.get("OMP_NUM_THREADS", "")
+    if omp.isdigit() and int(omp) > mine:
+        return WARN, f"{found}, OMP_NUM_THREADS={omp}", "unset OMP_NUM_THREADS; a run chooses its threads by itself"
+    return OK, found, ""
+
+
+def memory() -> Finding:
+    """Memory that is free now."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+    except OSError:
+        return WARN, "not known on this system", ""
+    free, total = (1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
+    free, total = (x if limit is None else min(x, limit) for x, limit in ((free, memory_left()), (total, memory_limit())))
+    found = f"{amount(free)} free of {amount(total)}"
+    return (OK, found, "") if free > 1 << 30 else (WARN, found, "end other programs; less than 1 GiB is free")
+
+
+def mpi() -> Finding:
+    """mpi4py and the MPI library it finds."""
+    if find_spec("mpi4py") is None:
+        return WARN, "mpi4py is not installed: one rank only", GET_MPI
+    # in a process of its own: importing it starts MPI
+    code = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0])"
+    done = run([sys.executable, "-c", code])
+    if done.returncode:
+        return FAIL, f"mpi4py finds no MPI library: {last_line(done.stderr)}", GET_MPI
+    return OK, f"mpi4py {version_of('mpi4py')} with {done.stdout.strip()}", ""
+
+
+def launcher() -> Finding:
+    """The mpiexec that belongs to this environment."""
+    path = find_mpiexec()
+    if path is None:
+        return WARN, "there is no mpiexec", GET_MPI
+    first = shutil.which("mpiexec")
+    if first is None or Path(first).resolve() != path.resolve():
+        return WARN, f"{path}, but the shell finds {first or 'none'}", f"call it by its path, or activate the environment in {sys.prefix}"
+    return OK, str(path), ""
+
+
+def two_ranks() -> Finding:
+    """A program on two ranks."""
+    path = find_mpiexec()
+    if path is None or find_spec("mpi4py") is None:
+        return WARN, "not tried: MPI is not installed", GET_MPI
+    try:
+        done = run([str(path), "-n", "2", sys.executable, "-c", SMOKE])
+    except subprocess.TimeoutExpired:
+        return FAIL, f"no answer within {SMOKE_SECONDS} s", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
+    if done.returncode or "two ranks add up" not in done.stdout:
+        said = last_line(done.stderr) or done.stdout.strip()
+        return FAIL, said or f"exit code {done.returncode}", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
+    return OK, done.stdout.strip(), ""
+
+
+def find_mpiexec() -> Path | None:
+    """The mpiexec beside this Python, else the first one the shell finds."""
+    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    return Path(found) if found else None
+
+
+def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a program without the launcher's variables of this process, so that it starts afresh."""
+    outer = ("PMI", "MPI", "OMPI", "HYDRA")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
+    return subprocess.run(words, capture_output=True, text=True, timeout=SMOKE_SECONDS, env=clean, stdin=subprocess.DEVNULL, check=False)
+
+
+def version_of(package: str) -> str:
+    """Installed version, empty if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """First two numbers of a version; (0,) if there are none."""
+    parts = [part for part in version.split(".")[:2] if part.isdigit()]
+    return tuple(map(int, parts)) or (0,)
+
+
+def last_line(text: str) -> str:
+    """The last line with something in it, where Python says what went wrong."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

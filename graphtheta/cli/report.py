@@ -1,0 +1,40 @@
+"""The command ``graphtheta report``: one page about a run, from what the run left in its folder."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphtheta.console import say
+from graphtheta.engine.runtime.start import launched
+from graphtheta.errors import FormatError
+from graphtheta.job.flag import Parser
+from graphtheta.reports.page import page
+from graphtheta.reports.run import read_run
+
+REPORT_FILE = "report.html"
+
+
+def report(argv: list[str]) -> int:
+    """Write one HTML page about a run.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("report", "One HTML page about a run: learning curve, time per stage and worker, imbalance, bytes between workers, "
+                    "memory. It names nothing outside of itself.", "graphtheta report runs/sbm-gcn-global", "RUN ")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--to", metavar="FILE", help="the page [RUN/report.html]")
+    options, _ = parser.read(argv)
+    if launched()[0]:
+        return 0
+    path = Path(options.to or Path(options.run, REPORT_FILE))
+    text = page(read_run(Path(options.run)))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FormatError(f"{path}: the page cannot be written: {error.strerror or error}; choose another with --to") from None
+    say(f"report in {path}")
+    return 0

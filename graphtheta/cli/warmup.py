@@ -1,0 +1,82 @@
+"""Compiling what a job needs before the job runs: the job itself, for one epoch, on a few nodes of its graph.
+
+Kernels depend on the widths of values, on what needs gradients and on whether edges are picked, and not on how many nodes
+and edges there are. A small graph with the same columns therefore asks for the same kernels.
+"""
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from graphtheta.data.arrays import EDGE_MASKS, NODE_MASKS
+from graphtheta.data.graph import Graph
+from graphtheta.data.transform import take_edges, take_nodes
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.job.job import Job
+from graphtheta.models.registry import MODELS
+from graphtheta.ops.compile.cache import SUFFIX, cache_folder
+from graphtheta.train.setup import load_graph
+from graphtheta.train.trainer import Trainer
+
+NODES, EDGES, BATCH = 48, 192, 8
+LOG = logging.getLogger("graphtheta")
+
+
+def small(graph: Graph) -> Graph:
+    """A graph of a few nodes and edges with the same columns, some of them in every split."""
+    nodes = _some(graph.n_nodes, NODES, [getattr(graph, m) for m in NODE_MASKS])
+    edges = _some(graph.n_edges, EDGES, [getattr(graph, m) for m in EDGE_MASKS])
+    # any ends will do, and those of the graph are mostly other nodes
+    ends = np.random.default_rng(0).integers(0, len(nodes), (2, len(edges)))
+    return graph.replace(edge_index=ends, **take_nodes(graph, nodes), **take_edges(graph, edges))
+
+
+def _some(n: int, most: int, masks: list[np.ndarray | None]) -> np.ndarray:
+    """Numbers of a few of n rows, of each mask as many as of the others."""
+    groups = [np.flatnonzero(m) for m in masks if m is not None] or [np.arange(n)]
+    return np.unique(np.concatenate([g[:most // len(groups)] for g in groups]))
+
+
+def shortened(job: Job) -> Job:
+    """The job for one epoch and few nodes."""
+    changes: dict[str, Any] = {"epochs": 1, "steps": 0, "seeds": 1, "eval_every": 1, "patience": 0, "trace": False,
+                               "checkpoint_every": 0, "resume": False}
+    if job.strategy == "mini":
+        changes["batch_size"] = BATCH
+    if job.strategy == "cluster":
+        # a file of clusters is for the whole graph
+        method = "louvain" if job.cluster_method.endswith(".npy") else job.cluster_method
+        changes |= {"clusters": 4, "clusters_per_batch": 1, "cluster_method": method}
+    return job.change(**changes)
+
+
+def jobs_of(keys: dict[str, Any]) -> list[Job]:
+    """The job of these keys; without keys, one for every published model, over all nodes and in batches."""
+    if keys:
+        return [Job(**keys)]
+    return [Job(model=model, strategy=strategy) for model in MODELS for strategy in ("global", "mini")]
+
+
+def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
+    """Compile what these jobs need.
+
+    Returns:
+        Number of kernels compiled, and seconds.
+
+    Collective: all ranks of comm.
+    """
+    began, before = perf_counter(), kernels()
+    for job in jobs:
+        trainer = Trainer(graph=small(load_graph(job)), job=shortened(job), comm=comm)
+        trainer.fit()
+        LOG.info("%s with %s batches: %d kernels so far", job.model, job.strategy, kernels() - before)
+    comm.barrier()
+    return kernels() - before, perf_counter() - began
+
+
+def kernels() -> int:
+    """Number of compiled kernels in the cache folder."""
+    return sum(1 for _ in cache_folder().glob(f"*{SUFFIX}"))

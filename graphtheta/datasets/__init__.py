@@ -1,0 +1,1 @@
+"""Where graphs come from: files, generators, and the names of datasets."""

@@ -1,0 +1,1 @@
+"""The keys of a job: as Python arguments, YAML and flags."""

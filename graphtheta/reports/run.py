@@ -1,0 +1,91 @@
+"""What a run left in its folder."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.job.job import Job
+from graphtheta.reports.profile import PROFILE_FILE, Profile
+from graphtheta.reports.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
+
+# numbers that every epoch and every result has
+ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
+# of these, those that count
+COUNTS = ("epoch", "step", "best_epoch")
+# metrics of a row; each has a picture
+MOST_NAMES = 100
+LARGEST = 1e100
+
+
+@dataclass
+class Run:
+    """What a run left behind.
+
+    Attributes:
+        rows: One per evaluated epoch.
+        result: Metrics of the best model; None if the run did not end well.
+        profile: Where time, bytes and memory went; None if the run did not end well.
+        traces: Names of the timelines.
+    """
+
+    folder: Path
+    job: Job
+    rows: list[dict[str, Any]]
+    result: dict[str, Any] | None
+    profile: Profile | None
+    traces: list[str]
+
+
+def read_run(folder: Path) -> Run:
+    """Read the folder of a run; of a run that was interrupted, what is there.
+
+    Raises:
+        ConfigError: It is no folder of a run.
+        FormatError: A file in it is damaged.
+    """
+    seeds = sorted(folder.glob("seed-*"))
+    for name in (JOB_FILE, METRICS_FILE):
+        if not (folder / name).is_file():
+            raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}" if seeds else
+                              f"{folder}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
+    rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ROW) for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
+    other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
+    if other is not None:
+        raise FormatError(f"{folder / METRICS_FILE}: line {other} has not the names of line 1; delete it, or train again")
+    result = folder / RESULT_FILE
+    return Run(folder, Job.from_yaml(folder / JOB_FILE), rows,
+               _record(_text(result), str(result), RESULT) if result.is_file() else None,
+               Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).is_file() else None,
+               [path.name for path in files_of(folder / TRACE_FILE)])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: cannot be read: {error}") from None
+
+
+def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """A mapping in JSON with these names, of numbers and mappings."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{where}: damaged ({error}); delete it, or train again") from None
+    if not isinstance(record, dict) or not set(names) <= set(record) or len(record) > MOST_NAMES:
+        raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
+    wrong = [name for name, value in record.items() if not _plain(name, value) and (name in names or not isinstance(value, dict))]
+    if wrong:
+        raise FormatError(f"{where}: {wrong[0]:.60} is no number, or none that it can have; delete it, or train again")
+    return record
+
+
+def _plain(name: str, value: Any) -> bool:
+    """Whether it is a number that can be told and drawn; a loss may be infinite or NaN."""
+    if name in COUNTS:
+        return type(value) is int and 0 <= value <= LARGEST
+    return type(value) in (int, float) and (not abs(value) > LARGEST or value in (float("inf"), -float("inf")))

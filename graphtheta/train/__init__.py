@@ -1,0 +1,1 @@
+"""A training run: what a job builds, and the loop."""

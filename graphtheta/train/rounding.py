@@ -1,0 +1,23 @@
+"""What rounding the halo does to a job, measured before it trains."""
+from __future__ import annotations
+
+import numpy as np
+
+from graphtheta.engine.partition.message import halo_scope
+from graphtheta.ops.autodiff.tape import Tape
+from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.train.trainer import Trainer
+
+
+def halo_error(trainer: Trainer) -> float:
+    """How far the loss of the first step moves, relative to its value, by the rounding of what travels between workers.
+
+    Collective: all ranks of the trainer.
+    """
+    job, view, losses = trainer.job, trainer.strategy.batch(0, 0), []
+    for halo in ("exact", job.halo):
+        with backend_scope(job.backend), halo_scope(halo), Tape(record=False, seed=job.seed, all_sum=trainer.comm.all_sum) as tape:
+            losses.append(float(trainer.comm.all_sum(trainer.task.loss(view, trainer.model(view)).value)))
+            # running statistics are for the step itself
+            tape.changes.clear()
+    return abs(losses[1] - losses[0]) / max(abs(losses[0]), float(np.finfo(np.float32).tiny))

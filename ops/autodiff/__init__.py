@@ -1,0 +1,1 @@
+"""Reverse-mode automatic differentiation: tape, primitives, edge expressions, lazy elementwise fusion."""

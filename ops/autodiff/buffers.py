@@ -1,0 +1,153 @@
+"""Large arrays: memory that is used again, and passes spread over threads.
+
+The kernel of the operating system hands out fresh memory page by page, at the first touch of each, which costs more
+than the arithmetic of an elementwise pass. The memory of large arrays is therefore kept when the last view of it is
+gone, and the next array of about its size takes it.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import prod
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+# bytes from which an array is worth it, and of a cache line
+LARGE, LINE = 1 << 20, 64
+# elements a thread takes at a time; a fixed number, so that results do not depend on the number of threads
+BLOCK = 1 << 17
+# what is kept, over the most that was in use at once: sizes in use change during a step
+SLACK = 1.25
+
+
+class _Lease:
+    """Holds a block of memory for the array made from it, and so for every view of that."""
+
+    __slots__ = ("__array_interface__", "_block", "_store")
+
+    def __init__(self, store: Store, block: np.ndarray):
+        self._store, self._block = store, block
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self) -> None:
+        # by the garbage collector too, at any moment and in any thread: one atomic step
+        self._store.returned.append(self._block)
+
+
+class Store:
+    """Blocks of memory that are free, oldest first, and how much is in use."""
+
+    def __init__(self) -> None:
+        self.returned: deque[np.ndarray] = deque()
+        self._free: list[np.ndarray] = []
+        self._lock = Lock()
+        self._kept = self._used = self._most = 0
+
+    def take(self, size: int) -> np.ndarray:
+        """An array of so many bytes, whose memory comes back by itself."""
+        # in steps of an eighth, so that arrays of nearly the same size share blocks
+        step = 1 << max(size.bit_length() - 4, 12)
+        room = -(-size // step) * step
+        with self._lock:
+            self._collect()
+            at = next((i for i in range(len(self._free) - 1, -1, -1) if self._free[i].nbytes == room), None)
+            block = None if at is None else self._free.pop(at)
+            self._kept -= 0 if block is None else room
+            self._used += room
+            self._most = max(self._most, self._used)
+            while self._free and self._used + self._kept > SLACK * self._most:
+                self._kept -= self._free.pop(0).nbytes
+        return np.asarray(_Lease(self, _aligned(room) if block is None else block))[:size]
+
+    def _collect(self) -> None:
+        while self.returned:
+            block = self.returned.popleft()
+            self._used -= block.nbytes
+            self._kept += block.nbytes
+            self._free.append(block)
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Fresh bytes that begin with a cache line: a row of 512 bytes then lies in 8 lines, not in 9."""
+    block = np.empty(size + LINE, np.uint8)
+    start = -block.ctypes.data % LINE
+    return block[start: start + size]
+
+
+_STORE = Store()
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array of any content, as ``numpy.empty``; a large one takes memory that was used before."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    return np.empty(shape, dtype) if size < LARGE else _STORE.take(size).view(dtype).reshape(shape)
+
+
+def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
+    """An array of one value, as ``numpy.full``, in memory that was used before."""
+    out = empty(shape, dtype)
+    if out.nbytes < LARGE:
+        out[...] = value
+    else:
+        flat = out.reshape(-1)
+        by_blocks(lambda b, begin, end: flat[begin:end].fill(value), out.size, 1)
+    return out
+
+
+def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of an array, x[rows], from the beginning of a cache line on."""
+    out = empty((len(rows), *x.shape[1:]), x.dtype)
+    return np.take(x, rows, axis=0, out=out, mode="clip")
+
+
+def by_blocks(work: Callable[[int, int, int], object], n: int, width: int) -> int:
+    """Call work(number, first row, end) for blocks of about equal size of n rows on all threads; returns how many blocks there are."""
+    blocks, step = row_blocks(n, width)
+    run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks)
+    return blocks
+
+
+def run_parts(work: Callable[[int], object], n: int) -> None:
+    """Call work(0) ... work(n - 1), each once, on all threads."""
+    if n <= 1:
+        # numba takes longer to import than many programs to run
+        for b in range(n):
+            work(b)
+        return
+    from ..kernels.pool import run_blocks
+
+    run_blocks(work, n)
+
+
+def row_blocks(n: int, width: int) -> tuple[int, int]:
+    """Number of blocks and rows of each (the last has the rest) for n rows of a width."""
+    step = max(1, BLOCK // max(1, width))
+    return -(-n // step), step
+
+
+def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose result has rows that depend on the same rows of its arrays only, worked out by blocks of rows."""
+    def spread(*arrays: Any, **static: Any) -> Any:
+        if min(np.ndim(a) for a in arrays) == 0 or max(a.nbytes for a in arrays) < LARGE or len({len(a) for a in arrays}) > 1:
+            return function(*arrays, **static)
+        n, form = len(arrays[0]), function(*(a[:0] for a in arrays), **static)
+        out = empty((n, *form.shape[1:]), form.dtype)
+
+        def work(b: int, begin: int, end: int) -> None:
+            out[begin:end] = function(*(a[begin:end] for a in arrays), **static)
+
+        by_blocks(work, n, max(a.size for a in arrays) // n)
+        return out
+    return spread
+
+
+def add(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """x + y of equal shape and type; in ``out`` if given, which may be x or y."""
+    if x.nbytes < LARGE or not (x.flags.c_contiguous and y.flags.c_contiguous):
+        return np.add(x, y, out=out)
+    out = empty(x.shape, x.dtype) if out is None else out
+    flat = [a.reshape(-1) for a in (x, y, out)]
+    by_blocks(lambda b, begin, end: np.add(flat[0][begin:end], flat[1][begin:end], out=flat[2][begin:end]), x.size, 1)
+    return out

@@ -1,0 +1,279 @@
+"""Elementwise functions of large row values are put off until somebody looks at the result, and then run as one pass.
+
+``dropout(relu(total * factor + bias), 0.5)`` reads ``total`` once and writes its result once; backward reads the two
+gradients' worth of memory it must and nothing else. Which functions were put off shows nowhere but in time: a value
+that is looked at, or read by a second function, is computed there and then.
+
+Small values, where calling costs more than computing, are computed at once.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from graphtheta import rng
+from graphtheta.rng import Purpose
+
+from .buffers import by_blocks, empty, row_blocks
+from .fusion_code import ChainWriter, Leaf, Step, Structure
+from .operation import Operation
+from .scalar import scalar
+from .space import RowSpace
+from .tape import Parameter, Tape, Var, current, needs_grad, value_of
+
+# elements from which a value is put off
+SMALLEST = 1 << 16
+# functions of one chain; more would be more variables than registers
+LONGEST = 16
+# costly functions that have vector code of their own
+QUICK = ("elu", "sigmoid")
+OTHERS = ("expand_last", "dropout", "sum")
+
+
+class Deferred(Var):
+    """A value that will be computed when it is looked at."""
+
+    __slots__ = ("_shape", "_dtype", "_value", "args", "length", "prim", "readers", "static", "tape")
+
+    def __init__(self, prim: Operation, args: tuple[Any, ...], static: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype,
+                 space: RowSpace):
+        self.prim, self.args, self.static = prim, args, static
+        self._shape, self._dtype, self.space = shape, dtype, space
+        self.tape: Tape | None = current()
+        self.made_in = self.tape.number
+        self.needs_grad = self.tape.record and any(map(needs_grad, args))
+        self._value: np.ndarray | None = None
+        self.readers = 0
+        self.length: int = 1 + sum(a.length for a in args if is_open(a))
+
+    @property
+    def value(self) -> Any:
+        if self._value is None:
+            _compute(self)
+        return self._value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._dtype
+
+
+def is_open(x: Any) -> TypeGuard[Deferred]:
+    """Whether x is put off and not yet computed."""
+    return isinstance(x, Deferred) and x._value is None
+
+
+def hand_over(x: Var, maker: Tape, heir: Tape) -> list[Var]:
+    """What is put off on one tape goes on to another as it is; returns the values it starts from, or x if it is computed."""
+    if is_open(x) and x.tape is maker:
+        x.tape = heir
+        return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in hand_over(a, maker, heir)]
+    # of what was put off before either tape, this is the last moment to be recorded
+    _ = x.value
+    return [x]
+
+
+def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
+    """prim(*args) as a value to be computed later; None if it should be computed now."""
+    operands = args[:1] if prim.name == "dropout" else args
+    if not any(isinstance(a, Var) and prod(a.shape) >= SMALLEST for a in operands) or not _fits(prim, operands, static):
+        return None
+    rows = [a for a in operands if isinstance(a, Var) and a.space is not None]
+    if not rows or any(a.shape[0] != rows[0].shape[0] or len(a.shape) != len(rows[0].shape) for a in rows):
+        return None
+    try:
+        shape = np.broadcast_shapes(*map(_trailing, operands))
+    except ValueError:
+        return None
+    if len(shape) != len(rows[0].shape) - 1 or not _one_type(operands):
+        return None
+    if prim.name == "expand_last":
+        shape += (1,) * static["n"]
+    elif prim.name == "sum":
+        kept = [1 if k - len(shape) in static["axis"] else d for k, d in enumerate(shape)]
+        shape = tuple(kept) if static["keepdims"] else tuple(d for k, d in enumerate(shape) if k - len(shape) not in static["axis"])
+    _read(operands)
+    assert rows[0].space is not None
+    return Deferred(prim, args, static, (rows[0].shape[0], *shape), rows[0].dtype, rows[0].space)
+
+
+def _trailing(x: Any) -> tuple[int, ...]:
+    """The shape without rows."""
+    shape = x.shape if isinstance(x, (Var, Parameter)) else np.shape(x)
+    return shape[1:] if isinstance(x, Var) and x.space is not None else shape
+
+
+def _fits(prim: Operation, operands: tuple[Any, ...], static: dict[str, Any]) -> bool:
+    if prim.name == "expand_last":
+        # of an array it is a view and costs nothing
+        return is_open(operands[0])
+    if prim.name in OTHERS:
+        return True
+    code = scalar(prim.name, static) if prim.name not in ("cast", "ones_like") else None
+    # NumPy's vector code of others such as log is faster than what a compiled loop calls
+    return code is not None and (not code.costly or prim.name in QUICK)
+
+
+def _one_type(operands: tuple[Any, ...]) -> bool:
+    """Whether all arrays are dense and of one float type."""
+    arrays = [a for a in operands if not isinstance(a, (int, float))]
+    if not all(isinstance(a, (Deferred, Parameter)) or isinstance(value_of(a), np.ndarray) for a in arrays):
+        return False
+    return len({a.dtype for a in arrays}) == 1 and bool(arrays[0].dtype.kind == "f")
+
+
+def _read(operands: tuple[Any, ...]) -> None:
+    """What is read twice, is a sum, or would make a chain too long, is computed."""
+    for a in {id(a): a for a in operands}.values():
+        if is_open(a):
+            a.readers += 1
+            # what was put off before a piece that may run again is recorded before it
+            if a.readers > 1 or a.prim.name == "sum" or a.tape is not current():
+                _compute(a)
+    for a in operands:
+        if sum(x.length for x in operands if is_open(x)) >= LONGEST and is_open(a):
+            _compute(a)
+
+
+class _Chain:
+    """The functions that lead to a value, and what they start from."""
+
+    def __init__(self, root: Deferred):
+        self.leaves: list[Any] = []
+        self.draws: list[tuple[np.ndarray, np.uint64]] = []
+        self._numbers: dict[int, int] = {}
+        self._steps: list[Deferred] = []
+        self._visit(root)
+        n = len(self.leaves)
+        number = {**self._numbers, **{id(d): n + k for k, d in enumerate(self._steps)}}
+        steps = tuple(self._step(d, number) for d in self._steps)
+        unit = [tuple(d == 1 for d in _trailing(x)) for x in (*self.leaves, *self._steps)]
+        self.structure = Structure(tuple(self._leaf(x) for x in self.leaves), steps, tuple(unit))
+        self.values = [_plain(x, root.dtype) for x in self.leaves]
+        self.n, self.shape, self.dtype = root.shape[0], root.shape, root.dtype
+        self.width = max(prod(d.shape[1:]) for d in [*self._steps, *(a for a in root.args if isinstance(a, Var))])
+        top = root.args[0].shape[1:] if root.prim.name == "sum" else root.shape[1:]
+        self.code = _code(self.structure)
+        self.lengths = [prod(top[k] for k in group) for group in self.code.groups]
+        self._steps = []
+
+    def _visit(self, x: Any) -> None:
+        if is_open(x):
+            if not any(x is d for d in self._steps):
+                for a in _operands(x):
+                    self._visit(a)
+                self._steps.append(x)
+        elif id(x) not in self._numbers:
+            self._numbers[id(x)] = len(self.leaves)
+            self.leaves.append(x)
+
+    def _leaf(self, x: Any) -> Leaf:
+        if isinstance(x, (int, float)):
+            return Leaf("number")
+        return Leaf("row" if isinstance(x, Var) and x.space is not None else "whole", needs_grad(x))
+
+    def _step(self, d: Deferred, number: dict[int, int]) -> Step:
+        static, operands = dict(d.static), _operands(d)
+        if d.prim.name == "dropout":
+            rate, site = static.pop("rate"), static.pop("site")
+            static = {"threshold": min(int(rate * 2.0**64), 2**64 - 1), "scale": 1 / (1 - rate)}
+            self.draws.append((d.args[1], np.uint64(rng.key(int(d.args[2]), Purpose.DROPOUT, site))))
+        ranks = tuple(len(_trailing(a)) for a in operands)
+        return Step(d.prim.name, tuple(number[id(a)] for a in operands), tuple(static.items()), ranks)
+
+    # ---- running
+
+    def _arguments(self) -> list[Any]:
+        return [*self.lengths, *self.values, *(x for draw in self.draws for x in draw)]
+
+    def forward(self) -> np.ndarray:
+        out = empty(self.shape, self.dtype)
+        kernel, given, rows = self.code.forward(self.dtype.name), self._arguments(), out.reshape(self.n, prod(self.shape[1:]))
+        by_blocks(lambda b, begin, end: kernel(begin, end, *given, rows), self.n, self.width)
+        return out
+
+    def backward(self, gradient: np.ndarray) -> list[Any]:
+        """One gradient per leaf; None where none is wanted."""
+        kernel, shared = self.code.backward(self.dtype.name)
+        blocks, _ = row_blocks(self.n, self.width)
+        into: dict[int, np.ndarray] = {}
+        for k in sorted(set(shared.values())):
+            size = self.values[k].size if self.structure.leaves[k].kind == "whole" else self.values[k].shape[1]
+            whole = self.structure.leaves[k].kind == "whole"
+            into[k] = np.zeros((blocks, size), self.dtype) if whole else empty((self.n, size), self.dtype)
+        given, made = self._arguments(), list(into.values())
+        g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
+        by_blocks(lambda b, begin, end: kernel(begin, end, *given, g, b, *made), self.n, self.width)
+        out: list[Any] = []
+        for k, x in enumerate(self.leaves):
+            found = into[shared[k]] if k in shared else None
+            if found is not None and self.structure.leaves[k].kind == "whole":
+                # in the order of the rows, whatever thread did them
+                found = found.sum(axis=0)
+            out.append(None if found is None else found.reshape(x.shape))
+        return out
+
+
+class _Code:
+    """The kernels of a structure, written when first used."""
+
+    def __init__(self, structure: Structure):
+        self._structure = structure
+        self._forward: dict[str, Callable[..., None]] = {}
+        self._backward: dict[str, tuple[Callable[..., None], dict[int, int]]] = {}
+        self.groups = ChainWriter(structure).groups
+
+    def forward(self, dtype: str) -> Callable[..., None]:
+        if dtype not in self._forward:
+            self._forward[dtype] = _compiled(ChainWriter(self._structure).forward(), dtype)
+        return self._forward[dtype]
+
+    def backward(self, dtype: str) -> tuple[Callable[..., None], dict[int, int]]:
+        if dtype not in self._backward:
+            source, shared = ChainWriter(self._structure).backward()
+            self._backward[dtype] = _compiled(source, dtype), shared
+        return self._backward[dtype]
+
+
+def _compiled(source: str, dtype: str) -> Callable[..., None]:
+    # numba takes longer to import than many programs to run
+    from ..compile.generated import compiled
+    from ..kernels.element import HEADER
+
+    return compiled(source, dtype, HEADER)
+
+
+_CODES: dict[Structure, _Code] = {}
+
+
+def _code(structure: Structure) -> _Code:
+    if structure not in _CODES:
+        _CODES[structure] = _Code(structure)
+    return _CODES[structure]
+
+
+def _operands(d: Deferred) -> tuple[Any, ...]:
+    return d.args[:1] if d.prim.name == "dropout" else d.args
+
+
+def _plain(x: Any, dtype: np.dtype) -> Any:
+    """A leaf as the kernels take it: [n, size] for rows, [size] without, a number."""
+    if isinstance(x, (int, float)):
+        return dtype.type(x)
+    value = np.ascontiguousarray(value_of(x))
+    return value.reshape(len(value), prod(value.shape[1:])) if isinstance(x, Var) and x.space is not None else value.reshape(-1)
+
+
+def _compute(d: Deferred) -> None:
+    tape, chain = d.tape, _Chain(d)
+    d._value = chain.forward()
+    # the tape will hold the value, which must not hold the tape
+    d.tape, d.args = None, ()
+    assert tape is not None
+    tape.add("chain", chain.leaves, [d], lambda gs: chain.backward(gs[0]))

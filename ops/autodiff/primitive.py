@@ -1,0 +1,116 @@
+"""Primitives and their gradient rules: one function, one rule per argument, side by side in one table.
+
+    @primitive("exp")
+    def exp(x):
+        return np.exp(x)
+
+    defvjp(exp, x=lambda g, y, x: g * y)
+
+A rule is called as ``rule(g, y, *args, **static)`` with plain arrays. ``None`` says "no gradient here"; an argument
+with no rule at all is an error as soon as something differentiable is passed for it. Primitives work on plain
+arrays and know neither tapes nor edges; calling one with variables records it, calling it with edge expressions
+builds a larger expression.
+
+A primitive of any number of arguments, ``def concat(*xs, axis)``, has one rule for all of them, called as
+``rule(position, g, y, *xs, **static)``.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scipy.sparse import issparse
+
+from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
+
+from .buffers import rowwise
+from .expr import Expr, build, tracing
+from .fusion import defer
+from .operation import Operation
+from .space import RowSpace
+from .tape import Var, current, needs_grad, space_of, value_of
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+class Primitive(Operation):
+    """An operation that is called: with arrays it computes, with variables it is recorded, with symbols it is traced."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a copy is the registered primitive itself
+        return _registered, (self.name,)
+
+    def __call__(self, *args: Any, **static: Any) -> Any:
+        if any(isinstance(a, Expr) for a in args) or tracing():
+            return build(self, args, static)
+        return self._run(args, static)
+
+    def _run(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
+        if (later := defer(self, args, static)) is not None:
+            return later
+        values = [value_of(a) for a in args]
+        if not self.sparse:
+            values = [v.toarray() if issparse(v) else v for v in values]
+        # of a value without rows, axis 0 may be one that the function works along
+        spread: Callable[..., Any] = rowwise if self.spread and space_of(args[0]) is not None else lambda f: f
+        try:
+            y = spread(self.forward)(*values, **static)
+        except GraphThetaError:
+            raise
+        except (ValueError, IndexError) as error:
+            shapes = ", ".join(str(list(getattr(v, "shape", ()))) for v in values)
+            raise ShapeError(f"{self.name} cannot take arrays of shape {shapes}: {error}") from error
+        if not any(isinstance(a, Var) or needs_grad(a) for a in args):
+            return y
+        out = Var(y, self._space(args, y))
+        rules = [self.rule(i) if needs_grad(a) else None for i, a in enumerate(args)]
+
+        def vjp(gs: list[Any]) -> list[Any]:
+            return [None if r is None else spread(r)(gs[0], y, *values, **static) for r in rules]
+
+        current().add(self.name, args, [out], vjp)
+        return out
+
+    def _space(self, args: tuple[Any, ...], y: Any) -> RowSpace | None:
+        spaces = [s for s in map(space_of, args) if s is not None]
+        if not spaces or not self.rowwise:
+            return None
+        if any(s.n != y.shape[0] for s in spaces):
+            raise UserFunctionError(f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)})")
+        return spaces[0]
+
+
+def _registered(name: str) -> Primitive:
+    return PRIMITIVES[name]
+
+
+def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, spread: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
+    """Register a function on plain arrays as a primitive.
+
+    A name that is registered already, as when a notebook cell runs again, is given to the new function; the older primitive goes
+    on working where it is used.
+
+    Raises:
+        UserFunctionError: The name belongs to an operation of this package.
+    """
+    def register(forward: Callable[..., Any]) -> Primitive:
+        known = PRIMITIVES.get(name)
+        # the compiled back end knows the operations of this package by their names
+        if known is not None and known.forward.__module__.split(".")[0] == __name__.split(".")[0]:
+            raise UserFunctionError(f"gt.primitive({name!r}): gt has an operation of this name; choose another, such as 'my_{name}'")
+        PRIMITIVES[name] = Primitive(name, forward, rowwise, sparse, spread)
+        return PRIMITIVES[name]
+    return register
+
+
+def defvjp(prim: Primitive, **rules: Callable[..., Any] | None) -> None:
+    """Give the gradient rules of a primitive by argument name.
+
+    Raises:
+        UserFunctionError: It has no argument of that name.
+    """
+    unknown = sorted(set(rules) - set(prim.args))
+    if unknown:
+        raise UserFunctionError(f"gt.defvjp({prim.name}, {unknown[0]}=...): {prim.name} has no argument {unknown[0]!r} that gets a "
+                                f"gradient; it has {', '.join(prim.args)}")
+    prim.rules.update(rules)

@@ -1,0 +1,310 @@
+"""The fused back end: one generated loop per phase and direction, nothing of edges times features in memory.
+
+Same meaning as ``reference``. Rows are worked on in blocks of about equal numbers of edges, by the threads of this
+process; no two threads write the same row, and what is summed over all edges (gradients of parameters) is kept per
+block, or per several blocks that run in turn if it is large, and added in the order of blocks, so results do not depend on
+the number of threads.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from graphtheta import rng
+from graphtheta.rng import Purpose
+
+from ..autodiff import buffers
+from ..autodiff.expr import Expr
+from ..autodiff.tape import value_of
+from ..codegen import Kept, Kernel, Variant, generate, kept_at_most, numbers, unsupported, worth_keeping
+from ..compile.generated import compiled
+from ..edge.aggregator import State
+from ..edge.program import EdgeProgram, Phase
+from ..functions.embedding import check_range
+from ..kernels.header import HEADER
+from ..kernels.pool import run_blocks
+from .edges import EdgeLists
+from .reference import Arrays, Columns
+
+# bytes of partial gradients of what has no rows, such as large tables
+MOST_PARTIAL = 1 << 27
+_BACKEND: ContextVar[str] = ContextVar("graphtheta_backend", default="fused")
+
+
+@contextmanager
+def backend_scope(name: str) -> Iterator[None]:
+    """Run edge programs on "fused" or "reference" inside the block."""
+    token = _BACKEND.set(name)
+    try:
+        yield
+    finally:
+        _BACKEND.reset(token)
+
+
+def usable(phase: Phase) -> bool:
+    """Whether the fused back end is chosen and has a form for everything in the phase."""
+    return _BACKEND.get() == "fused" and not obstacle(phase)
+
+
+def obstacle(phase: Phase) -> str:
+    """What keeps a phase from the fused back end, and the remedy; empty if nothing does."""
+    if "_obstacle" not in phase.__dict__:
+        phase.__dict__["_obstacle"] = unsupported(phase)
+    return str(phase.__dict__["_obstacle"])
+
+
+def fallbacks(program: EdgeProgram) -> list[str]:
+    """Why phases of a program run on the reference back end although the fused one is chosen, each reason once."""
+    found = dict.fromkeys(obstacle(phase) for phase in program.phases) if _BACKEND.get() == "fused" else {}
+    return [reason for reason in found if reason]
+
+
+def kept_width(phase: Phase) -> int:
+    """Numbers per edge that walking back holds at most, from the walk by receivers to that by senders."""
+    return kept_at_most(phase) if usable(phase) else 0
+
+
+def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],
+            outputs: Arrays) -> None:
+    """Sum the messages into states and write new edge values."""
+    variant = _variant(phase, columns, receivers, "forward", frozenset(), ((), ()))
+    values = _constants(phase, columns)
+    arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
+    arrays |= {f"out_{name}": x for name, x in outputs.items()}
+    spilled, hubs = {}, receivers.walk.hubs
+    if len(hubs):
+        shapes = [e.dims for e in phase.message]
+        spilled = {name: agg.start(len(hubs), shapes, variant.dtype) for name, agg in phase.aggregators.items()}
+    spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
+    with _naming_index(phase, columns, values):
+        _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)
+    for i, row in enumerate(hubs):
+        for name, state in spilled.items():
+            phase.aggregators[name].merge(states[name], np.array([row]), {c: x[i: i + 1] for c, x in state.items()})
+
+
+def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists | None, edge_gid: np.ndarray,
+             spreads: Mapping[str, State], output_grads: Arrays, grads: Columns) -> None:
+    """Add the gradients of everything the edges read into ``grads``; ``senders`` may be None if no source column has one."""
+    values = _constants(phase, columns)
+    have = (tuple(spreads), tuple(output_grads))
+    arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in spreads.items() for c, x in state.items()}
+    arrays |= {f"gout_{name}": np.ascontiguousarray(x) for name, x in output_grads.items()}
+    frontier = _frontier(phase, grads)
+    mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in frontier}
+    walks = [(lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
+             for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src}))
+             if wanted and lists is not None and int(lists.ptr[-1])]
+    kept = _kept(phase, *(variant for _, variant in walks)) if len(walks) == 2 else ()
+    if kept:
+        arrays["kept"] = buffers.empty((int(receivers.ptr[-1]), numbers(phase, kept)), walks[0][1].dtype)
+    for lists, variant in walks:
+        mode, wanted, variant = variant.mode, variant.wanted, replace(variant, kept=kept)
+        into = dict(arrays)
+        for i, e in enumerate(phase.order):
+            if e.leaf is not None and e.leaf in wanted:
+                into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
+        sums = {}
+        at_the_row = "gdst" if mode == "receiver" else "gsrc"
+        spill = {n: np.zeros((len(lists.walk.hubs), *x.shape[1:]), variant.dtype) for n, x in into.items() if n.startswith(at_the_row)}
+        if mode == "receiver":
+            sums = _partial_sums(phase, variant, frontier, lists.walk.n_blocks)
+        _run(phase, variant, columns, lists, edge_gid, values, into, sums, spill)
+        for i, row in enumerate(lists.walk.hubs):
+            for name, x in spill.items():
+                into[name][row] += x[i]
+        _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
+
+
+@contextmanager
+def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> Iterator[None]:
+    """Say which index is outside of which table; compiled loops only notice that there is one."""
+    try:
+        yield
+    except IndexError:
+        number = {id(e): i for i, e in enumerate(phase.order)}
+        for e in phase.order:
+            if e.prim is not None and e.prim.name == "embedding" and e.rows:
+                check_range(_column(e.args[1], columns), len(constants[number[id(e.args[0])]]), **e.static)
+        raise
+
+
+def _column(e: Expr, columns: Columns) -> np.ndarray:
+    """All rows of an integer column, or of a part of it."""
+    if e.leaf is not None:
+        found: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]]
+        return found
+    assert e.prim is not None
+    return np.asarray(e.prim.forward(_column(e.args[0], columns), **e.static))
+
+
+# ---- values without rows are computed once, by the primitives themselves
+
+
+def _constants(phase: Phase, columns: Columns) -> dict[int, Any]:
+    """Values of all rowless expressions, by their number."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    values: dict[int, Any] = {}
+    for i, e in enumerate(phase.order):
+        if e.rows or (e.leaf is not None and e.leaf[0] == "key"):
+            continue
+        if e.leaf is not None:
+            values[i] = value_of(columns.operands[e.leaf[1]])
+        else:
+            assert e.prim is not None
+            values[i] = e.prim.forward(*(values[number[id(a)]] for a in e.args), **e.static)
+    return values
+
+
+def _frontier(phase: Phase, grads: Columns) -> list[int]:
+    """Rowless expressions that edges read directly and through which a wanted operand gets its gradient."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    leads: set[int] = set()
+    for e in phase.order:
+        wanted = e.leaf is not None and e.leaf[0] == "operand" and e.leaf[1] in grads.operands
+        if not e.rows and (wanted or any(id(a) in leads for a in e.args)):
+            leads.add(id(e))
+    read = {id(a) for e in phase.order if e.rows for a in e.args}
+    return sorted(number[i] for i in leads & read)
+
+
+def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: Columns) -> None:
+    """Walk the gradients of rowless expressions back to operands."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    flow: dict[int, np.ndarray] = {}
+    for name, g in sums.items():
+        turned = name.startswith("gct")
+        n = int(name[3 if turned else 2:])
+        shape = phase.order[n].dims
+        g = (g.reshape(-1, shape[0]).T if turned else g).reshape(shape)
+        flow[n] = flow[n] + g if n in flow else g
+    for i in range(len(phase.order) - 1, -1, -1):
+        e = phase.order[i]
+        if i not in flow:
+            continue
+        g = flow[i]
+        if e.leaf is not None:
+            if e.leaf[1] in grads.operands:
+                grads.operands[e.leaf[1]] += g
+            continue
+        assert e.prim is not None
+        args = [values[number[id(a)]] for a in e.args]
+        for k, a in enumerate(e.args):
+            rule = e.prim.rule(k) if a.live else None
+            if rule is not None:
+                part, n = rule(g, values[i], *args, **e.static), number[id(a)]
+                flow[n] = flow[n] + part if n in flow else part
+
+
+# ---- running a kernel
+
+
+def _partial_sums(phase: Phase, variant: Variant, frontier: list[int], n_blocks: int) -> dict[str, np.ndarray]:
+    """Zeros for the gradients of rowless expressions: an array for each block, or for several that run in turn if they are large."""
+    arguments = _kernel(phase, variant)[0].arguments
+    shapes = {f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
+              for n in frontier for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
+    size = sum(map(prod, shapes.values())) * np.dtype(variant.dtype).itemsize
+    count = max(1, min(n_blocks, MOST_PARTIAL // max(size, 1)))
+    return {name: np.zeros((count, *shape), variant.dtype) for name, shape in shapes.items()}
+
+
+def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
+             have: tuple[tuple[str, ...], tuple[str, ...]]) -> Variant:
+    return Variant(mode, lists.positions is not None, columns.key is not None, lists.scale is not None, columns.carried, wanted, have,
+                   phase.dtype.name)
+
+
+def _kept(phase: Phase, receiver: Variant, sender: Variant) -> Kept:
+    """What the first of two walks leaves for the second."""
+    known: dict[tuple[Variant, Variant], Kept] = phase.__dict__.setdefault("_kept", {})
+    if (receiver, sender) not in known:
+        known[receiver, sender] = worth_keeping(phase, receiver, sender)
+    return known[receiver, sender]
+
+
+def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
+    known: dict[Variant, tuple[Kernel, Any]] = phase.__dict__.setdefault("_kernels", {})
+    if variant not in known:
+        made = generate(phase, variant)
+        known[variant] = (made, compiled(made.source, variant.dtype, HEADER))
+    return known[variant]
+
+
+def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edge_gid: np.ndarray, constants: dict[int, Any],
+         arrays: dict[str, np.ndarray], partial: dict[str, np.ndarray] | None = None, spill: dict[str, np.ndarray] | None = None) -> None:
+    if not int(lists.ptr[-1]):
+        return
+    kernel, function = _kernel(phase, variant)
+    walk = lists.walk
+    given: dict[str, Any] = {
+        "ptr": walk.ptr, "row": walk.row, "target": walk.row, "other": lists.other, "at": lists.at,
+        "start": lists.start, "offset": lists.offset,
+        "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
+        "scale": lists.scale, **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
+    given |= {name: _flat(x) for name, x in arrays.items()}
+    for i, e in enumerate(phase.order):
+        given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
+    partial = partial or {}
+    rest = [given.get(name) for name in kernel.arguments[2:]]
+    moving = [(i, partial[name]) for i, name in enumerate(kernel.arguments[2:]) if name in partial]
+    scratch = [(i, *kernel.buffers[name]) for i, name in enumerate(kernel.arguments[2:]) if name in kernel.buffers]
+
+    # the later pieces of a hub sum into rows of their own
+    instead = {name: _flat(x) for name, x in (spill or {}).items()} | {"target": walk.spill}
+    spilling = [instead.get(name, x) for name, x in zip(kernel.arguments[2:], rest, strict=True)]
+
+    def block(b: int) -> None:
+        arguments = list(spilling if walk.spills(b) else rest)
+        for i, x in moving:
+            arguments[i] = x[b * len(x) // walk.n_blocks]
+        for i, size, dtype in scratch:
+            arguments[i] = np.empty((1, size), dtype)
+        function(int(walk.blocks[b]), int(walk.blocks[b + 1]), *arguments)
+
+    # blocks that share partial sums take turns
+    parts = min((len(x) for x in partial.values()), default=walk.n_blocks)
+
+    def turns(part: int) -> None:
+        for b in range(-(-part * walk.n_blocks // parts), -(-(part + 1) * walk.n_blocks // parts)):
+            block(b)
+
+    run_blocks(turns, parts)
+
+
+def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:
+    """The arrays behind one expression, under the names the kernel knows them by."""
+    if e.prim is not None and e.prim.name == "dropout" and columns.key is not None:
+        return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
+    if i in constants:
+        value = np.asarray(constants[i])
+        value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.dims == () else value
+        if not e.dims:
+            return {f"c{i}": value[()]}
+        found = {f"c{i}": value.reshape(_matrix(e.dims))}
+        if f"ct{i}" in kernel.arguments:
+            found[f"ct{i}"] = np.ascontiguousarray(found[f"c{i}"].T)
+        return found
+    if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
+        return {}
+    return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}
+
+
+def _matrix(shape: tuple[int, ...], turned: bool = False) -> tuple[int, int]:
+    """A value without rows as kernels see it: its first axis against the others."""
+    matrix = (shape[0] if shape else 1, prod(shape[1:]))
+    return matrix[::-1] if turned else matrix
+
+
+def _flat(x: np.ndarray) -> np.ndarray:
+    """Rows with one trailing axis; a view of contiguous arrays."""
+    x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+    # truth values are bytes in memory and bits in registers
+    x = x.view(np.uint8) if x.dtype == bool else x
+    return x.reshape(len(x), prod(x.shape[1:]))

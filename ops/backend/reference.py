@@ -1,0 +1,164 @@
+"""The reference back end: NumPy over bounded chunks of edges.
+
+Evaluates an expression primitive by primitive on a chunk, and walks it back with the same gradient rules the tape
+uses. Slow and obviously right; the oracle for compiled back ends.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..autodiff.expr import Expr
+from ..autodiff.tape import value_of
+from ..edge.aggregator import Segments, State
+from ..edge.program import Phase
+
+Arrays = Mapping[str, np.ndarray]
+CHUNK_BYTES = 32 << 20
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some edges with a common kind of source and destination rows, grouped by destination.
+
+    Attributes:
+        src, dst: Rows of the source and destination columns, [n] int.
+        stored: Rows of edge values kept with the partition, [n] int.
+        carried: Rows of edge values made by earlier layers and of new ones, a slice.
+        gid: Global edge ids, [n] int64; random draws are keyed by them.
+        tie: Numbers that decide between equal messages, [n] int64: as gid, but a loop met in both directions has two.
+        groups: Edges grouped by the row that sums them.
+        scale: How many edges each stands for, [n], or None.
+    """
+
+    src: np.ndarray
+    dst: np.ndarray
+    stored: np.ndarray
+    carried: slice
+    gid: np.ndarray
+    tie: np.ndarray
+    groups: Segments
+    scale: np.ndarray | None
+
+
+@dataclass(slots=True)
+class Columns:
+    """Everything a phase reads; ``carried`` names the edge values indexed by ``Chunk.carried``.
+
+    The same class holds gradients in backward: arrays to add to, only for what needs a gradient.
+    """
+
+    src: dict[str, np.ndarray]
+    dst: dict[str, np.ndarray]
+    edge: dict[str, np.ndarray]
+    carried: frozenset[str]
+    operands: dict[int, Any]
+    key: int | None = None
+
+
+def chunk_size(phase: Phase, itemsize: int) -> int:
+    """Edges per chunk, so that a chunk's values stay within a fixed budget."""
+    return min(max(CHUNK_BYTES // max(1, 2 * phase.width * itemsize), 256), 1 << 17)
+
+
+def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dict[str, State], outputs: Arrays) -> None:
+    """Sum the messages of the chunks into states and write new edge values."""
+    for chunk in chunks:
+        values = _evaluate(phase, columns, chunk)
+        parts = [values[id(e)] for e in phase.message]
+        for name, agg in phase.aggregators.items():
+            agg.accumulate(states[name], chunk.groups, parts, chunk.tie, chunk.scale)
+        for name, e in phase.outputs.items():
+            outputs[name][chunk.carried] = values[id(e)]
+
+
+def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], spreads: dict[str, State], output_grads: Arrays,
+             grads: Columns) -> None:
+    """Add the gradients of everything the chunks read into ``grads``."""
+    for chunk in chunks:
+        values = _evaluate(phase, columns, chunk)
+        parts = [values[id(e)] for e in phase.message]
+        flow: dict[int, np.ndarray] = {}
+        for name, agg in phase.aggregators.items():
+            if name not in spreads:
+                continue
+            per_edge = {c: v[chunk.groups.of_edge] for c, v in spreads[name].items()}
+            for e, g in zip(phase.message, agg.backward(per_edge, parts, chunk.tie, chunk.scale), strict=True):
+                _flow(flow, e, g)
+        for name, g in output_grads.items():
+            _flow(flow, phase.outputs[name], g[chunk.carried])
+        _walk_back(phase, values, flow)
+        _collect(phase, flow, chunk, grads)
+
+
+def _evaluate(phase: Phase, columns: Columns, chunk: Chunk) -> dict[int, Any]:
+    values: dict[int, Any] = {}
+    for e in phase.order:
+        if e.prim is None:
+            values[id(e)] = _leaf(e, columns, chunk)
+        else:
+            values[id(e)] = e.prim.forward(*(values[id(a)] for a in e.args), **e.static)
+    return values
+
+
+def _leaf(e: Expr, columns: Columns, chunk: Chunk) -> Any:
+    assert e.leaf is not None
+    kind, name = e.leaf
+    if kind == "src":
+        return columns.src[name][chunk.src]
+    if kind == "dst":
+        return columns.dst[name][chunk.dst]
+    if kind == "operand":
+        return value_of(columns.operands[name])
+    if kind == "key":
+        return columns.key
+    if name == "gid":
+        return chunk.gid
+    return columns.edge[name][chunk.carried if name in columns.carried else chunk.stored]
+
+
+def _flow(flow: dict[int, np.ndarray], e: Expr, g: np.ndarray) -> None:
+    if e.live:
+        flow[id(e)] = flow[id(e)] + g if id(e) in flow else g
+
+
+def _walk_back(phase: Phase, values: dict[int, Any], flow: dict[int, np.ndarray]) -> None:
+    for e in reversed(phase.order):
+        if e.prim is None or id(e) not in flow:
+            continue
+        g, y, args = flow.pop(id(e)), values[id(e)], [values[id(a)] for a in e.args]
+        for i, a in enumerate(e.args):
+            rule = e.prim.rule(i) if a.live else None
+            if rule is not None:
+                _flow(flow, a, rule(g, y, *args, **e.static))
+
+
+def _collect(phase: Phase, flow: dict[int, np.ndarray], chunk: Chunk, grads: Columns) -> None:
+    for e in phase.order:
+        if e.leaf is None or id(e) not in flow:
+            continue
+        kind, name = e.leaf
+        g = flow[id(e)]
+        if kind == "src" and name in grads.src:
+            add_rows(grads.src[name], chunk.src, g)
+        elif kind == "dst" and name in grads.dst:
+            add_rows(grads.dst[name], chunk.dst, g)
+        elif kind == "operand" and name in grads.operands:
+            grads.operands[name] += g
+        elif kind == "edge" and name in grads.edge:
+            # an edge occurs once in a pass, so plain indexing adds correctly
+            grads.edge[name][chunk.carried if name in grads.carried else chunk.stored] += g
+
+
+def add_rows(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
+    """out[rows[i]] += values[i], rows in any order and repeated; in a fixed order of additions."""
+    if len(rows) == 0:
+        return
+    if np.any(rows[1:] < rows[:-1]):
+        order = np.argsort(rows, kind="stable")
+        rows, values = rows[order], values[order]
+    start = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    out[rows[start]] += np.add.reduceat(values, start, axis=0)

@@ -1,0 +1,1 @@
+"""Compiling with Numba, and the folder in which machine code is kept."""

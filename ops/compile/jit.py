@@ -1,0 +1,105 @@
+"""Functions compiled by Numba whose machine code is kept in the cache folder.
+
+Numba's own cache is not used. It unpickles and runs files of folders that it does not check. It
+numbers the overloads of a function in an index that two processes may write at once, so that one
+could get the other's machine code. It does not notice a changed function in another file. Here every
+overload is a file of its own, named after the hash of its argument types, the processor, all
+versions and all source texts that it can depend on.
+"""
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.serialize import dumps
+
+from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
+
+# folders of jitted functions; each adds itself when it is imported. Machine code depends on all of their files
+KERNEL_FOLDERS: list[Path] = []
+
+
+def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator that compiles a function of a kernel folder and keeps its machine code.
+
+    The function is compiled when it is called with new argument types, and runs without the
+    interpreter lock.
+
+    Args:
+        **options: Of ``numba.njit``.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return kept(numba.njit(nogil=True, **options)(function), f"{function.__module__}.{function.__qualname__}")
+
+    return decorate
+
+
+def identity(text: str) -> str:
+    """Hash of a text and of what all kernels depend on: versions, and the sources of all kernel folders."""
+    return _hash(f"{_versions()} {text}")
+
+
+@cache
+def _versions() -> str:
+    folders = [Path(__file__).parent, *KERNEL_FOLDERS]
+    ours = "".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py")))
+    return _hash(f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version} {ours}")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def kept(dispatcher: Any, text: str) -> Any:
+    """Let a function of ``numba.njit`` find its machine code in the cache folder and leave it there.
+
+    Args:
+        dispatcher: The function; changed.
+        text: What it is compiled from, or the name of a function of this folder.
+    """
+    compile_alone = dispatcher.compile
+    dispatcher._cache = machine_code = _MachineCode(text)
+
+    def compile_locked(types: Any) -> Any:
+        # in this order: a thread that compiles may need the file of another kernel, which no
+        # thread that waits for the compiler may hold
+        with global_compiler_lock, one_at_a_time(machine_code.path(types, dispatcher.targetctx)):
+            return compile_alone(types)
+
+    # a call with new argument types looks compile up on the dispatcher
+    dispatcher.compile = compile_locked
+    return dispatcher
+
+
+class _MachineCode(NullCache):
+    """Where a dispatcher looks for machine code before it compiles, and leaves what it compiled."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def path(self, types: Any, target: Any) -> Path:
+        """File of the machine code for argument types, told apart by name as Numba's symbols are."""
+        return cache_folder() / (identity(f"{self._text} {types} {target.codegen().magic_tuple()}") + SUFFIX)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # what a type needs is registered when it is first compiled for
+        target_context.refresh()
+        code = load(self.path(sig, target_context))
+        return None if code is None else CompileResult._rebuild(target_context, *pickle.loads(code))
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        # which would hold addresses of this process
+        if not data.library.has_dynamic_globals:
+            save(self.path(sig, data.target_context), dumps(data._reduce()))

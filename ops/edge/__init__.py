@@ -1,0 +1,1 @@
+"""The edge compiler: traced gathers become programs of phases, which two back ends run."""

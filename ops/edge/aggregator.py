@@ -1,0 +1,316 @@
+"""Aggregators: what Sum does with the messages of a destination.
+
+An aggregator is a monoid. Its state is started neutral, takes in messages chunk by chunk, merges with the state of
+other edges or other workers, and is finished into the total. Because merging is associative, the work may be split
+anywhere. Backward is a *spread*: a few columns per destination from which each edge computes the gradient of its own
+message, so that the only thing moved is one row per (master, mirror) pair.
+
+A state is a dict of arrays with one row per destination. Merging order is fixed by the caller (chunks in edge order,
+workers in rank order). ``scale`` is the weight a sampled edge carries: how many edges it stands for.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ConfigError
+
+from ..autodiff import buffers
+from ..autodiff.buffers import rowwise
+from ..functions.index import add_distinct
+
+State = dict[str, np.ndarray]
+Shape = tuple[int, ...]
+
+NO_EDGE = np.iinfo(np.int64).max
+# a softmax weight that is closer to 1 than so many roundings is 1
+SURE = 16
+
+
+@dataclass(slots=True)
+class Segments:
+    """Edges of one chunk grouped by destination.
+
+    Attributes:
+        row: Destination row of each group, [n_groups], no row twice.
+        start: First edge of each group, [n_groups]; every group has at least one edge.
+        of_edge: Destination row of each edge, [n_edges].
+    """
+
+    row: np.ndarray
+    start: np.ndarray
+    of_edge: np.ndarray
+
+    def add(self, x: np.ndarray) -> np.ndarray:
+        """Sum the edges of each group, [n_groups, ...]."""
+        return np.add.reduceat(x, self.start, axis=0)
+
+    def spread(self, x: np.ndarray) -> np.ndarray:
+        """Give each edge the row of its group, [n_edges, ...]."""
+        return np.repeat(x, np.diff(self.start, append=len(self.of_edge)), axis=0)
+
+
+def expand(x: np.ndarray, like: int) -> np.ndarray:
+    """Give x trailing axes until it has ``like`` axes."""
+    return x.reshape(x.shape + (1,) * (like - x.ndim))
+
+
+class Aggregator(ABC):
+    """One rule of Sum; stateless, so one object serves every layer."""
+
+    name: str
+    parts = 1
+
+    @abstractmethod
+    def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
+        """The neutral state of n destinations for message parts of these trailing shapes."""
+
+    @abstractmethod
+    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+        """Take in the messages of one chunk, [n_edges, ...] per part."""
+
+    @abstractmethod
+    def merge(self, state: State, rows: np.ndarray, other: State) -> None:
+        """Merge another worker's state of these rows (no row twice)."""
+
+    @abstractmethod
+    def finish(self, state: State) -> np.ndarray:
+        """The total, [n, ...]; zero where there were no edges."""
+
+    @abstractmethod
+    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+        """The columns that edges need to compute the gradient of their message."""
+
+    @abstractmethod
+    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        """Gradients of the message parts; ``spread`` holds one row per edge here."""
+
+
+class Sum(Aggregator):
+    """Total of all messages; a sampled edge counts for the edges it stands for."""
+
+    name = "sum"
+
+    def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
+        return {"sum": buffers.full((n, *shapes[0]), 0, dtype)}
+
+    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+        x = parts[0] if scale is None else parts[0] * expand(scale.astype(parts[0].dtype), parts[0].ndim)
+        state["sum"][seg.row] += seg.add(x)
+
+    def merge(self, state: State, rows: np.ndarray, other: State) -> None:
+        add_distinct(state["sum"], rows, other["sum"])
+
+    def finish(self, state: State) -> np.ndarray:
+        return state["sum"]
+
+    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+        return {"g": g}
+
+    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        g = spread["g"]
+        return [g if scale is None else g * expand(scale.astype(g.dtype), g.ndim)]
+
+
+class Mean(Sum):
+    """Mean of the messages, weighted by what sampled edges stand for."""
+
+    name = "mean"
+
+    def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
+        return {"sum": buffers.full((n, *shapes[0]), 0, dtype), "weight": np.zeros(n, dtype)}
+
+    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+        super().accumulate(state, seg, parts, gid, scale)
+        ones = np.ones(len(gid), state["weight"].dtype) if scale is None else scale.astype(state["weight"].dtype)
+        state["weight"][seg.row] += seg.add(ones)
+
+    def merge(self, state: State, rows: np.ndarray, other: State) -> None:
+        super().merge(state, rows, other)
+        add_distinct(state["weight"], rows, other["weight"])
+
+    def finish(self, state: State) -> np.ndarray:
+        return _over(state["sum"], expand(self._weight(state), state["sum"].ndim))
+
+    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+        return {"g": _over(g, expand(self._weight(state), g.ndim))}
+
+    @staticmethod
+    def _weight(state: State) -> np.ndarray:
+        return np.where(state["weight"] > 0, state["weight"], 1)
+
+
+class Max(Aggregator):
+    """Largest message per column; of equal ones the edge with the lowest global id wins and gets the gradient."""
+
+    name = "max"
+    _sign = 1
+
+    def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
+        shape = (n, *shapes[0])
+        return {"best": np.full(shape, -np.inf, dtype), "edge": np.full(shape, NO_EDGE, np.int64)}
+
+    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+        x = parts[0] * self._sign
+        best = np.maximum.reduceat(x, seg.start, axis=0)
+        # "not below" and not "equal", so that a NaN shows in the total
+        candidate = np.where(x < seg.spread(best), NO_EDGE, expand(gid, x.ndim))
+        self.merge(state, seg.row, {"best": best, "edge": np.minimum.reduceat(candidate, seg.start, axis=0)})
+
+    def merge(self, state: State, rows: np.ndarray, other: State) -> None:
+        best, edge = state["best"][rows], state["edge"][rows]
+        wins = (other["best"] > best) | ((other["best"] == best) & (other["edge"] < edge)) | (np.isnan(other["best"]) & ~np.isnan(best))
+        state["best"][rows] = np.where(wins, other["best"], best)
+        state["edge"][rows] = np.where(wins, other["edge"], edge)
+
+    def finish(self, state: State) -> np.ndarray:
+        return np.where(state["edge"] == NO_EDGE, 0, state["best"] * self._sign).astype(state["best"].dtype)
+
+    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+        return {"g": g, "edge": state["edge"]}
+
+    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        g = spread["g"]
+        return [np.where(spread["edge"] == expand(gid, g.ndim), g, 0).astype(g.dtype)]
+
+
+class Min(Max):
+    """Smallest message per column; ties as in Max."""
+
+    name = "min"
+    _sign = -1
+
+
+class LogSumExp(Aggregator):
+    """log of the sum of exponentials of the messages: the normaliser of an edge softmax; 0 where there are no edges."""
+
+    name = "logsumexp"
+
+    def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
+        return {"max": buffers.full((n, *shapes[0]), -np.inf, dtype), "sum": buffers.full((n, *shapes[0]), 0, dtype)}
+
+    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+        z = _scaled(parts[0], scale)
+        top = np.maximum.reduceat(z, seg.start, axis=0)
+        self.merge(state, seg.row, {"max": top, "sum": seg.add(np.exp(z - seg.spread(_finite(top))))})
+
+    def merge(self, state: State, rows: np.ndarray, other: State) -> None:
+        top, here, there = _rebase(state, rows, other)
+        state["sum"][rows] = state["sum"][rows] * here + other["sum"] * there
+        state["max"][rows] = top
+
+    def finish(self, state: State) -> np.ndarray:
+        return _log_normaliser(state)
+
+    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+        return {"g": g, "lse": total}
+
+    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        return [spread["g"] * _share(_scaled(parts[0], scale), spread["lse"])]
+
+
+class SoftmaxSum(Aggregator):
+    """Messages weighted by the softmax of their scores: parts are (score [.., H], value [.., H, ...]).
+
+    Carries (max, sum of exponentials, weighted sum), so a worker sends one message where a distributed softmax
+    usually takes three. In backward the inner product of gradient and total is computed once at the master and
+    stands for the sum over all edges.
+    """
+
+    name = "softmax-sum"
+    parts = 2
+
+    def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
+        score, value = shapes
+        top, zeros = buffers.full((n, *score), -np.inf, dtype), buffers.full((n, *score), 0, dtype)
+        return {"max": top, "sum": zeros, "total": buffers.full((n, *value), 0, dtype)}
+
+    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+        z, x = _scaled(parts[0], scale), parts[1]
+        top = np.maximum.reduceat(z, seg.start, axis=0)
+        e = np.exp(z - seg.spread(_finite(top)))
+        self.merge(state, seg.row, {"max": top, "sum": seg.add(e), "total": seg.add(expand(e, x.ndim) * x)})
+
+    def merge(self, state: State, rows: np.ndarray, other: State) -> None:
+        top, here, there = _rebase(state, rows, other)
+        ndim = state["total"].ndim
+        state["sum"][rows] = state["sum"][rows] * here + other["sum"] * there
+        state["total"][rows] = state["total"][rows] * expand(here, ndim) + other["total"] * expand(there, ndim)
+        state["max"][rows] = top
+
+    def finish(self, state: State) -> np.ndarray:
+        return _over(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
+
+    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+        return {"g": g, "lse": _log_normaliser(state), "inner": _inner(g, total, kept=state["sum"].ndim)}
+
+    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        z, x = _scaled(parts[0], scale), parts[1]
+        weight, g = _share(z, spread["lse"]), spread["g"]
+        inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
+        # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be the gradient
+        return [np.where(weight == 1, 0, weight * (inner - spread["inner"])), expand(weight, g.ndim) * g]
+
+
+_over = rowwise(np.true_divide)
+
+
+@rowwise
+def _inner(x: np.ndarray, y: np.ndarray, kept: int) -> Any:
+    """Inner products over all axes but the first ones."""
+    shape = (*x.shape[:kept], prod(x.shape[kept:]))
+    return np.einsum("...i,...i->...", x.reshape(shape), y.reshape(shape))
+
+
+def _scaled(z: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
+    """Scores of edges that stand for several: exp(z + log n) = n exp(z)."""
+    return z if scale is None else z + expand(np.log(scale).astype(z.dtype), z.ndim)
+
+
+def _share(z: np.ndarray, normaliser: np.ndarray) -> np.ndarray:
+    """The softmax of a score; exactly 1 where it is 1 up to rounding, as over a single edge."""
+    weight = np.exp(z - normaliser)
+    return np.where(np.abs(weight - 1) <= SURE * np.finfo(z.dtype).eps, 1, weight).astype(z.dtype)
+
+
+def _rebase(state: State, rows: np.ndarray, other: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The common maximum of two states and the factors that bring each to it."""
+    old, new = state["max"][rows], other["max"]
+    top = np.maximum(old, new)
+    safe = _finite(top)
+    return top, np.exp(old - safe), np.exp(new - safe)
+
+
+def _finite(top: np.ndarray) -> np.ndarray:
+    """A maximum to subtract from scores: 0 in place of -inf, the maximum of no edges or of masked ones only."""
+    return np.where(np.isneginf(top), 0, top).astype(top.dtype)
+
+
+def _log_normaliser(state: State) -> np.ndarray:
+    return _log_of_mass(state["sum"], state["max"])
+
+
+@rowwise
+def _log_of_mass(mass: np.ndarray, top: np.ndarray) -> Any:
+    some = mass > 0
+    return np.where(some, np.where(some, top, 0) + np.log(np.where(some, mass, 1)), 0).astype(mass.dtype)
+
+
+AGGREGATORS: dict[str, Aggregator] = {a.name: a for a in (Sum(), Mean(), Max(), Min())}
+LOG_SUM_EXP, SOFTMAX_SUM = LogSumExp(), SoftmaxSum()
+
+
+def aggregator(name: str) -> Aggregator:
+    """The aggregator a user names in ``sum``.
+
+    Raises:
+        ConfigError: Unknown name.
+    """
+    if name not in AGGREGATORS:
+        raise ConfigError(f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, "
+                          "or weigh messages with gt.softmax(score) inside gather")
+    return AGGREGATORS[name]

@@ -1,0 +1,100 @@
+"""Hoisting: what reads the columns of one end is computed once per node, and what reads none of them once per pass."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..autodiff.expr import Expr, Tracer, ordered, replaced
+from ..autodiff.scalar import scalar
+from .rewrite import count_uses, end_of, is_a, size
+
+# the same numbers in another order, which a loop over edges has for nothing
+_FREE = ("reshape", "expand_last", "getitem", "broadcast_to", "to_dense", "repeat_rows", "cast", "ones_like", "concat", "embedding")
+
+
+def _costly(e: Expr) -> bool:
+    """Whether computing it takes more than reading what it is made of: products, reductions, transcendental functions."""
+    assert e.prim is not None
+    code = scalar(e.prim.name, e.static)
+    return e.prim.name not in _FREE and (code is None or code.costly)
+
+
+def chosen(roots: Sequence[Expr]) -> dict[Expr, str]:
+    """The largest one-ended expressions that save something at the nodes, each with the reason.
+
+    Something is saved if the expression takes more than reading its columns, or if the edges read no more numbers
+    than before: the columns it is made of are then no longer read.
+    """
+    uses, found = count_uses(roots), dict[Expr, str]()
+
+    def visit(e: Expr) -> None:
+        if not e.rows or e.prim is None:
+            return
+        if end_of(e) in ("src", "dst") and e.dtype.kind == "f" and (reason := _reason(e, uses)):
+            found[e] = reason
+            return
+        for a in e.args:
+            visit(a)
+
+    for root in roots:
+        visit(root)
+    return found
+
+
+def _reason(e: Expr, uses: dict[Expr, int]) -> str:
+    """Why an expression is worth a column; empty if it is not."""
+    assert e.prim is not None
+    below = ordered([e])
+    inside = count_uses([e])
+    before = sum(size(x) for x in below if x.rows and x.leaf is not None and inside[x] == uses[x])
+    works = any(x.rows and x.prim is not None and not is_a(x, *_FREE) for x in below)
+    if before > size(e):
+        return f"edges read {size(e)} numbers instead of {before}"
+    if before == size(e) and works:
+        return "computed once per node, edges read as much as before"
+    return f"{e.prim.name} is costly" if _costly(e) else ""
+
+
+def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr]) -> tuple[list[Expr], list[tuple[str, str]]]:
+    """Give expressions of one end a column of the nodes.
+
+    Args:
+        scope: The open tracer the roots were made in.
+        roots: Expressions that are needed.
+        columns: Expressions over "node" leaves by the name of their column; new ones are added.
+
+    Returns:
+        The roots with columns in place of the expressions, and the names of these columns with the reasons.
+    """
+    by, why = {}, []
+    for e, reason in chosen(roots).items():
+        at_node = replaced(scope, e, {x: scope.leaf("node", x.leaf[1], x.dims, x.dtype, live=x.live)
+                                      for x in ordered([e]) if x.rows and x.leaf is not None})
+        name = next((n for n, known in columns.items() if known is at_node), f"column {len(columns)}")
+        columns[name] = at_node
+        by[e] = scope.leaf(end_of(e), name, e.dims, e.dtype, live=e.live)
+        why.append((name, reason))
+    return [replaced(scope, root, by) for root in roots], why
+
+
+def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> list[Expr]:
+    """Give the largest expressions without rows a number among the operands.
+
+    Args:
+        scope: The open tracer the roots were made in.
+        roots: Expressions that are needed.
+        prepared: Expressions of parameters and constants by the number of their operand; new ones are added.
+
+    Returns:
+        The roots with operands in place of the expressions.
+    """
+    by: dict[Expr, Expr] = {}
+    for a in (a for e in ordered(roots) if e.rows for a in e.args):
+        if a.rows or a.prim is None or a in by or any(x.leaf is not None and x.leaf[0] == "key" for x in ordered([a])):
+            continue
+        number = next((i for i, known in prepared.items() if known is a), len(scope.operands))
+        if number not in prepared:
+            prepared[number] = a
+            # stands for the value while shapes are inferred
+            scope.operands.append(a.dummy())
+        by[a] = scope.leaf("operand", number, a.dims, a.dtype, rows=False, live=a.live)
+    return [replaced(scope, root, by) for root in roots]

@@ -1,0 +1,187 @@
+"""The planner: a traced program rewritten so that less is computed, read and moved for each edge.
+
+Phase by phase: expressions are simplified; a product with a matrix at the end of a summed message is done to the totals
+instead, where that is narrower; products on edges are split and contracted; what reads one end goes to the nodes. Both
+back ends see only the result.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..autodiff.expr import Expr, Tracer, ordered, replaced
+from ..functions.dense import matmul
+from ..functions.rows import expand_last, prefix
+from .aggregator import SOFTMAX_SUM
+from .hoist import hoist, prepare
+from .program import EdgeProgram, Note, Phase, total_of
+from .rewrite import LINEAR, SIMPLIFY, SPLIT, is_a, rewrite, size
+
+LINEAR_SUMS = ("sum", "mean", "softmax-sum")
+
+
+def plan(program: EdgeProgram) -> EdgeProgram:
+    """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
+    columns, prepared = dict[str, Expr](), dict[int, Expr]()
+    phases, notes, after = [], list[Note](), program.after
+    assert program.tracer is not None
+    with program.tracer as scope:
+        for phase in program.phases:
+            notes += _on_softmax(phase)
+            phase = _rewritten(scope, phase, SIMPLIFY | LINEAR, notes)
+            if phase.result is None:
+                phase, after = _deferred(scope, phase, after)
+                if after is not None:
+                    notes.append((f"done to the totals, {size(phase.message[-1])} wide, instead of to messages: {{}}", (after,)))
+            phase = _rewritten(scope, phase, SIMPLIFY | LINEAR | SPLIT, notes)
+            roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
+            notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
+            phases.append(_with_roots(phase, prepare(scope, roots, prepared)))
+    operands = [prepared.get(i, x) for i, x in enumerate(program.operands)]
+    return EdgeProgram(phases, operands, columns, after, notes)
+
+
+def _on_softmax(phase: Phase) -> list[Note]:
+    if phase.result is not None:
+        return [("softmax used in other ways than as a weight of one sum: a pass of its own for the normaliser of {}", (phase.message[0],))]
+    return [("softmax weighs the sum: one pass, one message", ())] if SOFTMAX_SUM in phase.aggregators.values() else []
+
+
+def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[Note]) -> Phase:
+    roots, done = rewrite(scope, [*phase.message, *phase.outputs.values()], rules)
+    notes += [(f"{name}: {{}} -> {{}}", (old, new)) for name, old, new in done if name not in SIMPLIFY]
+    return _with_roots(phase, roots)
+
+
+def _with_roots(phase: Phase, roots: list[Expr]) -> Phase:
+    parts = len(phase.message)
+    return replace(phase, message=roots[:parts], outputs=dict(zip(phase.outputs, roots[parts:], strict=True)))
+
+
+def _deferred(scope: Tracer, phase: Phase, after: Expr | None) -> tuple[Phase, Expr | None]:
+    """Sum m instead of m @ W and multiply the total before what is done to it, if m is no wider; linear sums only.
+
+    A factor that is the same for all columns of the product stays with the message: w * (m @ W) sums w * m. In a
+    softmax-weighted sum m must have an axis beside those of the scores.
+    """
+    if not phase.message or any(a.name not in LINEAR_SUMS for a in phase.aggregators.values()):
+        return phase, after
+    *scores, value = phase.message
+    found = _factored(scope, value)
+    if found is None:
+        return phase, after
+    narrow, product = found
+    w = product.args[1]
+    heads = scores[0].dims if scores else ()
+    fits = narrow.dims[: len(heads)] == heads and len(narrow.dims) > len(heads)
+    if not fits or size(narrow) > size(value) or any(x is product for x in ordered([*scores, *phase.outputs.values()])):
+        return phase, after
+    total: Expr = matmul(total_of(scope, narrow), w)
+    return replace(phase, message=[*scores, narrow]), total if after is None else replaced(scope, after, {total_of(scope, value): total})
+
+
+def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
+    """(m, m @ W) for e = m @ W, and (c * m, m @ W) for e = c * (m @ W) with c the same for all columns of the product."""
+    if is_a(e, "matmul"):
+        return e.args[0], e
+    if not is_a(e, "mul", "div") or e.prim is None:
+        return None
+    at = next((i for i, a in enumerate(e.args) if a.rows and is_a(a, "matmul")), None)
+    if at is None or (at == 1 and is_a(e, "div")):
+        return None
+    product, factor = e.args[at], e.args[1 - at]
+    m, inside = product.args[0], len(product.args[1].dims) - 1
+    if not factor.rows or product.dims != e.dims or any(d != 1 for d in factor.dims[len(factor.dims) - inside:]):
+        return None
+    # the axes of the product give way to the one that is contracted
+    if inside != 1:
+        if not is_a(factor, "expand_last") or factor.static["n"] < inside:
+            return None
+        factor = expand_last(factor.args[0], factor.static["n"] - inside + 1)
+    pair = (m, factor) if at == 0 else (factor, m)
+    return scope.node(e.prim, pair, e.static), product
+
+
+# ---- running what was taken off the edges
+
+
+def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int) -> Any:
+    """The value of an expression that was taken off the edges.
+
+    Args:
+        e: Expression with or without rows.
+        operands: Parameters and constants by number.
+        known: Values of leaves that have rows, and of what was computed already, for at least n rows each; new ones are
+            added.
+        n: Rows wanted of a value that has rows.
+
+    Returns:
+        [n, ...], or an array without rows; on the tape, as everything that primitives make of variables.
+    """
+    if e not in known and e.prim is None:
+        assert e.leaf is not None
+        known[e] = operands[e.leaf[1]]
+    elif e not in known and e.prim is not None:
+        known[e] = e.prim(*(evaluate(a, operands, known, n) for a in e.args), **e.static)
+    return prefix(known[e], n) if e.rows and known[e].shape[0] > n else known[e]
+
+
+# ---- for people
+
+_SIGNS = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / ", "matmul": " @ "}
+
+
+def written(e: Expr, operands: Sequence[Any] = ()) -> str:
+    """An expression as a user would have written it; operands by name and value if they are given."""
+    text = _text(e, operands)
+    return text[1:-1] if is_a(e, *_SIGNS) else text
+
+
+def _text(e: Expr, operands: Sequence[Any]) -> str:
+    if e.leaf is not None:
+        kind, name = e.leaf
+        if kind == "operand":
+            return _operand(operands[name] if operands else None, name, e, operands)
+        return "total" if kind == "total" else f"{kind}.{_plain(name)}"
+    assert e.prim is not None
+    shown = [(a, _text(a, operands)) for a in e.args if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))]
+    args = [text for _, text in shown]
+    name = e.prim.name
+    if name in _SIGNS:
+        return f"({_SIGNS[name].join(args)})"
+    if name in ("expand_last", "repeat_rows", "cast"):
+        return args[0]
+    if name == "getitem":
+        return f"{args[0]}[{', '.join(map(_index, e.static['key']))}]"
+    if name == "neg":
+        return f"-{args[0]}"
+    return f"{name}({', '.join(a[1:-1] if is_a(x, *_SIGNS) else a for x, a in shown)})"
+
+
+def told(program: EdgeProgram) -> list[str]:
+    """What the planner did and why, a line each."""
+    return [text.format(*(written(e, program.operands) for e in about)) for text, about in program.notes]
+
+
+def _index(key: tuple[Any, ...]) -> str:
+    """One entry of an index."""
+    kind, *rest = key
+    if kind == "slice":
+        return ":".join("" if v is None else str(v) for v in rest[:2 if rest[2] is None else 3])
+    return {"new": "None", "...": "..."}.get(kind, str(rest[0] if kind == "int" else rest))
+
+
+def _plain(name: str) -> str:
+    """The name of a column as one word; those made here have a space, which no user's has."""
+    return name.replace(" ", "_")
+
+
+def _operand(x: Any, number: int, e: Expr, operands: Sequence[Any]) -> str:
+    if isinstance(x, Expr):
+        return _text(x, operands)
+    if getattr(x, "name", ""):
+        return str(x.name)
+    if isinstance(x, (int, float)):
+        return f"{x:g}"
+    return f"p{number}{list(e.dims)}"

@@ -1,0 +1,192 @@
+"""Rewriting edge expressions: the same numbers with less to do on every edge.
+
+A rule looks at one expression and returns an equal one, or None where it does not apply. Rules are tried until none
+does; each makes an expression smaller or brings it closer to a node, so that comes to an end.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import prod
+
+from ..autodiff.expr import Expr, Tracer, ordered, replaced
+from ..functions.dense import matmul
+from ..functions.elementwise import add
+from ..functions.index import getitem
+from ..functions.shape import reshape
+from ..functions.shape import sum as sum_over
+
+Uses = dict[Expr, int]
+Rule = Callable[[Tracer, Expr, Uses], Expr | None]
+
+
+def size(e: Expr) -> int:
+    """Numbers per edge, or in all if there are no rows."""
+    return prod(e.dims)
+
+
+def is_a(e: Expr, *names: str) -> bool:
+    """Whether it is one of these primitives."""
+    return e.prim is not None and e.prim.name in names
+
+
+def end_of(e: Expr) -> str:
+    """The end whose columns alone it reads: "src" or "dst"; "both" for anything else that has rows, "" for what has none.
+
+    Draws belong to the edge, and the normaliser of a softmax is known only after the edges have been passed once.
+    """
+    kinds = {x.leaf[0] if " " not in str(x.leaf[1]) else "made" for x in ordered([e]) if x.leaf is not None} - {"operand"}
+    if not e.rows:
+        return ""
+    return kinds.pop() if kinds in ({"src"}, {"dst"}) else "both"
+
+
+def count_uses(roots: Sequence[Expr]) -> Uses:
+    """How often each expression below the roots is an argument or a root."""
+    uses: Uses = {}
+    for e in [*roots, *(a for x in ordered(roots) for a in x.args)]:
+        uses[e] = uses.get(e, 0) + 1
+    return uses
+
+
+def rewrite(scope: Tracer, roots: Sequence[Expr], rules: dict[str, Rule]) -> tuple[list[Expr], list[tuple[str, Expr, Expr]]]:
+    """Apply rules wherever they hold.
+
+    Args:
+        scope: The open tracer the roots were made in.
+        roots: Expressions that are needed.
+        rules: By name.
+
+    Returns:
+        The new roots, and what was done: name of the rule, old and new expression.
+    """
+    roots, done = list(roots), list[tuple[str, Expr, Expr]]()
+    while True:
+        uses = count_uses(roots)
+        found = next(((name, e, new) for e in ordered(roots) for name, rule in rules.items()
+                      if (new := rule(scope, e, uses)) is not None), None)
+        if found is None:
+            return roots, done
+        name, old, new = found
+        assert (new.rows, new.dims, new.dtype) == (old.rows, old.dims, old.dtype), f"{name}: {old} became {new}"
+        roots = [replaced(scope, root, {old: new}) for root in roots]
+        done.append(found)
+
+
+# ---- what needs no computing
+
+
+def drop_neutral(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
+    """x * 1, x / 1, x + 0, x - 0, x ** 1, x * ones_like(y) -> x."""
+    kept: Expr | None = None
+    if is_a(e, "mul", "add"):
+        neutral = 1 if is_a(e, "mul") else 0
+        kept = next((x for x, other in (e.args, e.args[::-1]) if _is_all(scope, other, neutral)), None)
+    elif is_a(e, "div", "sub"):
+        kept = e.args[0] if _is_all(scope, e.args[1], 1 if is_a(e, "div") else 0) else None
+    elif is_a(e, "power"):
+        kept = e.args[0] if e.static["exponent"] == 1 else None
+    same = kept is not None and (kept.rows, kept.dims, kept.dtype) == (e.rows, e.dims, e.dtype)
+    return kept if same else None
+
+
+def _is_all(scope: Tracer, e: Expr, number: int) -> bool:
+    if number == 1 and is_a(e, "ones_like"):
+        return True
+    if is_a(e, "expand_last", "cast"):
+        return _is_all(scope, e.args[0], number)
+    return scope.neutral(e) == number
+
+
+def cancel(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
+    """-(-x) -> x; a change of shape or type that changes nothing -> x; two in a row -> one."""
+    if e.prim is None or not e.args:
+        return None
+    x = e.args[0]
+    if is_a(e, "neg") and is_a(x, "neg"):
+        return x.args[0]
+    if is_a(e, "reshape", "broadcast_to", "cast", "expand_last") and (e.dims, e.dtype) == (x.dims, x.dtype):
+        return x
+    if e.prim is x.prim and is_a(e, "reshape", "broadcast_to"):
+        return scope.node(e.prim, x.args, e.static)
+    if is_a(e, "expand_last") and is_a(x, "expand_last"):
+        return scope.node(e.prim, x.args, {"n": e.static["n"] + x.static["n"]})
+    return None
+
+
+# ---- linear maps
+
+
+def _linear(e: Expr) -> bool:
+    """A product of edge values with a matrix."""
+    return is_a(e, "matmul") and e.rows
+
+
+def reshape_matrix(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
+    """reshape(x @ W) -> x @ reshape(W)."""
+    if not is_a(e, "reshape") or not _linear(e.args[0]) or uses[e.args[0]] > 1:
+        return None
+    x, w = e.args[0].args
+    lead = len(x.dims) - 1
+    if e.dims[:lead] != x.dims[:lead] or prod(e.dims[lead:]) != prod(w.dims[1:]):
+        return None
+    made: Expr = matmul(x, reshape(w, w.dims[0], *e.dims[lead:]))
+    return made
+
+
+def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
+    """sum((x @ W) * c) -> x @ sum(W * c), also without c: a small product instead of one on every edge."""
+    if not is_a(e, "sum"):
+        return None
+    inner, factor = e.args[0], None
+    if is_a(inner, "mul") and uses[inner] == 1:
+        linear = [a for a in inner.args if _linear(a)]
+        rowless = [a for a in inner.args if not a.rows]
+        if len(linear) == 1 and len(rowless) == 1 and inner.dims == linear[0].dims:
+            inner, factor = linear[0], rowless[0]
+    if e.args[0].prim is None or not _linear(inner) or uses[inner] > 1:
+        return None
+    x, w = inner.args
+    inside = len(w.dims) - 1
+    if min(e.static["axis"]) < -inside or (factor is not None and len(factor.dims) > inside):
+        return None
+    if factor is not None:
+        # as a number it has no type of its own, which only the primitive itself knows
+        w = scope.node(e.args[0].prim, (w, factor), {})
+    made: Expr = matmul(x, sum_over(w, e.static["axis"], e.static["keepdims"]))
+    return made
+
+
+def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
+    """(x @ V) @ W -> x @ (V @ W) if that is less to do on an edge."""
+    if not _linear(e) or not _linear(e.args[0]) or uses[e.args[0]] > 1:
+        return None
+    (x, v), w = e.args[0].args, e.args[1]
+    if size(v) // v.dims[-1] * prod(w.dims[1:]) >= size(v) + size(v) // v.dims[0] * prod(w.dims[1:]):
+        return None
+    made: Expr = matmul(x, matmul(v, w))
+    return made
+
+
+def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
+    """concat([a, b]) @ W -> a @ W[:k] + b @ W[k:], the parts of one end together, where some part reads one end or none."""
+    if not _linear(e) or not is_a(e.args[0], "concat") or e.args[0].static["axis"] != -1 or end_of(e) != "both":
+        return None
+    parts, w = e.args[0].args, e.args[1]
+    if all(end_of(p) == "both" and not is_a(p, "repeat_rows") for p in parts):
+        return None
+    terms: dict[str, list[Expr]] = {"src": [], "dst": [], "both": [], "": []}
+    at = 0
+    for p in parts:
+        slab = getitem(w, slice(at, at + p.dims[-1]))
+        at += p.dims[-1]
+        p = p.args[0] if is_a(p, "repeat_rows") else p
+        terms[end_of(p)].append(matmul(p, slab))
+    made: Expr = reduce(add, [reduce(add, group) for group in terms.values() if group])
+    return made
+
+
+SIMPLIFY: dict[str, Rule] = {"neutral": drop_neutral, "undone": cancel}
+LINEAR: dict[str, Rule] = {"shape moved to the matrix": reshape_matrix, "contracted first": contract_sum, "products joined": join_products}
+# after a product of joined values had its chance to wait for the total
+SPLIT: dict[str, Rule] = {"product of parts": split_concat}

@@ -1,0 +1,1 @@
+"""The primitives that users call, with their gradient rules, and optimisers."""

@@ -1,0 +1,132 @@
+"""Dense products: one two-dimensional BLAS product after reshaping."""
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from graphtheta.errors import ShapeError, UserFunctionError
+
+from ..autodiff.buffers import by_blocks, empty, run_parts
+from ..autodiff.primitive import defvjp, primitive
+from .elementwise import add
+from .rows import has_rows, same_dtype, trailing
+
+# the long axis of a weight gradient: most parts, least rows of one, and of sparse rows least entries for each column;
+# fixed numbers, so that a result does not depend on the number of threads
+_PARTS, _ROWS, _ENTRIES = 32, 1024, 20
+
+
+@primitive("matmul", sparse=True)
+def _matmul(x: Any, w: Any) -> Any:
+    flat = w.reshape(w.shape[0], prod(w.shape[1:]))
+    return _product(_flat(x), flat).reshape(x.shape[:-1] + w.shape[1:])
+
+
+def _product(x: Any, w: Any) -> Any:
+    """x @ w of two axes each; every thread takes blocks of rows and has BLAS to itself."""
+    out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
+    if issparse(x):
+        from ..kernels.sparse import rows_times
+
+        w = np.ascontiguousarray(w)
+        by_blocks(lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out), x.shape[0], w.shape[1])
+    else:
+        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1])
+    return out
+
+
+def _long_product(x: Any, g: Any) -> Any:
+    """x.T @ g of two axes each: products of parts of the long axis, added in order."""
+    count = max(1, min(_PARTS, x.shape[0] // _ROWS))
+    ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
+    # BLAS is faster with the narrow factor in front, and that is g more often than not
+    run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count)
+    return (parts.sum(axis=0) if count > 1 else parts[0]).T
+
+
+def _sparse_long_product(x: Any, g: Any) -> Any:
+    """The same for sparse rows, in parts of about equally many entries."""
+    from ..kernels.sparse import rows_onto
+
+    g, count = np.ascontiguousarray(g), max(1, min(_PARTS, x.nnz // max(1, _ENTRIES * x.shape[1])))
+    ends = np.searchsorted(x.indptr, np.linspace(0, x.nnz, count + 1))
+    ends[0], ends[-1] = 0, x.shape[0]
+    parts = np.zeros((count, x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+    run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count)
+    return parts.sum(axis=0) if count > 1 else parts[0]
+
+
+def _flat(x: Any) -> Any:
+    """All axes but the last as one; sparse rows have no more than two."""
+    return x if issparse(x) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+
+
+def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
+    if issparse(x):
+        return None
+    width = prod(w.shape[1:])
+    return _product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(x.shape)
+
+
+def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:
+    g = g.reshape(prod(x.shape[:-1]), prod(w.shape[1:]))
+    return (_sparse_long_product(x, g) if issparse(x) else _long_product(_flat(x), g)).reshape(w.shape)
+
+
+# sparse rows are input features: constants
+defvjp(_matmul, x=_matmul_x, w=_matmul_w)
+
+
+def matmul(x: Any, w: Any) -> Any:
+    """Contract the last axis of x with the first axis of w.
+
+    Args:
+        x: [..., d]; a row value, scipy CSR rows [n, d] (no gradient), or rowless.
+        w: [d, ...], rowless; heads are further axes: ``[d, heads, d_out]``.
+
+    Returns:
+        [..., *w.shape[1:]].
+
+    Raises:
+        ShapeError: The two axes differ, or x has no axis to contract.
+        UserFunctionError: w has rows, or the float types differ.
+
+    Cost: prod(x.shape) * prod(w.shape[1:]) multiplications; stored entries only for sparse x.
+    """
+    x, w = same_dtype(x, w)
+    if has_rows(w):
+        raise UserFunctionError("matmul: the second factor has one row per node or edge; multiply elementwise and sum instead")
+    if not trailing(x) or not trailing(w):
+        raise ShapeError(f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}")
+    if trailing(x)[-1] != trailing(w)[0]:
+        raise ShapeError(f"matmul: the last axis of x {_shown(x)} must be as long as the first of w {_shown(w)}")
+    return _matmul(x, w)
+
+
+@primitive("to_dense", sparse=True)
+def to_dense(x: Any) -> Any:
+    """Sparse rows as an ordinary array, [n, d]; anything else as it is. Layers that move raw features need it."""
+    return x.toarray() if issparse(x) else x
+
+
+# sparse rows are input features: constants
+defvjp(to_dense, x=lambda g, y, x: None if issparse(x) else g)
+
+
+def linear(x: Any, w: Any, b: Any = None) -> Any:
+    """matmul(x, w) + b.
+
+    Args:
+        x: [..., d].
+        w: [d, ...].
+        b: w.shape[1:], or None for no bias.
+    """
+    y = matmul(x, w)
+    return y if b is None else add(y, b)
+
+
+def _shown(x: Any) -> str:
+    return "[" + ", ".join(["rows"] * has_rows(x) + [str(d) for d in trailing(x)]) + "]"

@@ -1,0 +1,113 @@
+"""Inverted dropout, keyed by global ids.
+
+Whether an element is dropped depends on (seed, step, call, global id of its row, its column) and nothing else, so
+every partition and every number of ranks drops the same elements. The mask is made again in backward, not kept.
+"""
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from graphtheta import rng
+from graphtheta.errors import ConfigError
+from graphtheta.rng import Purpose
+
+from ..autodiff.expr import Expr, tracer, tracing
+from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.tape import current, space_of
+
+# elements a thread takes at a time
+_BLOCK = 1 << 17
+
+
+@primitive("dropout", sparse=True)
+def _dropout(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
+    """Elements of x kept with probability 1 - rate and scaled by its inverse; x itself if there is no key."""
+    if key is None:
+        return x
+    if issparse(x):
+        return _drop_entries(x, ids, key, rate, site)
+    return _drop(x, ids, key, rate, site)
+
+
+def _drop(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
+    # numba takes longer to import than many programs to run
+    from ..kernels.dropout import drop
+    from ..kernels.pool import run_blocks
+
+    flat = np.ascontiguousarray(x.reshape(len(ids), prod(x.shape[1:])))
+    out = np.empty_like(flat)
+    folded, step = np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), max(1, _BLOCK // max(1, flat.shape[1]))
+
+    def block(b: int) -> None:
+        rows = slice(b * step, (b + 1) * step)
+        drop(flat[rows], ids[rows], folded, _threshold(rate), _scale(x, rate), out[rows])
+
+    run_blocks(block, -(-len(ids) // step))
+    return out.reshape(x.shape)
+
+
+def _drop_entries(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
+    from ..kernels.dropout import kept
+
+    stay = np.empty(len(x.indices), np.bool_)
+    kept(x.indptr, x.indices, ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), _threshold(rate), stay)
+    ends = np.concatenate(([0], np.cumsum(stay)))[x.indptr]
+    return csr_array((x.data[stay] * _scale(x, rate), x.indices[stay], ends.astype(x.indptr.dtype)), shape=x.shape)
+
+
+def _threshold(rate: float) -> np.uint64:
+    """Hashes below it are dropped."""
+    return np.uint64(min(int(rate * 2.0**64), 2**64 - 1))
+
+
+def _scale(x: Any, rate: float) -> Any:
+    return x.dtype.type(1 / (1 - rate))
+
+
+def _dropout_vjp(g: Any, y: Any, x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
+    if issparse(x):
+        return None
+    return g if key is None else _drop(g, ids, key, rate, site)
+
+
+defvjp(_dropout, x=_dropout_vjp, ids=None, key=None)
+
+
+def dropout(x: Any, rate: float) -> Any:
+    """Set elements to zero at random in training and scale up the rest; x itself otherwise.
+
+    Args:
+        x: [n, ...] node values, edge values inside gather, scipy CSR rows, or a value without rows.
+        rate: Probability of dropping an element, in [0, 1).
+
+    Returns:
+        Shape and type of x. Sparse rows lose stored entries, exactly those that would be dropped of the dense array.
+
+    Raises:
+        ConfigError: The rate is outside [0, 1).
+
+    Source: https://jmlr.org/papers/v15/srivastava14a.html
+    """
+    if not 0 <= rate < 1:
+        raise ConfigError(f"dropout rate must be in [0, 1), got {rate}")
+    rate = float(rate)
+    if isinstance(x, Expr) or tracing():
+        scope = tracer()
+        ids: Any = scope.leaf("edge", "gid", (), np.int64, live=False) if getattr(x, "rows", False) else _positions(x)
+        run = scope.leaf("key", "run", (), np.uint64, rows=False, live=False)
+        return _dropout(x, ids, run, rate=rate, site=scope.next_site())
+    tape = current()
+    if not tape.training:
+        return x
+    key = tape.random_key()
+    space = space_of(x)
+    return _dropout(x, space.gid if space is not None else _positions(x), key, rate=rate, site=0) if rate else x
+
+
+def _positions(x: Any) -> np.ndarray:
+    """Row numbers stand in for ids where there are none."""
+    return np.arange(x.shape[0] if len(x.shape) else 1)

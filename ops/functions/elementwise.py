@@ -1,0 +1,241 @@
+"""Elementwise functions. Two values are aligned as ``rows.py`` says; gradients undo the broadcasting."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import erf, expit
+
+from graphtheta.errors import UserFunctionError
+
+from ..autodiff.primitive import defvjp, primitive
+from .rows import align, unbroadcast
+
+_SQRT_HALF = 0.5**0.5
+_INV_SQRT_2PI = (2 * np.pi) ** -0.5
+
+
+@primitive("add")
+def _add(x: Any, y: Any) -> Any:
+    return np.add(x, y)
+
+
+@primitive("sub")
+def _sub(x: Any, y: Any) -> Any:
+    return np.subtract(x, y)
+
+
+@primitive("mul")
+def _mul(x: Any, y: Any) -> Any:
+    return np.multiply(x, y)
+
+
+@primitive("div")
+def _div(x: Any, y: Any) -> Any:
+    return np.true_divide(x, y)
+
+
+@primitive("maximum")
+def _maximum(x: Any, y: Any) -> Any:
+    return np.maximum(x, y)
+
+
+@primitive("minimum")
+def _minimum(x: Any, y: Any) -> Any:
+    return np.minimum(x, y)
+
+
+defvjp(_add, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: unbroadcast(g, y))
+defvjp(_sub, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: unbroadcast(-g, y))
+defvjp(_mul, x=lambda g, out, x, y: unbroadcast(g * y, x), y=lambda g, out, x, y: unbroadcast(g * x, y))
+defvjp(_div, x=lambda g, out, x, y: unbroadcast(g / y, x), y=lambda g, out, x, y: unbroadcast(-g * out / y, y))
+# of equal values the first takes the whole gradient
+defvjp(_maximum, x=lambda g, out, x, y: unbroadcast(g * (x >= y), x), y=lambda g, out, x, y: unbroadcast(g * (y > x), y))
+defvjp(_minimum, x=lambda g, out, x, y: unbroadcast(g * (x <= y), x), y=lambda g, out, x, y: unbroadcast(g * (y < x), y))
+
+
+def add(x: Any, y: Any) -> Any:
+    """x + y, aligned."""
+    return _add(*align(x, y))
+
+
+def sub(x: Any, y: Any) -> Any:
+    """x - y, aligned."""
+    return _sub(*align(x, y))
+
+
+def mul(x: Any, y: Any) -> Any:
+    """x * y elementwise, aligned."""
+    return _mul(*align(x, y))
+
+
+def div(x: Any, y: Any) -> Any:
+    """x / y elementwise, aligned."""
+    return _div(*align(x, y))
+
+
+def maximum(x: Any, y: Any) -> Any:
+    """The larger of two values, aligned; where they are equal the gradient goes to x."""
+    return _maximum(*align(x, y))
+
+
+def minimum(x: Any, y: Any) -> Any:
+    """The smaller of two values, aligned; where they are equal the gradient goes to x."""
+    return _minimum(*align(x, y))
+
+
+@primitive("neg")
+def neg(x: Any) -> Any:
+    """-x."""
+    return np.negative(x)
+
+
+@primitive("exp", spread=True)
+def exp(x: Any) -> Any:
+    """e to the power of x."""
+    return np.exp(x)
+
+
+@primitive("log", spread=True)
+def log(x: Any) -> Any:
+    """Natural logarithm."""
+    return np.log(x)
+
+
+@primitive("sqrt", spread=True)
+def sqrt(x: Any) -> Any:
+    """Square root."""
+    return np.sqrt(x)
+
+
+@primitive("square")
+def square(x: Any) -> Any:
+    """x * x."""
+    return np.square(x)
+
+
+@primitive("absolute")
+def absolute(x: Any) -> Any:
+    """|x|; gradient 0 at 0."""
+    return np.abs(x)
+
+
+@primitive("relu")
+def relu(x: Any) -> Any:
+    """max(x, 0); gradient 0 at 0."""
+    return np.maximum(x, 0)
+
+
+@primitive("sigmoid", spread=True)
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return expit(x)
+
+
+@primitive("tanh", spread=True)
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
+    return np.tanh(x)
+
+
+@primitive("softplus", spread=True)
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
+    return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
+
+
+@primitive("gelu", spread=True)
+def gelu(x: Any) -> Any:
+    """x times the normal distribution function of x; the exact form, not the tanh approximation.
+
+    Source: https://arxiv.org/abs/1606.08415
+    """
+    return x * _normal_cdf(x)
+
+
+def _normal_cdf(x: Any) -> Any:
+    return 0.5 * (1 + erf(x * _SQRT_HALF))
+
+
+def _gelu_vjp(g: Any, y: Any, x: Any) -> Any:
+    return g * (_normal_cdf(x) + x * (_INV_SQRT_2PI * np.exp(-0.5 * x * x)))
+
+
+defvjp(neg, x=lambda g, y, x: -g)
+defvjp(exp, x=lambda g, y, x: g * y)
+defvjp(log, x=lambda g, y, x: g / x)
+defvjp(sqrt, x=lambda g, y, x: g * 0.5 / y)
+defvjp(square, x=lambda g, y, x: g * 2 * x)
+defvjp(absolute, x=lambda g, y, x: g * np.sign(x))
+defvjp(relu, x=lambda g, y, x: g * (y > 0))
+defvjp(sigmoid, x=lambda g, y, x: g * y * (1 - y))
+defvjp(tanh, x=lambda g, y, x: g * (1 - y * y))
+defvjp(softplus, x=lambda g, y, x: g * expit(x))
+defvjp(gelu, x=_gelu_vjp)
+
+
+@primitive("power", spread=True)
+def _power(x: Any, *, exponent: float) -> Any:
+    return np.power(x, exponent)
+
+
+def _power_vjp(g: Any, y: Any, x: Any, exponent: float) -> Any:
+    return np.zeros_like(g) if exponent == 0 else g * exponent * np.power(x, exponent - 1)
+
+
+@primitive("leaky_relu")
+def _leaky_relu(x: Any, *, slope: float) -> Any:
+    return np.where(x > 0, x, slope * x)
+
+
+@primitive("elu", spread=True)
+def _elu(x: Any, *, alpha: float) -> Any:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+@primitive("clip")
+def _clip(x: Any, *, low: float | None, high: float | None) -> Any:
+    return np.clip(x, low, high)
+
+
+defvjp(_power, x=_power_vjp)
+defvjp(_leaky_relu, x=lambda g, y, x, slope: np.where(x > 0, g, slope * g))
+defvjp(_elu, x=lambda g, y, x, alpha: np.where(x > 0, g, g * (y + alpha)))
+defvjp(_clip, x=lambda g, y, x, low, high: g * (y == x))
+
+
+def power(x: Any, exponent: float) -> Any:
+    """x ** exponent for a constant exponent.
+
+    Raises:
+        UserFunctionError: The exponent is not a number.
+    """
+    return _power(x, exponent=_constant("power", "exponent", exponent))
+
+
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    """x where positive, slope * x elsewhere; the slope is a constant."""
+    return _leaky_relu(x, slope=_constant("leaky_relu", "slope", slope))
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """x where positive, alpha * (exp(x) - 1) elsewhere.
+
+    Source: https://arxiv.org/abs/1511.07289
+    """
+    return _elu(x, alpha=_constant("elu", "alpha", alpha))
+
+
+def clip(x: Any, low: float | None, high: float | None) -> Any:
+    """x limited to [low, high]; None leaves a side open. The gradient is 0 outside."""
+    bounds = {"low": low, "high": high}
+    return _clip(x, **{name: None if b is None else _constant("clip", name, b) for name, b in bounds.items()})
+
+
+def _constant(function: str, name: str, x: Any) -> float:
+    """A number as a Python number, so that it adapts to the type of arrays."""
+    if isinstance(x, np.generic):
+        return x.item()
+    if isinstance(x, (int, float)):
+        return x
+    raise UserFunctionError(f"{function}: {name} must be a number, got {type(x).__name__}")

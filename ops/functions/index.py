@@ -1,0 +1,130 @@
+"""Indexing of trailing axes with constants: ``x[..., 0]``, ``x[..., 1:3]``, ``x[..., [0, 2]]``."""
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from graphtheta.errors import ShapeError
+
+from ..autodiff.buffers import by_blocks
+from ..autodiff.primitive import defvjp, primitive
+from .rows import has_rows, trailing
+
+Key = tuple[tuple[Any, ...], ...]
+
+
+# bytes a thread copies at a time
+_COPY = 1 << 20
+
+
+def take_rows(x: Any, rows: np.ndarray) -> Any:
+    """Rows of an array or of scipy CSR rows, by number; wide rows are copied by all threads.
+
+    Args:
+        x: [n, ...].
+        rows: [m] int64, each at least 0 and below n.
+
+    Returns:
+        [m, ...].
+    """
+    if issparse(x) or not x.flags.c_contiguous or prod(x.shape[1:]) <= 1:
+        return x[rows]
+    width = prod(x.shape[1:]) * x.dtype.itemsize
+    # numba takes longer to import than many programs to run
+    from ..kernels.batch import take
+    from ..kernels.pool import run_blocks
+
+    out = np.empty((len(rows), *x.shape[1:]), x.dtype)
+    source, to = (a.reshape(len(a), prod(x.shape[1:])).view(np.uint8) for a in (x, out))
+    step = max(1, _COPY // width)
+    run_blocks(lambda b: take(source, rows[b * step: (b + 1) * step], to[b * step: (b + 1) * step]), -(-len(rows) // step))
+    return out
+
+
+def add_distinct(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
+    """into[rows] += part, by all threads; no row twice.
+
+    Args:
+        into: [n, ...], contiguous; changed.
+        rows: [m], each below n.
+        part: [m, ...].
+    """
+    if not part.size:
+        return
+    from ..kernels.mail import add
+
+    to, more = (x.reshape(len(x), prod(x.shape[1:])) for x in (into, np.ascontiguousarray(part)))
+    by_blocks(lambda b, begin, end: add(to, rows, more, begin, end), len(more), more.shape[1])
+
+
+@primitive("getitem")
+def _getitem(x: Any, *, key: Key) -> Any:
+    return x[_decoded(key)]
+
+
+def _getitem_vjp(g: Any, y: Any, x: Any, key: Key) -> Any:
+    out = np.zeros(x.shape, g.dtype)
+    at = _decoded(key)
+    if any(kind == "list" and len(set(rest)) < len(rest) for kind, *rest in key):
+        np.add.at(out, at, g)
+    else:
+        out[at] = g
+    return out
+
+
+defvjp(_getitem, x=_getitem_vjp)
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """Part of a value, chosen by constants.
+
+    Args:
+        x: [n, ...] or rowless.
+        key: Integers, slices, one list of integers, ``...`` or None (a new axis). For a row value it starts with
+            ``...`` or ``:``, so that the row axis stays.
+
+    Raises:
+        ShapeError: The key reaches the row axis, is out of range, or has entries that are not constants.
+    """
+    parts = key if isinstance(key, tuple) else (key,)
+    if has_rows(x):
+        _check_rows(x, parts)
+    encoded = tuple(map(_encoded, parts))
+    kinds = [k[0] for k in encoded]
+    if kinds.count("list") > 1 or ("list" in kinds and "int" in kinds):
+        raise ShapeError("an index may hold one list, and then no integers beside it; index twice instead")
+    return _getitem(x, key=encoded)
+
+
+def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:
+    all_rows = isinstance(parts[0], slice) and parts[0] == slice(None)
+    if not (all_rows or parts[0] is Ellipsis):
+        raise ShapeError("rows cannot be picked in a user function, the row axis belongs to the engine; start the index with ... "
+                         "to reach trailing axes, as in x[..., 0]")
+    taken = sum(k is not None and k is not Ellipsis for k in parts[1:])
+    if taken > len(trailing(x)):
+        raise ShapeError(f"an index of {taken} trailing axes was used on a row value that has {len(trailing(x))}")
+
+
+def _encoded(k: Any) -> tuple[Any, ...]:
+    """A hashable form; slices are not hashable before Python 3.12."""
+    if k is None or k is Ellipsis:
+        return ("new",) if k is None else ("...",)
+    if isinstance(k, slice):
+        return ("slice", *(None if v is None else int(v) for v in (k.start, k.stop, k.step)))
+    if isinstance(k, (int, np.integer)) and not isinstance(k, bool):
+        return ("int", int(k))
+    numbers = np.asarray(k) if isinstance(k, (list, np.ndarray)) else None
+    if numbers is None or numbers.ndim != 1 or numbers.dtype.kind not in "iub":
+        raise ShapeError(f"an index of type {type(k).__name__} is not a constant; use integers, slices or a list of integers")
+    picked = np.flatnonzero(numbers) if numbers.dtype.kind == "b" else numbers
+    return ("list", *picked.tolist())
+
+
+def _decoded(key: Key) -> tuple[Any, ...]:
+    made: dict[str, Any] = {"new": lambda: None, "...": lambda: Ellipsis, "slice": slice, "int": int,
+                            "list": lambda *numbers: np.array(numbers, np.int64)}
+    return tuple(made[kind](*rest) for kind, *rest in key)

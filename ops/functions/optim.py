@@ -1,0 +1,165 @@
+"""Optimisers, with the arithmetic of PyTorch.
+
+A step gives every parameter a new array instead of changing the old one: a pass that still holds the old version
+finishes with it.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, FormatError, ShapeError
+
+from ..autodiff.tape import Parameter
+
+
+class Optimiser(ABC):
+    """Turns gradients into new parameter values.
+
+    Args:
+        parameters: Each with a name of its own; parameters without one are called by their position.
+        lr: Step size; may be changed between steps.
+        weight_decay: Multiplied with ``Parameter.decay`` of each parameter.
+
+    Raises:
+        ConfigError: A number is out of range, or two parameters have one name.
+    """
+
+    slots: tuple[str, ...] = ()
+
+    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0):
+        _check("lr", lr, lr >= 0)
+        _check("weight_decay", weight_decay, weight_decay >= 0)
+        self.parameters = list(parameters)
+        self.names = [p.name or str(i) for i, p in enumerate(self.parameters)]
+        if len(set(self.names)) < len(self.names):
+            raise ConfigError(f"two parameters have one name: {', '.join(sorted(n for n in set(self.names) if self.names.count(n) > 1))}")
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.steps = 0
+        self._slots = [{s: np.zeros_like(p.value) for s in self.slots} for p in self.parameters]
+
+    def step(self, gradients: Sequence[np.ndarray]) -> None:
+        """Replace the values of all parameters by their next version.
+
+        Args:
+            gradients: One per parameter, in their order and shape.
+
+        Raises:
+            ShapeError: A gradient does not fit its parameter.
+        """
+        if len(gradients) != len(self.parameters):
+            raise ShapeError(f"{len(gradients)} gradients were given for {len(self.parameters)} parameters")
+        for p, name, g in zip(self.parameters, self.names, gradients, strict=True):
+            if np.shape(g) != p.shape:
+                raise ShapeError(f"the gradient of {name} has shape {list(np.shape(g))}, the parameter {list(p.shape)}")
+        self.steps += 1
+        for p, slots, g in zip(self.parameters, self._slots, gradients, strict=True):
+            # a learning rate that is a numpy number must not change the type
+            p.value = self._next(p.value, g, slots, self.weight_decay * p.decay).astype(p.dtype, copy=False)
+
+    @abstractmethod
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
+        """The next value of one parameter; entries of ``slots`` are replaced."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything a resumed run needs: ``steps`` and one array ``slot/NAME`` per slot and parameter."""
+        arrays = {f"{s}/{name}": slots[s] for name, slots in zip(self.names, self._slots, strict=True) for s in self.slots}
+        return {"steps": self.steps, **arrays}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned.
+
+        Raises:
+            FormatError: Entries are missing, unknown, or of another shape or type; nothing has been changed then.
+        """
+        expected = self.state()
+        wrong = {"missing": set(expected) - set(state), "unknown": set(state) - set(expected)}
+        for what, names in wrong.items():
+            if names:
+                raise FormatError(f"optimiser state with {what} entries: {', '.join(sorted(names))}; "
+                                  "it belongs to another model or optimiser")
+        for name, old in expected.items():
+            new = np.asarray(state[name])
+            if name != "steps" and (new.shape != old.shape or new.dtype != old.dtype):
+                raise FormatError(f"optimiser state {name} is {new.dtype}{list(new.shape)}, expected {old.dtype}{list(old.shape)}")
+        self.steps = int(state["steps"])
+        self._slots = [{s: np.array(state[f"{s}/{name}"]) for s in self.slots} for name in self.names]
+
+
+class SGD(Optimiser):
+    """Stochastic gradient descent; weight decay is added to the gradient.
+
+    Args:
+        momentum: Share of the previous step that is kept.
+        nesterov: Look ahead along the momentum.
+
+    Raises:
+        ConfigError: Nesterov without momentum.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0, momentum: float = 0.0,
+                 nesterov: bool = False):
+        _check("momentum", momentum, 0 <= momentum < 1)
+        if nesterov and momentum == 0:
+            raise ConfigError("nesterov needs a momentum above 0")
+        self.slots = ("momentum",) if momentum else ()
+        super().__init__(parameters, lr, weight_decay)
+        self.momentum = momentum
+        self.nesterov = nesterov
+
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
+        g = g + decay * value if decay else g
+        if self.momentum:
+            slots["momentum"] = self.momentum * slots["momentum"] + g
+            g = g + self.momentum * slots["momentum"] if self.nesterov else slots["momentum"]
+        return value - self.lr * g
+
+
+class Adam(Optimiser):
+    """Adam; weight decay is added to the gradient.
+
+    Args:
+        betas: Decay of the running mean and mean square of gradients.
+        eps: Added to the root of the mean square.
+
+    Source: https://arxiv.org/abs/1412.6980
+    """
+
+    slots = ("mean", "square")
+
+    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8):
+        _check("betas", betas, all(0 <= b < 1 for b in betas))
+        _check("eps", eps, eps > 0)
+        super().__init__(parameters, lr, weight_decay)
+        self.betas = betas
+        self.eps = eps
+
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
+        return value - self._move(g + decay * value if decay else g, slots)
+
+    def _move(self, g: np.ndarray, slots: dict[str, np.ndarray]) -> np.ndarray:
+        b1, b2 = self.betas
+        slots["mean"] = b1 * slots["mean"] + (1 - b1) * g
+        slots["square"] = b2 * slots["square"] + (1 - b2) * np.square(g)
+        root = np.sqrt(slots["square"]) / (1 - b2**self.steps) ** 0.5 + self.eps
+        return self.lr / (1 - b1**self.steps) * (slots["mean"] / root)
+
+
+class AdamW(Adam):
+    """Adam with weight decay beside the gradient instead of inside it.
+
+    Source: https://arxiv.org/abs/1711.05101
+    """
+
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
+        return value * (1 - self.lr * decay) - self._move(g, slots)
+
+
+def _check(name: str, value: Any, fits: bool) -> None:
+    if not fits:
+        raise ConfigError(f"{name} = {value} is out of range")

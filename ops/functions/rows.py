@@ -1,0 +1,183 @@
+"""Alignment: how values with rows (nodes, edges) and values without (parameters, constants) meet.
+
+- Row values meet row by row. Rows of nested spaces are cut to the shorter one: the active set of a later layer is a
+  prefix of that of an earlier layer.
+- Row values are aligned from the left: missing trailing axes are added at the right, so ``score [n, H] * z [n, H, F]``
+  weighs heads with heads.
+- A row value that meets a rowless one gets trailing axes at the right until it has as many of them as the other has
+  axes; then numpy's rules hold. Its row axis never meets an axis of a parameter.
+- Without any row value numpy's rules hold alone.
+- Plain arrays and numbers are constants and take the float type of the variables they meet; variables of two float
+  types are an error.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ShapeError, UserFunctionError
+
+from ..autodiff import buffers
+from ..autodiff.expr import Expr
+from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.space import RowSpace
+from ..autodiff.tape import Parameter, Var, space_of
+
+
+@primitive("prefix", rowwise=False, sparse=True)
+def _prefix(x: Any, *, n: int) -> Any:
+    """The first n rows."""
+    return x[:n]
+
+
+def _pad_rows(g: Any, y: Any, x: Any, n: int) -> Any:
+    out = buffers.empty(x.shape, g.dtype)
+    out[:n], out[n:] = g, 0
+    return out
+
+
+defvjp(_prefix, x=_pad_rows)
+
+
+@primitive("expand_last")
+def _expand_last(x: Any, *, n: int) -> Any:
+    """n axes of length 1 added at the right."""
+    return x.reshape(x.shape + (1,) * n)
+
+
+defvjp(_expand_last, x=lambda g, y, x, n: g.reshape(x.shape))
+
+
+@primitive("cast")
+def _cast(x: Any, *, dtype: str) -> Any:
+    """x in another type."""
+    return np.asarray(x).astype(dtype)
+
+
+defvjp(_cast, x=lambda g, y, x, dtype: g.astype(x.dtype) if x.dtype.kind == "f" else None)
+
+
+def prefix(x: Any, n: int) -> Any:
+    """The first n rows of a row value.
+
+    Args:
+        x: [rows, ...], rows at least n; a node value, not an edge expression.
+        n: Rows to keep.
+
+    Returns:
+        [n, ...]; its row space is nested in that of x.
+
+    Raises:
+        UserFunctionError: x is an edge expression.
+        ShapeError: x has fewer rows.
+    """
+    if isinstance(x, Expr):
+        raise UserFunctionError("prefix cuts rows and cannot be used inside gather")
+    if np.ndim(getattr(x, "value", x)) == 0 or x.shape[0] < n:
+        raise ShapeError(f"prefix: {n} rows are wanted of a value of shape {list(x.shape)}")
+    space = space_of(x)
+    return _prefix(x, n=n) if space is None else _cut(x, space.prefix(n))
+
+
+def expand_last(x: Any, n: int = 1) -> Any:
+    """x with n axes of length 1 added at the right, [...] -> [..., 1]."""
+    return _expand_last(x, n=n) if n else x
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """x in another type, for example integer counts as ``float32``; gradients come back in the type of x."""
+    return _cast(x, dtype=np.dtype(dtype).name)
+
+
+def has_rows(x: Any) -> bool:
+    """Whether axis 0 of x counts nodes or edges."""
+    return x.rows if isinstance(x, Expr) else space_of(x) is not None
+
+
+def trailing(x: Any) -> tuple[int, ...]:
+    """The shape without the row axis; the whole shape if there is none."""
+    if isinstance(x, Expr):
+        return x.dims
+    shape = np.shape(x) if not hasattr(x, "shape") else tuple(x.shape)
+    return shape[1:] if has_rows(x) else shape
+
+
+def same_rows(*args: Any) -> list[Any]:
+    """Cut row values of nested spaces to the shortest of them; everything else is left alone.
+
+    Raises:
+        UserFunctionError: Nodes meet edges, or rows of unrelated sets meet.
+    """
+    spaces = [s for s in map(space_of, args) if s is not None]
+    if len(spaces) < 2:
+        return list(args)
+    shortest = min(spaces, key=lambda s: s.n)
+    for s in spaces:
+        if not s.nested_with(shortest):
+            raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s meet, but these are different sets "
+                                    "of rows; combine values of the same nodes or edges only")
+    return [a if space_of(a) is None else _cut(a, shortest) for a in args]
+
+
+def _cut(x: Var, space: RowSpace) -> Var:
+    if x.space is None or x.space.n == space.n:
+        return x
+    out = _prefix(x, n=space.n)
+    out.space = space
+    return out
+
+
+def same_dtype(*args: Any) -> list[Any]:
+    """Give constants and integers the float type of the variables among the arguments.
+
+    Raises:
+        UserFunctionError: Variables of different float types meet.
+    """
+    typed = [a for a in args if isinstance(a, (Var, Parameter, Expr))]
+    floats = {np.dtype(a.dtype) for a in typed if a.dtype.kind == "f"}
+    if len(floats) > 1:
+        raise UserFunctionError(f"values of types {', '.join(sorted(d.name for d in floats))} meet; cast one with gt.cast, or "
+                                "choose one type for the whole job")
+    if not floats:
+        return list(args)
+    dtype = floats.pop()
+    return [_adapt(a, dtype) for a in args]
+
+
+def _adapt(a: Any, dtype: np.dtype) -> Any:
+    if isinstance(a, (Var, Parameter, Expr)):
+        return a if a.dtype == dtype else cast(a, dtype)
+    if isinstance(a, (np.generic, int, float)):
+        # Python numbers are weak in numpy, numpy scalars are not
+        return a.item() if isinstance(a, np.generic) else a
+    return a if getattr(a, "dtype", None) == dtype else np.asarray(a, dtype)
+
+
+def align(*args: Any) -> list[Any]:
+    """Bring values to shapes that numpy's rules combine as described at the top of this module.
+
+    Args:
+        *args: Variables, parameters, edge expressions, arrays and numbers.
+
+    Returns:
+        The arguments, cut, cast and with trailing axes added where needed.
+
+    Raises:
+        UserFunctionError: Rows of different sets, or different float types, meet.
+    """
+    out = same_dtype(*same_rows(*args))
+    if any(map(has_rows, out)):
+        width = max(len(trailing(a)) for a in out)
+        out = [expand_last(a, width - len(trailing(a))) if has_rows(a) else a for a in out]
+    return out
+
+
+def unbroadcast(g: Any, x: Any) -> Any:
+    """Sum a gradient over the axes along which x was repeated; the adjoint of broadcasting."""
+    shape = np.shape(x)
+    if g.shape == shape:
+        return g
+    lead = g.ndim - len(shape)
+    repeated = tuple(range(lead)) + tuple(i + lead for i, d in enumerate(shape) if d == 1 and g.shape[i + lead] != 1)
+    return g.sum(axis=repeated).reshape(shape)

@@ -1,0 +1,130 @@
+"""Reductions of consecutive rows: values sorted by segment, with bounds ``indptr``.
+
+Empty segments give 0, never NaN. Sums run in the order of the rows.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ShapeError, UserFunctionError
+
+from ..autodiff.expr import Expr, tracing
+from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.tape import Var, space_of
+
+
+def _reduce(ufunc: np.ufunc, values: Any, indptr: Any) -> Any:
+    """Reduce each segment; 0 where it is empty."""
+    out = np.zeros((len(indptr) - 1, *values.shape[1:]), values.dtype)
+    some = indptr[1:] > indptr[:-1]
+    if some.any():
+        # reduceat reads a row for an empty segment too, so it sees only the others
+        out[some] = ufunc.reduceat(values, indptr[:-1][some], axis=0)
+    return out
+
+
+def _repeat(x: Any, indptr: Any) -> Any:
+    """Give each row what belongs to its segment."""
+    return np.repeat(x, np.diff(indptr), axis=0)
+
+
+def _counts(values: Any, indptr: Any) -> Any:
+    counts = np.maximum(np.diff(indptr), 1).astype(values.dtype)
+    return counts.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def _winner(values: Any, y: Any, indptr: Any) -> Any:
+    """Whether each element is the first of its segment that equals the result."""
+    position = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
+    candidate = np.where(values == _repeat(y, indptr), position, len(values))
+    return candidate == _repeat(_reduce(np.minimum, candidate, indptr), indptr)
+
+
+@primitive("segment_sum", rowwise=False)
+def _segment_sum(values: Any, indptr: Any) -> Any:
+    return _reduce(np.add, values, indptr)
+
+
+@primitive("segment_mean", rowwise=False)
+def _segment_mean(values: Any, indptr: Any) -> Any:
+    return _reduce(np.add, values, indptr) / _counts(values, indptr)
+
+
+@primitive("segment_max", rowwise=False)
+def _segment_max(values: Any, indptr: Any) -> Any:
+    return _reduce(np.maximum, values, indptr)
+
+
+@primitive("segment_min", rowwise=False)
+def _segment_min(values: Any, indptr: Any) -> Any:
+    return _reduce(np.minimum, values, indptr)
+
+
+@primitive("segment_softmax", rowwise=False)
+def _segment_softmax(values: Any, indptr: Any) -> Any:
+    weight = np.exp(values - _repeat(_reduce(np.maximum, values, indptr), indptr))
+    return weight / _repeat(_reduce(np.add, weight, indptr), indptr)
+
+
+def _segment_softmax_vjp(g: Any, y: Any, values: Any, indptr: Any) -> Any:
+    return y * (g - _repeat(_reduce(np.add, g * y, indptr), indptr))
+
+
+defvjp(_segment_sum, values=lambda g, y, values, indptr: _repeat(g, indptr), indptr=None)
+defvjp(_segment_mean, values=lambda g, y, values, indptr: _repeat(g / _counts(values, indptr), indptr), indptr=None)
+defvjp(_segment_max, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
+defvjp(_segment_min, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
+defvjp(_segment_softmax, values=_segment_softmax_vjp, indptr=None)
+
+
+def segment_sum(values: Any, indptr: np.ndarray) -> Any:
+    """Sum the rows of each segment.
+
+    Args:
+        values: [n, ...], sorted by segment.
+        indptr: Segment bounds, [n_segments + 1], from 0 to n, non-decreasing.
+
+    Returns:
+        [n_segments, ...]; 0 where a segment is empty.
+
+    Raises:
+        ShapeError: The bounds do not fit the values.
+    """
+    return _segment_sum(values, _checked("segment_sum", values, indptr))
+
+
+def segment_mean(values: Any, indptr: np.ndarray) -> Any:
+    """Mean of the rows of each segment; arguments as for ``segment_sum``."""
+    return _segment_mean(values, _checked("segment_mean", values, indptr))
+
+
+def segment_max(values: Any, indptr: np.ndarray) -> Any:
+    """Largest of each segment; the gradient goes to the first of equal ones. Arguments as for ``segment_sum``."""
+    return _segment_max(values, _checked("segment_max", values, indptr))
+
+
+def segment_min(values: Any, indptr: np.ndarray) -> Any:
+    """Smallest of each segment; ties as in ``segment_max``. Arguments as for ``segment_sum``."""
+    return _segment_min(values, _checked("segment_min", values, indptr))
+
+
+def segment_softmax(values: Any, indptr: np.ndarray) -> Any:
+    """Softmax over the rows of each segment, for every column by itself; [n, ...]. Arguments as for ``segment_sum``."""
+    out = _segment_softmax(values, _checked("segment_softmax", values, indptr))
+    if isinstance(out, Var):
+        out.space = space_of(values)
+    return out
+
+
+def _checked(function: str, values: Any, indptr: Any) -> np.ndarray:
+    if isinstance(values, Expr) or tracing():
+        raise UserFunctionError(f"{function} mixes edges and cannot be used inside gather; the engine sums messages, see the layer's sum")
+    bounds = np.asarray(indptr)
+    if bounds.ndim != 1 or len(bounds) == 0 or bounds[0] != 0 or np.any(bounds[1:] < bounds[:-1]):
+        raise ShapeError(f"{function}: indptr must rise from 0, one more entry than there are segments")
+    if bounds[-1] != values.shape[0]:
+        raise ShapeError(f"{function}: indptr ends at {bounds[-1]}, values has {values.shape[0]} rows; sort the values by segment and "
+                         "count again")
+    return bounds

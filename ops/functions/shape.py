@@ -1,0 +1,229 @@
+"""Reductions over trailing axes and changes of shape.
+
+The row axis belongs to the engine: axes of row values are negative and never reach it. Values without rows are
+treated like numpy arrays.
+"""
+from __future__ import annotations
+
+import builtins
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ShapeError
+
+from ..autodiff.primitive import defvjp, primitive
+from .elementwise import div, neg
+from .rows import has_rows, same_dtype, same_rows, trailing, unbroadcast
+
+Axis = int | tuple[int, ...] | None
+
+
+@primitive("sum")
+def _sum(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    return np.sum(x, axis=axis, keepdims=keepdims)
+
+
+def _spread(g: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Bring a gradient of a reduction back to the axes of x, of length 1 where reduced."""
+    kept = [1 if i - x.ndim in axis else d for i, d in enumerate(x.shape)]
+    return g if keepdims else g.reshape(kept)
+
+
+def _sum_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    return np.broadcast_to(_spread(g, x, axis, keepdims), x.shape)
+
+
+@primitive("max", spread=True)
+def _max(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    return np.max(x, axis=axis, keepdims=keepdims)
+
+
+def _max_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    last = tuple(range(-len(axis), 0))
+    moved = np.moveaxis(x, axis, last)
+    lead = moved.shape[: x.ndim - len(axis)]
+    first = np.argmax(moved.reshape(*lead, prod(moved.shape[len(lead):])), axis=-1)
+    out = np.zeros((*lead, prod(moved.shape[len(lead):])), g.dtype)
+    np.put_along_axis(out, first[..., None], g.reshape(*lead, 1), axis=-1)
+    return np.moveaxis(out.reshape(moved.shape), last, axis)
+
+
+defvjp(_sum, x=_sum_vjp)
+defvjp(_max, x=_max_vjp)
+
+
+def sum(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
+    """Sum over trailing axes.
+
+    Args:
+        x: [..., d].
+        axis: Negative axis or axes; for a value without rows any, None for all.
+        keepdims: Keep the axes with length 1.
+
+    Raises:
+        ShapeError: An axis is the row axis or does not exist.
+    """
+    axes = _axes("sum", x, axis)
+    return _sum(x, axis=axes, keepdims=keepdims) if axes else x
+
+
+def mean(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
+    """Mean over trailing axes; arguments as for ``sum``."""
+    axes = _axes("mean", x, axis)
+    return div(sum(x, axis, keepdims), prod(trailing(x)[a] for a in axes))
+
+
+def max(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
+    """Largest value over trailing axes; the gradient goes to the first of equal ones. Arguments as for ``sum``."""
+    axes = _axes("max", x, axis)
+    return _max(x, axis=axes, keepdims=keepdims) if axes else x
+
+
+def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
+    """Smallest value over trailing axes; ties and arguments as for ``max``."""
+    return neg(max(neg(x), axis, keepdims))
+
+
+def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:
+    """Axes as negative numbers in ascending order, checked."""
+    width, rows = len(trailing(x)), has_rows(x)
+    if axis is None and not rows:
+        return tuple(range(-width, 0))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    axes = {a if rows or a < 0 else a - width for a in given if a is not None}
+    if axis is None or any(not -width <= a < 0 for a in axes):
+        what = f"a value with {width} ax{'i' if width == 1 else 'e'}s after the rows" if rows else f"a value of shape {list(trailing(x))}"
+        allowed = "use axis -1" if width == 1 else f"use axis -{width} to -1" if width else "it has none to reduce"
+        raise ShapeError(f"{function}: axis {axis} of {what}: {allowed}" + (", the row axis belongs to the engine" if rows else ""))
+    return tuple(sorted(axes))
+
+
+@primitive("reshape")
+def _reshape(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
+    return x.reshape(x.shape[:keep] + shape)
+
+
+defvjp(_reshape, x=lambda g, y, x, keep, shape: g.reshape(x.shape))
+
+
+def reshape(x: Any, *shape: int) -> Any:
+    """Change the trailing shape; rows stay. A value without rows gets the whole shape.
+
+    Args:
+        x: [n, ...] or rowless.
+        *shape: New trailing axes, at most one of them -1.
+
+    Raises:
+        ShapeError: The sizes differ.
+    """
+    old, new = trailing(x), list(shape)
+    if new.count(-1) == 1:
+        # with no rows numpy could not infer it
+        rest = -prod(new)
+        new[new.index(-1)] = prod(old) // rest if rest > 0 else 0
+    if prod(new) != prod(old) or builtins.min(new, default=0) < 0:
+        raise ShapeError(f"reshape: {list(old)} holds {prod(old)} numbers and cannot become {list(shape)}")
+    return _reshape(x, keep=int(has_rows(x)), shape=tuple(new))
+
+
+def flatten(x: Any) -> Any:
+    """All trailing axes as one, [n, a, b] -> [n, a * b]."""
+    return reshape(x, prod(trailing(x)))
+
+
+@primitive("concat")
+def _concat(*xs: Any, axis: int) -> Any:
+    return np.concatenate(xs, axis=axis)
+
+
+def _concat_vjp(position: int, g: Any, y: Any, *xs: Any, axis: int) -> Any:
+    start = builtins.sum(x.shape[axis] for x in xs[:position])
+    at: list[Any] = [slice(None)] * g.ndim
+    at[axis] = slice(start, start + xs[position].shape[axis])
+    return g[tuple(at)]
+
+
+defvjp(_concat, xs=_concat_vjp)
+
+
+@primitive("repeat_rows")
+def _repeat_rows(x: Any, like: Any) -> Any:
+    return np.broadcast_to(x, like.shape[:1] + np.shape(x))
+
+
+defvjp(_repeat_rows, x=lambda g, y, x, like: g.sum(axis=0), like=None)
+
+
+def repeat_rows(x: Any, like: Any) -> Any:
+    """A value without rows, repeated for every row of another: [d] and [n, ...] -> [n, d].
+
+    Raises:
+        ShapeError: x has rows already, or ``like`` has none.
+    """
+    if has_rows(x) or not has_rows(like):
+        raise ShapeError("repeat_rows: expected a value without rows and one with rows")
+    return _repeat_rows(x, like)
+
+
+@primitive("broadcast_to")
+def _broadcast_to(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(x, x.shape[:keep] + shape)
+
+
+defvjp(_broadcast_to, x=lambda g, y, x, keep, shape: unbroadcast(g, x))
+
+
+def broadcast_to(x: Any, *shape: int) -> Any:
+    """Repeat trailing axes of length 1, [n, 1, d] -> [n, h, d]; a value without rows may also gain axes at the left.
+
+    Raises:
+        ShapeError: An axis longer than 1 differs, or a row value has another number of trailing axes.
+    """
+    if has_rows(x) and len(trailing(x)) != len(shape):
+        raise ShapeError(f"broadcast_to: trailing axes {list(trailing(x))} cannot become {list(shape)}; add axes with expand_last first")
+    return _broadcast_to(x, keep=int(has_rows(x)), shape=tuple(shape))
+
+
+def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
+    """Join values along a trailing axis.
+
+    Args:
+        values: Each [..., d_i], equal in the other axes; rows of earlier layers are cut to those of the latest, and
+            values without rows are repeated for every row if any other has rows.
+        axis: Negative axis.
+
+    Returns:
+        [..., sum of d_i].
+
+    Raises:
+        ShapeError: The axis is the row axis or does not exist, or other axes differ.
+    """
+    if not values:
+        raise ShapeError("concat needs at least one value")
+    parts = same_dtype(*same_rows(*values))
+    row = next((p for p in parts if has_rows(p)), None)
+    if row is not None:
+        parts = [p if has_rows(p) else repeat_rows(p, row) for p in parts]
+    shapes = [trailing(p) for p in parts]
+    at = _axes("concat", parts[0], axis)[0]
+    if len({(len(s), s[:at], s[at:][1:]) for s in shapes}) > 1:
+        raise ShapeError(f"concat along axis {axis}: the other trailing axes must agree, got {', '.join(str(list(s)) for s in shapes)}")
+    return _concat(*parts, axis=at) if len(parts) > 1 else parts[0]
+
+
+def stack(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
+    """Join values of equal shape along a new trailing axis, [n, d] k times -> [n, d, k].
+
+    Raises:
+        ShapeError: The shapes differ, or the axis is not negative.
+    """
+    parts = []
+    for v in values:
+        shape = trailing(v)
+        if not -len(shape) - 1 <= axis < 0:
+            raise ShapeError(f"stack: axis {axis} of values of trailing shape {list(shape)}; use -{len(shape) + 1} to -1")
+        cut = len(shape) + 1 + axis
+        parts.append(reshape(v, *shape[:cut], 1, *shape[cut:]))
+    return concat(parts, axis)
