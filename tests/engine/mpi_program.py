@@ -25,7 +25,7 @@ def contract() -> None:
 
 def small_pieces() -> None:
     """The contract with every message and reduction split as only huge ones are."""
-    from graphtheta.engine.comm.communicator import ordered_reduce
+    from graphtheta.engine.comm import ordered_reduce
     from graphtheta.engine.runtime import mpi
 
     mpi.PIECE, ordered_reduce.BLOCK, ordered_reduce.ONE_ROUND = 1000, 1 << 16, 256

@@ -22,7 +22,7 @@ TINY = ("--dataset", "sbm:n_nodes=300,n_edges=2400,classes=3,features=8", "--hid
 PROGRAM = """
 import sys
 from graphtheta.__main__ import main
-from graphtheta.ops.kernels import private
+from graphtheta.ops.compile import private
 write = private.write
 def told(path, content):
     sys.stdout.write(f"\\nkept {path.name}\\n")

@@ -216,7 +216,7 @@ def test_a_file_under_the_name_of_another_is_replaced(folder: Path, monkeypatch:
     """Names say what code does: these two give different numbers for the same types."""
     assert call(monkeypatch) == 1
     (right,) = files(folder)
-    compiled("@kernel_form\ndef kernel(x, n):\n    x[0] = n\n", "float64")(np.ones(5), 5)
+    compiled("@kernel_form\ndef kernel(x, n):\n    x[0] = n\n", "float64", HEADER)(np.ones(5), 5)
     (wrong,) = set(files(folder)) - {right}
     right.write_bytes(wrong.read_bytes())
     assert [call(monkeypatch), call(monkeypatch)] == [1, 0]

@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 
-from graphtheta.ops import Parameter, RowSpace, Tape, Var
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, dropout
 from graphtheta.ops.autodiff import fusion
-from graphtheta.ops.functions import dropout, shape
+from graphtheta.ops.functions import shape
 from graphtheta.ops.functions.elementwise import (
     absolute,
     add,

@@ -4,9 +4,8 @@ import scipy.sparse as sp
 
 from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ConfigError
-from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, dropout
 from graphtheta.ops.autodiff.expr import Tracer
-from graphtheta.ops.functions import dropout
 
 GID = np.random.default_rng(0).permutation(1000)[:200] * 10**9
 SPACE = RowSpace(GID)

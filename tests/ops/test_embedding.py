@@ -7,14 +7,13 @@ from traced import trace
 
 import graphtheta.ops as gt
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.ops import Parameter, RowSpace, Tape, Var
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, embedding
 from graphtheta.ops.backend import edges, fused
 from graphtheta.ops.backend.edges import EdgeLists
 from graphtheta.ops.backend.reference import Columns
 from graphtheta.ops.codegen.frontier import Frontier
 from graphtheta.ops.codegen.kernel import KernelWriter, unsupported
 from graphtheta.ops.codegen.text import Variant
-from graphtheta.ops.functions import embedding
 
 SPACE = RowSpace(np.arange(4))
 NODES = {"z": ((4,), np.float32, True), "kind": ((), np.int32, False)}

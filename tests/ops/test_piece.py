@@ -3,9 +3,8 @@ import numpy as np
 import pytest
 
 from graphtheta.errors import TapeError
-from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, add, batch_norm, mul, square
+from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, add, batch_norm, dropout, mul, square
 from graphtheta.ops.autodiff.checkpoint import run_piece
-from graphtheta.ops.functions import dropout
 
 SPACE = RowSpace(np.arange(50))
 

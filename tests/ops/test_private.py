@@ -41,7 +41,7 @@ def test_what_is_made_is_for_the_user_alone_under_any_umask(tmp_path: Path) -> N
     code = """
 import os, sys
 from pathlib import Path
-from graphtheta.ops.kernels import private
+from graphtheta.ops.compile import private
 os.umask(int(sys.argv[2], 8))
 folder = Path(sys.argv[1]) / "missing" / "too"
 private.make_folder(folder)
