@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
-from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Var, defvjp, exp
-from graphtheta.ops.autodiff import primitive
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Var, defvjp, exp, primitive
 from graphtheta.ops.autodiff.expr import Tracer, build, tracing
 
 

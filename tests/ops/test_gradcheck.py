@@ -3,8 +3,7 @@ import pytest
 
 from graphtheta.checking.gradients import check_gradients, check_vjp
 from graphtheta.errors import CheckError
-from graphtheta.ops import PRIMITIVES, Parameter, defvjp, dropout, mul, square, tanh
-from graphtheta.ops.autodiff import primitive
+from graphtheta.ops import PRIMITIVES, Parameter, defvjp, dropout, mul, primitive, square, tanh
 from graphtheta.ops.functions.shape import sum as total
 
 

@@ -11,8 +11,7 @@ import pytest
 import graphtheta.ops
 from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
-from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, defvjp
-from graphtheta.ops.autodiff import primitive
+from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, defvjp, primitive
 from graphtheta.ops.autodiff.expr import Tracer
 
 for _module in pkgutil.iter_modules(graphtheta.ops.__path__):
