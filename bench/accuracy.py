@@ -4,7 +4,7 @@
     python bench/accuracy.py --only cora-gcn --seeds 3        some rows
     mpiexec -n 4 python bench/accuracy.py --only cora-gcn --dtype float64     the same numbers on four workers
 
-Settings are the presets of ``graphtheta.job.presets``. Figures are test accuracies of the weights with the best
+Settings are the presets of ``gt.preset``. Figures are test accuracies of the weights with the best
 validation accuracy, in percent. Published figures were measured with each paper's own protocol: see the notes.
 """
 from __future__ import annotations
@@ -18,7 +18,6 @@ from time import perf_counter
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.job.presets import preset
 
 # (preset, strategy): keys that make the strategy, published figures
 CLUSTER = {"strategy": "cluster", "clusters": 20, "clusters_per_batch": 5}
@@ -54,7 +53,7 @@ def run(name: str, seeds: int, dtype: str) -> dict:
     setting, keys, published = ROWS[name]
     accuracies, epochs, began = [], [], perf_counter()
     for seed in range(seeds):
-        trainer = gt.Trainer(job=gt.Job(**{**preset(setting), **keys, "seed": seed, "dtype": dtype}))
+        trainer = gt.Trainer(job=gt.Job(**{**gt.preset(setting), **keys, "seed": seed, "dtype": dtype}))
         result = trainer.fit()
         accuracies.append(100 * result.metrics["test_accuracy"])
         epochs.append(result.best_epoch)

@@ -209,3 +209,21 @@ def test_a_job_that_rounding_decides_is_told_apart(equality: Any, monkeypatch: p
         monkeypatch.setattr(equality, "sensitivity", lambda plan, alone, moved=moved: moved)
         row = equality.one(4, 0, 0.0, False)
         assert row["note"] == note and row["sensitive"] == moved
+
+
+def test_a_number_that_changed_is_named(tmp_path: Path) -> None:
+    before = tmp_path / "before.jsonl"
+
+    def bits(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(BENCH / "bits.py"), "--only", "sbm gcn mini", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    assert bits("--write", str(before)).returncode == 0
+    again = bits("--against", str(before))
+    assert again.returncode == 0 and "0 runs differ" in again.stdout
+    rows = [json.loads(line) for line in before.read_text().splitlines()]
+    assert len(rows) == 2
+    rows[1]["losses"][0] = "0x1.0p+0"
+    before.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    changed = bits("--against", str(before))
+    assert changed.returncode == 1 and "1 runs differ" in changed.stdout and changed.stdout.count("DIFFERS") == 1
