@@ -1,17 +1,14 @@
 """A user's own model from a Python file."""
 from __future__ import annotations
 
-import hashlib
 import inspect
-import sys
-import traceback
 from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.errors import ConfigError
+from graphtheta.userfile import load_module
 
 from ..engine.layer.layer import Layer, Model
 
@@ -42,7 +39,7 @@ def load_user_class(path: str) -> type[Model]:
     file, colon, name = path.rpartition(":")
     if not colon or not name.isidentifier() or not file.endswith(".py"):
         raise ConfigError(f"model {path!r} is not of the form FILE.py:Class, such as my_layers.py:MyModel")
-    module = _module(Path(file))
+    module = load_module(Path(file), "model")
     found = getattr(module, name, None)
     if not inspect.isclass(found):
         raise ConfigError(f"{file} has no class {name}; it has {', '.join(_models(module)) or 'no model at all'}")
@@ -73,35 +70,6 @@ def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -
                           f"{', '.join(sorted(offered))}, and anything that has a default")
     takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
     return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}
-
-
-def _module_name(file: Path) -> str:
-    return f"_graphtheta_user_{hashlib.blake2b(str(file.resolve()).encode(), digest_size=8).hexdigest()}"
-
-
-def _module(file: Path) -> ModuleType:
-    """The file as a module under a private name, so that it can clash with nothing."""
-    if not file.is_file():
-        raise ConfigError(f"the model file {file} does not exist; give its path from the current folder")
-    name = _module_name(file)
-    spec = spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    # dataclasses and pickle look their module up
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except GraphThetaError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"the model file {file} cannot be imported: {type(error).__name__}: {error}{_line(file, error)}") from error
-    return module
-
-
-def _line(file: Path, error: Exception) -> str:
-    """Which line of the file was running, where the message does not say it."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == file.name]
-    return f" (line {lines[-1]})" if lines and not isinstance(error, SyntaxError) else ""
 
 
 def _models(module: ModuleType) -> list[str]:

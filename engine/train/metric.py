@@ -3,7 +3,7 @@
 =============  ============================================  ============================
 measure        sum over workers                              then
 =============  ============================================  ============================
-accuracy, F1   :func:`confusion`, :func:`label_counts`       :func:`accuracy`, :func:`f1`
+accuracy, F1   :func:`class_sums`, :func:`label_sums`        :func:`accuracy`, :func:`f1`
 MAE, RMSE, R2  :func:`regression_sums`                       :func:`mae`, :func:`rmse`, :func:`r2`
 MRR, Hits@k    :func:`ranking_sums` of :func:`ranks`         :func:`mrr`, :func:`hits`
 AUC            nothing adds up: gather scores on one rank    :func:`auc`
@@ -24,6 +24,8 @@ from graphtheta.errors import ConfigError, ShapeError
 
 # scores closer than this many roundings of the largest of them tie
 TIE = 100
+# ranks up to which Hits@k counts
+KS = (1, 3, 10)
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
@@ -64,9 +66,19 @@ def label_counts(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     return np.stack([(yes & said).sum(axis=0), (no & said).sum(axis=0), (yes & ~said).sum(axis=0)], axis=1).astype(np.int64)
 
 
-def accuracy(matrix: np.ndarray) -> float:
-    """Share of rows of a confusion matrix that are right."""
-    return ratio(float(np.trace(matrix)), float(matrix.sum()))
+def class_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """:func:`counts_of` the classes whose output is largest, [C, 3] int64; labels [n] as in :func:`confusion`, out [n, C]."""
+    return counts_of(confusion(labels, out.argmax(axis=1), out.shape[1]))
+
+
+def label_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """:func:`label_counts` of outputs [n, C], which predict a label where they are above 0."""
+    return label_counts(labels, out > 0)
+
+
+def accuracy(counts: np.ndarray) -> float:
+    """Share of rows that are right, of counts [C, 3] of classes."""
+    return ratio(float(counts[:, 0].sum()), float(counts[:, [0, 2]].sum()))
 
 
 def f1(counts: np.ndarray, average: str = "micro") -> float:
@@ -142,7 +154,7 @@ def ranks(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(all_).any(axis=1), np.nan, 1.0 + above + 0.5 * level)
 
 
-def ranking_sums(rank: np.ndarray, ks: Sequence[int] = (1, 3, 10)) -> np.ndarray:
+def ranking_sums(rank: np.ndarray, ks: Sequence[int] = KS) -> np.ndarray:
     """Number of ranks, sum of their reciprocals, and how many are at most k for each k, [2 + len(ks)] float64; adds up over workers."""
     return np.array([len(rank), np.sum(1.0 / rank), *(np.sum(rank <= k) for k in ks)], np.float64)
 
@@ -152,9 +164,9 @@ def mrr(sums: np.ndarray) -> float:
     return ratio(sums[1], sums[0])
 
 
-def hits(sums: np.ndarray) -> list[float]:
-    """Share of ranks up to k of :func:`ranking_sums`, one for each of its ks."""
-    return [ratio(n, sums[0]) for n in sums[2:]]
+def hits(sums: np.ndarray, k: int, ks: Sequence[int] = KS) -> float:
+    """Share of ranks up to k of :func:`ranking_sums` with these ks."""
+    return ratio(sums[2 + ks.index(k)], sums[0])
 
 
 def regression_sums(targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:

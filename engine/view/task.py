@@ -38,9 +38,14 @@ class Seeds:
 
 
 class Task(ABC):
-    """What is predicted. ``targets`` are the ids of the training targets, ascending, equal on every worker."""
+    """What is predicted. ``targets`` are the ids of the training targets, ascending, equal on every worker.
+
+    Attributes:
+        kind: Of labels: "classes", "labels" or "values".
+    """
 
     targets: np.ndarray
+    kind: str
 
     @abstractmethod
     def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
@@ -68,6 +73,18 @@ class Task(ABC):
 
         Collective: all ranks of the partition.
         """
+
+    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:
+        """This worker's share of the mean loss over some rows, in training and in evaluation alike.
+
+        Args:
+            out: Outputs of the model, [n, ...].
+            y: Labels of the same rows.
+            mask: The rows that count, [n] bool; None for all.
+
+        Collective: all ranks of the partition.
+        """
+        return loss_of(self.kind, out, y, mask)
 
 
 class NodeTask(Task):
@@ -101,7 +118,7 @@ class NodeTask(Task):
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
         y, mask = view.node_column("y", n), view.node_column("train", n)
-        return loss_of(self.kind, out, y, mask)
+        return self.mean_loss(out, y, mask)
 
 
 def loss_of(kind: str, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:
@@ -167,7 +184,7 @@ class EdgeTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
-        return loss_of(self.kind, out, view.pairs.label, None)
+        return self.mean_loss(out, view.pairs.label, None)
 
 
 @dataclass(frozen=True)
@@ -222,6 +239,8 @@ class LinkTask(Task):
         seed: Seed of that choice and of the negatives.
     """
 
+    kind = "labels"
+
     def __init__(self, partition: Partition, links: Links, supervision: float = 0.3, seed: int = 0):
         if not 0 < supervision <= 1:
             raise ConfigError(f"supervision {supervision} must be above 0 and at most 1")
@@ -257,7 +276,7 @@ class LinkTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
-        return loss_of("labels", out, view.pairs.label, None)
+        return self.mean_loss(out, view.pairs.label, None)
 
 
 def link_pairs(partition: Partition, links: Links, ids: np.ndarray, among: np.ndarray | None = None) -> Pairs:

@@ -119,7 +119,7 @@ def train_once(job: Job, comm: Comm) -> Result:
                                          "ranks": comm.size})
         if trainer.training.versions.most_bytes:
             say(f"older versions of the parameters took {amount(trainer.training.versions.most_bytes)} at most")
-        shown = {name: value for name, value in result.metrics.items() if name.endswith(trainer.metric)}
+        shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.metric}
         say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
     return result
 

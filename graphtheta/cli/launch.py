@@ -28,9 +28,10 @@ from graphtheta.console import complain
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job, did_you_mean
+from graphtheta.job.job import Job
 from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
 from graphtheta.recovery.stopping import INTERRUPTED, PREEMPTED
+from graphtheta.registry import did_you_mean
 from graphtheta.reports.runlog import RESULT_FILE
 
 COMMANDS = ("train", "evaluate", "predict")

@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
-from graphtheta.job.job import Job, choices, did_you_mean, flag, read_keys
+from graphtheta.job.job import Job, choices, flag, read_keys
 from graphtheta.job.keys import SECTIONS, ModelKeys
 from graphtheta.job.presets import PRESETS, preset
 from graphtheta.models.registry import MODELS, READ_BY
+from graphtheta.registry import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):

@@ -5,21 +5,33 @@ The keys stand in :mod:`graphtheta.job.keys`; a value is checked by the same cod
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import ValidationError, field_validator, model_validator
+from pydantic import ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from graphtheta.errors import ConfigError
 from graphtheta.job.keyfile import EXPECTED, LARGEST_NUMBER, read_mapping
-from graphtheta.job.keys import NEEDS, SECTIONS, ComputeKeys, DataKeys, ModelKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
+from graphtheta.job.keys import (
+    NEEDS,
+    REGISTRIES,
+    SECTIONS,
+    ComputeKeys,
+    DataKeys,
+    ModelKeys,
+    OutputKeys,
+    PartitionKeys,
+    StrategyKeys,
+    TrainKeys,
+)
+from graphtheta.registry import did_you_mean
+from graphtheta.tasks.registry import TASKS, readers
 
 ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
 # in bits; longer ones cannot become numbers with a point
 LONGEST_INTEGER = 64
-LINK_METRICS = ("mrr", "hits1", "hits3", "hits10")
 
 
 class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKeys):
@@ -68,12 +80,20 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ValueError("expected a name")
         return value
 
+    @field_validator(*REGISTRIES)
+    @classmethod
+    def _check_registered(cls, value: str, key: ValidationInfo) -> str:
+        if ":" not in value and value not in choices(str(key.field_name)):
+            raise PydanticCustomError("literal_error", "not registered")
+        return value
+
     @model_validator(mode="after")
     def _check_together(self) -> Job:
         for key in Job.model_fields:
             if type(getattr(self, key)) is int and getattr(self, key) > LARGEST_NUMBER and key != "seed":
                 raise ConfigError(f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}")
-        for key, (other, values) in NEEDS.items():
+        of_tasks = [(key, ("task", (*kinds, "auto"))) for key, kinds in readers().items() if ":" not in self.task]
+        for key, (other, values) in [*NEEDS.items(), *of_tasks]:
             if getattr(self, key) != Job.model_fields[key].default and getattr(self, other) not in values:
                 raise ConfigError(f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)}, only with "
                                   f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}")
@@ -88,8 +108,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
             raise ConfigError(f"clusters_per_batch={self.clusters_per_batch} is more than clusters={self.clusters}")
-        if self.metric in LINK_METRICS and self.task in ("node", "edge"):
-            raise ConfigError(f"metric={self.metric} ranks links and task={self.task}; give --task link or another --metric")
+        metric, task = REGISTRIES["metric"].get(self.metric), TASKS.get(self.task)
+        if metric is not None and task is not None and not metric.fits(task.label_kinds):
+            fitting = [kind.name for kind in TASKS.values() if metric.fits(kind.label_kinds)]
+            raise ConfigError(f"metric={self.metric} does not measure task={self.task}; give --task {' or '.join(fitting)}, "
+                              "or another --metric")
         return self
 
     def change(self, **values: Any) -> Job:
@@ -170,14 +193,10 @@ def flag(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``" (did you mean 'x'?)"`` if one of the known words is close, else nothing."""
-    close = get_close_matches(str(word), list(known), 1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
-
-
 def choices(key: str) -> tuple[Any, ...]:
     """The allowed values of a key; empty if there are too many to list."""
+    if key in REGISTRIES:
+        return "auto", *REGISTRIES[key]
     hint = Job.model_fields[key].annotation
     return get_args(hint) if get_origin(hint) is Literal else ()
 
@@ -189,6 +208,7 @@ def explain(error: Any) -> str:
     key, value = str(error["loc"][0]), error["input"]
     if error["type"] == "literal_error":
         allowed = choices(key)
-        return f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(map(str, allowed))}"
+        own = ", FILE.py:NAME" if key in REGISTRIES else ""
+        return f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(map(str, allowed))}{own}"
     expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(error["msg"]).removeprefix("Value error, expected ")
     return f"{key}: got {value!r}, expected {expected}"

@@ -1,10 +1,16 @@
 """The keys of a job: the only list of them there is. The text under a key is its line in ``--help``."""
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from graphtheta.engine.train.metrics import METRICS
+from graphtheta.registry import Registry
+from graphtheta.tasks.registry import TASKS
+
+# keys whose values are "auto", a name in a registry, or FILE.py:NAME
+REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS}
 # a key that only one value of another key makes use of
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
@@ -22,9 +28,6 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "precompute": ("strategy", ("global", "mini")),
     "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
-    "negatives": ("task", ("link", "auto")),
-    "eval_negatives": ("task", ("link", "auto")),
-    "decoder": ("task", ("link", "auto")),
 }
 
 
@@ -158,10 +161,10 @@ class ComputeKeys(Keys):
 class TrainKeys(Keys):
     """Training"""
 
-    task: Literal["auto", "node", "link", "edge"] = "auto"
-    """Classify or regress nodes, predict links, or predict edge targets; auto takes what the data has labels for."""
-    metric: Literal["auto", "accuracy", "f1_micro", "f1_macro", "auc", "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2"] = "auto"
-    """What the best model is chosen by on the validation set."""
+    task: str = Field("auto", description=f"What to predict: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
+                                          "your own as FILE.py:Class; auto takes what the data has labels for.")
+    metric: str = "auto"
+    """What the best model is chosen by on the validation set; your own as FILE.py:NAME."""
     epochs: int = Field(100, ge=0)
     """Passes over the training set."""
     steps: int = Field(0, ge=0)

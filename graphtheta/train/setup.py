@@ -11,49 +11,30 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import LinkSplit, distinct_pairs, link_split
-from graphtheta.data.transform import pair_key
 from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.layer.dry_run import Probe, probe
+from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.sampler import NeighbourSampler
-from graphtheta.engine.train.evaluate import SPLITS, EdgeEvaluator, Evaluator, LinkEvaluator, NodeEvaluator
+from graphtheta.engine.train.evaluate import Evaluator
+from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
-from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask, Task, label_kind
+from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job, flag
 from graphtheta.models.registry import MODELS, READ_BY, Options, build_model
 from graphtheta.models.user import accepted, load_user_class
 from graphtheta.ops.autodiff.init import dtype_scope, init_scope
 from graphtheta.ops.autodiff.naming import naming
+from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.tasks.registry import kind_for, readers
 
 Factory = Callable[..., Model]
 # in integer columns of self loops that were added without a value: a row of no table
 NO_CODE = -1
-
-
-@dataclass
-class GraphInfo:
-    """What is kept of the whole graph once it is spread over the workers: names for results."""
-
-    node_ids: np.ndarray | None
-    links: np.ndarray | None
-    edges: np.ndarray
-
-    def named(self, out: np.ndarray, per_edge: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Outputs with what they belong to: original node ids; for links those of their two ends, for edges their numbers.
-
-        Self loops that were added have no number, and their outputs are left out.
-        """
-        if self.links is not None:
-            return (self.links if self.node_ids is None else self.node_ids[self.links]), out
-        if per_edge:
-            return self.edges, out[:len(self.edges)]
-        return (np.arange(len(out)) if self.node_ids is None else self.node_ids), out
 
 
 @dataclass
@@ -62,9 +43,9 @@ class Setup:
 
     Attributes:
         graph: The graph messages run over.
-        kind: Of labels: "classes", "labels" or "values".
-        task: "node", "edge" or "link".
-        width: Trailing size of the outputs; 0 for one number without an axis of its own.
+        info: What is kept of the graph for results.
+        kind: What the job predicts.
+        metric: Name of the metric by which the best model is chosen.
         unknown: Integer edge columns that have no value for the self loops that were added.
     """
 
@@ -72,11 +53,8 @@ class Setup:
     graph: Graph
     model: Model
     info: GraphInfo
-    task: str
-    kind: str
-    width: int
-    split: LinkSplit | None = None
-    known: np.ndarray | None = None
+    kind: TaskKind
+    metric: str
     unknown: frozenset[str] = frozenset()
 
     def check_columns(self, model: Model, partition: Partition) -> None:
@@ -94,42 +72,13 @@ class Setup:
                                 "self_loops='no' (--self-loops no)")
             made |= {n for phase in phases for n in phase.outputs}
 
-    def check_output(self, probe: Probe) -> None:
-        """The model's outputs fit the labels.
-
-        Raises:
-            ConfigError: They do not.
-        """
-        name = type(self.model).__name__
-        if probe.per_edge != (self.task != "node"):
-            per, want = ("edges", "nodes") if probe.per_edge else ("nodes", "pairs of nodes")
-            raise ConfigError(f"{name} returns values of {per}, the task '{self.task}' needs values of {want}; "
-                              "end forward with a decoder for edges, or choose another --task")
-        got = int(np.prod(probe.output))
-        if got != max(self.width, 1) or len(probe.output) > 1:
-            what = {"classes": "classes", "labels": "labels", "values": "target values"}[self.kind]
-            raise ConfigError(f"{name} returns {list(probe.output)} values each, the data has {max(self.width, 1)} {what}; "
-                              "build the model with that output width")
-
     def build_task(self, partition: Partition, layers: Layers) -> tuple[Task, Evaluator]:
         """The task and what measures it.
 
         Collective: all ranks of the partition.
         """
-        if self.task == "node":
-            return NodeTask(partition, self.kind), NodeEvaluator(partition, layers, self.kind)
-        if self.task == "edge":
-            masks: dict[str, np.ndarray] = {n: partition.edge[n] for n in SPLITS if n in partition.edge}
-            task = EdgeTask(partition, masks["train"], self.kind)
-            return task, EdgeEvaluator(partition, layers, task, masks)
-        assert self.split is not None and self.known is not None
-        job, graph = self.job, self.graph
-        pair = pair_key(np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst), graph.n_nodes)
-        positive = distinct_pairs(graph, pair, graph.src != graph.dst)
-        held = {n: Links(ends[0], ends[1], self.known, job.eval_negatives, job.seed + i)
-                for i, (n, ends) in enumerate((("val", self.split.val), ("test", self.split.test)))}
-        train = Links(positive[0], positive[1], self.known, job.negatives, job.seed)
-        return LinkTask(partition, train, seed=job.seed), LinkEvaluator(partition, layers, held)
+        task = self.kind.objective(self.graph, partition)
+        return task, self.kind.evaluator(partition, layers, task)
 
 
 def load_graph(job: Job) -> Graph:
@@ -152,19 +101,13 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
     """
     if graph.x is None and not graph.node_columns:
         raise DataError(f"{graph.name or 'the graph'} has no node features x; give the graph some, for example its degrees")
-    task = job.task if job.task != "auto" else "node" if graph.y is not None else "edge" if graph.edge_y is not None else "link"
-    kind, width = _labels(task, graph)
-    if task != "link":
-        _refuse_unread(job, {"negatives", "eval_negatives", "decoder"}, f"task={task}", "give --task link")
-    if task != "node":
-        _refuse_unread(job, {"precompute"}, f"task={task}, which takes edges out of the neighbourhoods", "give --task node")
-    split = known = None
-    if task == "link":
-        src, dst = np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))
-        known = np.unique(src * np.int64(graph.n_nodes) + dst)
-        split = link_split(graph, seed=job.seed)
-        graph = split.graph
-    model = make_model(job, graph, task, width, given)
+    kind = kind_for(job.task, graph)(job)
+    for key, names in readers().items():
+        if kind.name not in names:
+            _refuse_unread(job, {key}, f"task={kind.name}", f"give --task {' or '.join(names)}")
+    graph = kind.take(graph)
+    metric = choose_metric(job.metric, kind.measured)
+    model = make_model(job, graph, kind, given)
     loops, edges, unknown = job.self_loops, np.arange(graph.n_edges), frozenset[str]()
     if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
         whole = frozenset(name for name, x in graph.edge_columns.items() if x.dtype.kind == "i")
@@ -173,40 +116,22 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
     elif loops == "no":
         edges = np.flatnonzero(graph.src != graph.dst)
         graph = graph.without_self_loops()
-    if task == "node":
-        graph.require_training()
-    elif task == "edge" and (graph.edge_train is None or not graph.edge_train.any()):
-        raise DataError(f"{graph.name or 'the graph'} has no training edges; give it an edge_train mask")
-    info = GraphInfo(graph.node_ids, None if split is None else split.test.T, edges)
-    return Setup(job, graph, model, info, task, kind, width, split, known, unknown)
+    return Setup(job, graph, model, GraphInfo(graph.node_ids, edges), kind, metric.name, unknown)
 
 
-def _labels(task: str, graph: Graph) -> tuple[str, int]:
-    """Kind of labels and how many numbers predict one row."""
-    if task == "link":
-        return "labels", 0
-    y = graph.y if task == "node" else graph.edge_y
-    if y is None:
-        field = "y" if task == "node" else "edge_y"
-        raise DataError(f"{graph.name or 'the graph'} has no labels for task '{task}'; give it {field}, or choose another --task")
-    kind = label_kind(y, graph.multilabel and task == "node")
-    return kind, graph.n_classes if kind == "classes" else (y.shape[1] if y.ndim == 2 else 1)
-
-
-def make_model(job: Job, graph: Graph, task: str, width: int, given: Model | Factory | None = None) -> Model:
+def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | None = None) -> Model:
     """The model of a job, with weights drawn from its seed.
 
     Raises:
         ConfigError: It cannot be made.
     """
-    sizes = {"d_in": graph.n_features, "d_out": max(width, 1), "d_edge": graph.n_edge_features}
+    sizes = {"d_in": graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features}
     offered = {**sizes, **_options(job)}
     with dtype_scope(job.dtype), init_scope(job.seed):
         if given is None and ":" not in job.model:
             unread = {option for option, models in READ_BY.items() if job.model in MODELS and job.model not in models}
             _refuse_unread(job, unread, f"model={job.model}", "choose a model that reads it")
-            decoder = {"node": "none", "edge": "edge", "link": job.decoder}[task]
-            return build_model(job.model, **sizes, decoder=decoder, **_options(job))
+            return build_model(job.model, **sizes, decoder=kind.decoder, **_options(job))
         factory = _check_factory(load_user_class(job.model) if given is None else given)
         if isinstance(factory, Model):
             _refuse_unread(job, set(_options(job)), "a model that is made already",

@@ -24,10 +24,11 @@ from graphtheta.engine.layer.superstep import fallback_text
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import start
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
-from graphtheta.engine.train.evaluate import SPLITS, Evaluator
+from graphtheta.engine.train.evaluate import SPLITS
+from graphtheta.engine.train.metrics import METRICS
 from graphtheta.engine.train.step import QUIET, Training
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError
-from graphtheta.job.job import Job, did_you_mean
+from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.ops.functions.optim import SGD, Adam, AdamW, Optimiser
@@ -37,9 +38,8 @@ from graphtheta.recovery.lock import alone
 from graphtheta.recovery.progress import Pace, Progress, Result
 from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.recovery.weights import read_weights, write_weights
+from graphtheta.registry import did_you_mean
 from graphtheta.train.setup import Setup, build_strategy, load_graph, prepare, source_of
-
-SMALLER_IS_BETTER = ("loss", "mae", "rmse")
 
 
 class Log(Protocol):
@@ -103,16 +103,15 @@ class Trainer:
         with backend_scope(job.backend):
             self.saving = precompute(self.model, self.partition) if job.precompute else None
         self.probe = probe(self.model, self.partition)
-        setup.check_output(self.probe)
+        setup.kind.check_output(self.model, self.probe)
         self._report_unread()
-        self.kind = setup.kind
+        self.kind, self.metric = setup.kind, setup.metric
         fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
         # one that waits, and one being written with its bytes, once by array and once as a file
         checkpoints = 4 * (self.comm.rank == 0 and job.keep > 0)
         self.bound = memory_bound(self.partition, self.probe, dtype.itemsize, fanout, in_flight, job.staleness, checkpoints)
         check_memory(self.bound, self.comm, job.strategy == "global")
         self.task, self.evaluator = setup.build_task(self.partition, self.probe.layers)
-        self.metric = choose_metric(job, self.evaluator)
         self.strategy = build_strategy(job, setup.graph, self.partition, self.probe.layers, self.task)
         self.parameters = self.model.parameters()
         self.optimiser = make_optimiser(job, self.parameters)
@@ -311,7 +310,7 @@ class Trainer:
         if split is None:
             return -loss, -loss
         value = metrics[f"{split}_{self.metric}"]
-        value = -value if self.metric in SMALLER_IS_BETTER else value
+        value = -value if METRICS[self.metric].smaller_is_better else value
         return (value if np.isfinite(value) else -np.inf), -metrics[f"{split}_loss"]
 
     def predicted_peak(self) -> int:
@@ -340,7 +339,7 @@ class Trainer:
         """
         with backend_scope(self.job.backend):
             out = self.evaluator.predict(self.model)
-        return None if out is None else self.graph_info.named(out, self.probe.per_edge)
+        return None if out is None else self.kind.named(self.graph_info, out)
 
     def save(self, path: str | Path) -> None:
         """Write the weights and the job, on rank 0; the file appears whole or not at all.
@@ -373,17 +372,6 @@ class Trainer:
         except (ConfigError, FormatError) as e:
             error = e
         self.comm.agree(error)
-
-
-def choose_metric(job: Job, evaluator: Evaluator) -> str:
-    """The metric the best model is chosen by.
-
-    Raises:
-        ConfigError: The task has no such metric.
-    """
-    if job.metric != "auto" and job.metric not in evaluator.names:
-        raise ConfigError(f"metric={job.metric} does not measure this task; choose from {', '.join(evaluator.names)}")
-    return evaluator.default_metric if job.metric == "auto" else job.metric
 
 
 def make_optimiser(job: Job, parameters: list[Any]) -> Optimiser:

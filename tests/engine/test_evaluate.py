@@ -10,7 +10,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
-from graphtheta.engine.view.task import EdgeTask, Links, label_kind
+from graphtheta.engine.train.metrics import choose_metric
+from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask, label_kind
 from graphtheta.ops import Parameter
 
 RUNS = [(size, graphs.PLACEMENTS[i]) for size, i in ((1, 0), (2, 3), (3, 4), (4, 1), (8, 5))]
@@ -46,10 +47,10 @@ def node_values(graph, w):
 
 
 def evaluate(graph, build, model):
-    """Metrics and predictions of every run; the metrics are equal on all ranks."""
+    """Metrics and predictions of every run; the metrics are equal on all ranks, and the default metric is one of them."""
     def program(comm, placement):
         evaluator = build(build_partition(graph, comm, *placement, dtype=np.float64))
-        return evaluator.metrics(model), evaluator.predict(model), evaluator.default_metric
+        return evaluator.metrics(model), evaluator.predict(model), choose_metric("auto", (evaluator.task.kind,)).name
 
     for size, placement in RUNS:
         found = run_simulated(size, program, placement)
@@ -62,8 +63,16 @@ def evaluate(graph, build, model):
 
 def node_runs(graph, width):
     model = Nodes(width)
+    return node_values(graph, model.w.value), evaluate(graph, nodes_of(graph), model)
+
+
+def nodes_of(graph):
     kind = label_kind(graph.y, graph.multilabel)
-    return node_values(graph, model.w.value), evaluate(graph, lambda p: NodeEvaluator(p, ["in"], kind), model)
+    return lambda p: NodeEvaluator(p, ["in"], NodeTask(p, kind))
+
+
+def links_of(held):
+    return lambda p: LinkEvaluator(p, ["in"], LinkTask(p, held["test"]), held)
 
 
 def test_classes():
@@ -141,7 +150,7 @@ def test_links():
     positive = (h[held["test"].src] * h[held["test"].dst]).sum(axis=1)
     others = np.einsum("nf,nkf->nk", h[held["test"].src], h[negative])
     rank = 1 + (others > positive[:, None]).sum(axis=1) + 0.5 * (others == positive[:, None]).sum(axis=1)
-    for metrics, predicted in evaluate(graph, lambda p: LinkEvaluator(p, ["in"], held), model):
+    for metrics, predicted in evaluate(graph, links_of(held), model):
         np.testing.assert_allclose(predicted, positive, atol=1e-10)
         assert metrics["test_mrr"] == pytest.approx(np.mean(1 / rank))
         assert metrics["test_hits3"] == pytest.approx(np.mean(rank <= 3))
@@ -154,13 +163,13 @@ def test_links_of_a_node_without_negatives_come_first():
     graph = graphs.fill(np.zeros(n - 1, int), np.arange(1, n), n)
     known = np.unique(np.concatenate((graph.src * n + graph.dst, graph.dst * n + graph.src)))
     held = {"test": Links(graph.src[:4], graph.dst[:4], known, 3, 1)}
-    for metrics, _ in evaluate(graph, lambda p: LinkEvaluator(p, ["in"], held), Pairs()):
+    for metrics, _ in evaluate(graph, links_of(held), Pairs()):
         assert metrics["test_mrr"] == 1 and np.isfinite(metrics["test_loss"])
 
 
 def test_evaluation_leaves_the_model_alone():
     graph, model = graphs.random_graph(40, 150), Nodes(3)
     before = model.w.value.copy()
-    first = [metrics for metrics, _ in evaluate(graph, lambda p: NodeEvaluator(p, ["in"], "classes"), model)]
+    first = [metrics for metrics, _ in evaluate(graph, nodes_of(graph), model)]
     np.testing.assert_array_equal(model.w.value, before)
-    np.testing.assert_equal(first, [metrics for metrics, _ in evaluate(graph, lambda p: NodeEvaluator(p, ["in"], "classes"), model)])
+    np.testing.assert_equal(first, [metrics for metrics, _ in evaluate(graph, nodes_of(graph), model)])

@@ -20,14 +20,14 @@ def test_classes(rng, skl):
     y[:3] = 5
     matrix = metric.confusion(y, p, 8)
     np.testing.assert_array_equal(matrix[:6, :6], skl.confusion_matrix(y, p))
-    assert metric.accuracy(matrix) == pytest.approx(skl.accuracy_score(y, p))
+    assert metric.accuracy(metric.counts_of(matrix)) == pytest.approx(skl.accuracy_score(y, p))
     for average in ("micro", "macro"):
         assert metric.f1(metric.counts_of(matrix), average) == pytest.approx(skl.f1_score(y, p, average=average))
 
 
 def test_unlabelled_rows_do_not_count():
     matrix = metric.confusion(np.array([0, -1, 1]), np.array([0, 0, 0]), 2)
-    assert matrix.tolist() == [[1, 0], [1, 0]] and metric.accuracy(matrix) == 0.5
+    assert matrix.tolist() == [[1, 0], [1, 0]] and metric.accuracy(metric.counts_of(matrix)) == 0.5
 
 
 def test_several_labels(rng, skl):
@@ -77,7 +77,7 @@ def test_ranking():
     assert rank.tolist() == [1, 2.5, 2]
     sums = metric.ranking_sums(rank, (1, 2))
     assert metric.mrr(sums) == pytest.approx((1 + 0.4 + 0.5) / 3)
-    assert metric.hits(sums) == pytest.approx([1 / 3, 2 / 3])
+    assert [metric.hits(sums, k, (1, 2)) for k in (1, 2)] == pytest.approx([1 / 3, 2 / 3])
     # shared negatives are the same as repeated ones
     shared = np.array([0.5, 0.3, 0.9, 0.3])
     np.testing.assert_array_equal(metric.ranks(positive, shared), metric.ranks(positive, np.tile(shared, (3, 1))))
@@ -110,7 +110,8 @@ def test_sums_over_workers(rng):
     cuts = [0, 0, 17, 50, 90, 90]
     shares = [slice(a, b) for a, b in pairwise(cuts)]
     for function, arrays in ((lambda a, b: metric.confusion(a, b, 4), (y, p)), (metric.regression_sums, (k, k + 1)),
-                             (metric.label_counts, (k > 0, k > 1)), (lambda a: metric.ranking_sums(a), (1.0 + p,))):
+                             (metric.label_counts, (k > 0, k > 1)), (lambda a: metric.ranking_sums(a), (1.0 + p,)),
+                             (metric.class_sums, (y, rng.standard_normal((90, 4)))), (metric.label_sums, (k > 0, k))):
         whole = function(*arrays)
         np.testing.assert_allclose(sum(function(*(a[s] for a in arrays)) for s in shares), whole, rtol=1e-12)
 
@@ -122,9 +123,10 @@ def test_no_rows_at_all():
     assert matrix.tolist() == [[0] * 3] * 3
     ranking = metric.ranking_sums(metric.ranks(np.zeros(0), np.zeros((0, 5))))
     regression = metric.regression_sums(np.zeros((0, 2)), np.zeros((0, 2)))
-    for figure in (metric.accuracy(matrix), metric.f1(metric.counts_of(matrix), "macro"), metric.f1(metric.counts_of(matrix)),
+    counts = metric.counts_of(matrix)
+    for figure in (metric.accuracy(counts), metric.f1(counts, "macro"), metric.f1(counts),
                    metric.auc(np.zeros((0, 2)), np.zeros((0, 2))), metric.mrr(ranking), metric.mae(regression), metric.r2(regression),
-                   metric.rmse(regression), *metric.hits(ranking)):
+                   metric.rmse(regression), *(metric.hits(ranking, k) for k in metric.KS)):
         assert np.isnan(figure)
 
 

@@ -1,0 +1,121 @@
+"""Metrics: one object each, with all that evaluation, the choice of the best model and the keys of a job know of it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ConfigError
+from graphtheta.registry import Registry
+
+from ..comm.communicator import Comm
+from . import metric
+
+Sums = Callable[..., np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """One measure of quality.
+
+    What it measures are rows of one of these kinds:
+
+    ===========  =====================================================================================
+    kind         arrays of this worker's rows
+    ===========  =====================================================================================
+    "classes"    ``y`` [n] integers of at least 0, ``out`` [n, C]
+    "labels"     ``y`` [n, C] of 0 and 1 (NaN: unknown), ``out`` [n, C]; above 0 predicts the label
+    "values"     ``y`` [n, ...] (NaN: unknown), ``out`` of the same shape
+    "ranks"      ``rank`` [n] float64, the place of each positive link among its negatives, from 1
+    ===========  =====================================================================================
+
+    Attributes:
+        name: In a job, and after "train_", "val_" or "test_" in results.
+        sums: For each kind of rows that it fits, the function of their arrays whose results add up over workers: numbers in an
+            array of the same shape and type on every worker, zeros for no rows. None where nothing adds up.
+        value: Makes the figure, from the sums over all workers; where nothing adds up, from the arrays of all rows, on rank 0.
+        smaller_is_better: Whether the best model has the smallest value.
+        default_for: Kinds of rows for which the best model is chosen by this metric if the job does not say.
+    """
+
+    name: str
+    sums: Mapping[str, Sums | None]
+    value: Callable[..., float]
+    smaller_is_better: bool = False
+    default_for: tuple[str, ...] = ()
+
+    def fits(self, kinds: Sequence[str]) -> bool:
+        """Whether it measures rows of one of these kinds."""
+        return any(kind in self.sums for kind in kinds)
+
+
+METRICS: Registry[Metric] = Registry("metric", lambda x: isinstance(x, Metric), ("auto", "loss"), (
+    Metric("accuracy", {"classes": metric.class_sums}, metric.accuracy, default_for=("classes",)),
+    Metric("f1_micro", {"classes": metric.class_sums, "labels": metric.label_sums}, metric.f1, default_for=("labels",)),
+    Metric("f1_macro", {"classes": metric.class_sums, "labels": metric.label_sums}, partial(metric.f1, average="macro")),
+    Metric("auc", {"labels": None}, metric.auc),
+    Metric("mrr", {"ranks": metric.ranking_sums}, metric.mrr, default_for=("ranks",)),
+    *(Metric(f"hits{k}", {"ranks": metric.ranking_sums}, partial(metric.hits, k=k)) for k in metric.KS),
+    Metric("mae", {"values": metric.regression_sums}, metric.mae, smaller_is_better=True),
+    Metric("rmse", {"values": metric.regression_sums}, metric.rmse, smaller_is_better=True),
+    Metric("r2", {"values": metric.regression_sums}, metric.r2, default_for=("values",)),
+))
+
+
+def fitting(kinds: Sequence[str]) -> list[Metric]:
+    """The metrics that measure rows of one of these kinds, in the order of ``METRICS``."""
+    return [m for m in list(METRICS.values()) if m.fits(kinds)]
+
+
+def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
+    """The metric by which the best model is chosen.
+
+    Args:
+        name: As in a job; "auto" is the default of the first kind that has one.
+        kinds: What can be measured.
+
+    Raises:
+        ConfigError: There is no such metric, or it measures something else.
+    """
+    known = fitting(kinds)
+    if name == "auto":
+        defaults = [m for kind in kinds for m in known if kind in m.default_for]
+        if not defaults and not known:
+            raise ConfigError(f"no metric measures {' or '.join(kinds)}; add one with gt.METRICS.add")
+        return (defaults or known)[0]
+    found = METRICS.find(name)
+    if not found.fits(kinds):
+        raise ConfigError(f"metric={name} does not measure this task; choose from {', '.join(m.name for m in known)}")
+    return found
+
+
+def measure(comm: Comm, kind: str, *rows: np.ndarray) -> dict[str, float]:
+    """Every metric that fits a kind of rows, over the rows of all workers. Metrics with the same sums share them.
+
+    Args:
+        comm: The workers.
+        kind: Of rows.
+        *rows: The arrays of this worker's rows.
+
+    Collective: all ranks of comm.
+    """
+    found, shared = {}, dict[Any, Any]()
+    for m in fitting((kind,)):
+        sums = m.sums[kind]
+        if sums is None:
+            if None not in shared:
+                shared[None] = [_joined(comm.gather_rows(x)) for x in rows]
+            value = float(m.value(*shared[None])) if comm.rank == 0 else 0.0
+            found[m.name] = comm.broadcast(value)
+            continue
+        if sums not in shared:
+            shared[sums] = comm.all_sum(sums(*rows))
+        found[m.name] = float(m.value(shared[sums]))
+    return found
+
+
+def _joined(parts: list[np.ndarray] | None) -> np.ndarray | None:
+    return None if parts is None else np.concatenate(parts)

@@ -1,0 +1,81 @@
+"""Things that a job chooses by name: those of the package, and those that users add."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from graphtheta.errors import ConfigError
+from graphtheta.userfile import load_module
+
+
+class Named(Protocol):
+    """Anything with a name."""
+
+    @property
+    def name(self) -> str:
+        """What a job calls it."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(dict[str, T]):
+    """Things by name, in the order in which they were added.
+
+    Args:
+        what: What they are called in messages, such as "metric".
+        is_one: Whether an object is such a thing.
+        reserved: Names that nothing may have.
+        things: Those of the package.
+    """
+
+    def __init__(self, what: str, is_one: Callable[[Any], bool], reserved: Iterable[str], things: Iterable[T]):
+        super().__init__((thing.name, thing) for thing in things)
+        self.what, self._is_one = what, is_one
+        self._taken = {*reserved, *self}
+
+    def add(self, thing: T) -> T:
+        """Add a thing of the user's, on every rank; one of the user's with the same name is replaced. Usable as a decorator.
+
+        Returns:
+            The thing.
+
+        Raises:
+            ConfigError: It is something else, or its name is no identifier or belongs to the package.
+        """
+        if not self._is_one(thing):
+            raise ConfigError(f"{thing!r} is no {self.what}")
+        if not str(thing.name).isidentifier():
+            raise ConfigError(f"a {self.what} cannot be called {thing.name!r}; choose a name of letters, digits and underscores")
+        if thing.name in self._taken:
+            raise ConfigError(f"the name {thing.name!r} of a {self.what} belongs to the package; choose another name")
+        self[thing.name] = thing
+        return thing
+
+    def find(self, name: str) -> T:
+        """The thing of a name; ``FILE.py:NAME`` is NAME in a file, which is imported and added.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if name in self:
+            return self[name]
+        if ":" not in name:
+            raise ConfigError(f"{self.what} {name!r} is not known{did_you_mean(name, self)}; choose from {', '.join(self)}, "
+                              "or give your own as FILE.py:NAME")
+        file, _, inside = name.rpartition(":")
+        if not inside.isidentifier() or not file.endswith(".py"):
+            raise ConfigError(f"{self.what} {name!r} is not of the form FILE.py:NAME, such as mine.py:{self.what.title().replace(' ', '')}")
+        module = load_module(Path(file), self.what)
+        if not self._is_one(getattr(module, inside, None)):
+            own = [n for n, thing in vars(module).items() if self._is_one(thing)]
+            raise ConfigError(f"{file} has no {self.what} {inside}; it has {', '.join(own) or 'none at all'}")
+        return self.add(getattr(module, inside))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``" (did you mean 'x'?)"`` if one of the known words is close, else nothing."""
+    close = get_close_matches(str(word), list(known), 1)
+    return f" (did you mean '{close[0]}'?)" if close else ""

@@ -1,0 +1,51 @@
+"""Values of edges."""
+from __future__ import annotations
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.train.evaluate import SPLITS, EdgeEvaluator, Evaluator
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.task import EdgeTask, Task
+from graphtheta.errors import DataError
+from graphtheta.tasks.kind import GraphInfo, TaskKind
+
+
+class EdgeKind(TaskKind):
+    """Real values of the edges that the graph has."""
+
+    name = "edge"
+    summary = "values of edges"
+    label_kinds = ("values",)
+    of_pairs = True
+    labels = "values"
+
+    @classmethod
+    def fits(cls, graph: Graph) -> bool:
+        """A graph with targets of edges, and no labels of nodes."""
+        return graph.y is None and graph.edge_y is not None
+
+    def take(self, graph: Graph) -> Graph:
+        name = graph.name or "the graph"
+        if graph.edge_y is None:
+            raise DataError(f"{name} has no labels for task '{self.name}'; give it edge_y, or choose another --task")
+        if graph.edge_train is None or not graph.edge_train.any():
+            raise DataError(f"{name} has no training edges; give it an edge_train mask")
+        self.width = graph.edge_y.shape[1] if graph.edge_y.ndim == 2 else 1
+        return graph
+
+    @property
+    def decoder(self) -> str:
+        return "edge"
+
+    def objective(self, graph: Graph, partition: Partition) -> EdgeTask:
+        return EdgeTask(partition, partition.edge["train"], self.labels)
+
+    def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
+        assert isinstance(task, EdgeTask)
+        return EdgeEvaluator(partition, layers, task, {n: partition.edge[n] for n in SPLITS if n in partition.edge})
+
+    def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the edges, and their outputs; self loops that were added are left out."""
+        return info.edges, out[:len(info.edges)]

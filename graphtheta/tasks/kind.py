@@ -1,0 +1,143 @@
+"""What a kind of task decides: labels, split, objective, evaluation, decoder and names of outputs."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.train.evaluate import Evaluator
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.task import Task
+from graphtheta.errors import ConfigError
+
+# of kinds of labels, for messages
+WORDS = {"classes": "classes", "labels": "labels", "values": "target values"}
+
+
+@dataclass
+class GraphInfo:
+    """What is kept of the whole graph once it is spread over the workers.
+
+    Attributes:
+        node_ids: Original ids, [n_nodes]; None if they are the numbers of the nodes.
+        edges: Original numbers of the edges that are left; self loops that were added come after them and have none.
+    """
+
+    node_ids: np.ndarray | None
+    edges: np.ndarray
+
+    def ids(self, nodes: np.ndarray) -> np.ndarray:
+        """Original ids of nodes, in the shape of ``nodes``."""
+        return nodes if self.node_ids is None else self.node_ids[nodes]
+
+
+class TaskKind(ABC):
+    """A kind of task, made for one job.
+
+    Methods are called in this order: ``take``, then (with the model made) ``check_output``, ``objective``, ``evaluator`` and,
+    after training, ``named``.
+
+    Attributes:
+        name: In a job.
+        summary: What is predicted, for ``--help``.
+        keys: Keys of the job that have no meaning with kinds that do not list them.
+        label_kinds: Kinds of rows that may be measured, see ``Metric``; those that choose the metric come first.
+        of_pairs: Whether the model returns values of pairs of nodes, and not of nodes.
+        job: The job.
+        labels: Kind of the labels: "classes", "labels" or "values"; known after ``take``.
+        width: How many numbers predict one row, 0 for one number without an axis of its own; known after ``take``.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]] = ()
+    label_kinds: ClassVar[tuple[str, ...]]
+    of_pairs: ClassVar[bool] = False
+    labels: str
+    width: int
+
+    def __init__(self, job: Any):
+        self.job = job
+
+    @classmethod
+    def fits(cls, graph: Graph) -> bool:
+        """Whether ``task=auto`` means this kind for a graph; of several the kind that was added last is taken."""
+        return False
+
+    @abstractmethod
+    def take(self, graph: Graph) -> Graph:
+        """Read the labels and split them; sets ``labels`` and ``width``.
+
+        Returns:
+            The graph that messages run over.
+
+        Raises:
+            DataError: The graph has no such labels, or nothing to train on.
+        """
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The kinds of rows that are measured, of ``label_kinds``."""
+        return (self.labels,)
+
+    @property
+    def decoder(self) -> str:
+        """How published models make outputs of the last values of nodes, see ``Options``."""
+        return "none"
+
+    @abstractmethod
+    def objective(self, graph: Graph, partition: Partition) -> Task:
+        """What training minimises, and over which targets.
+
+        Args:
+            graph: What ``take`` returned, with self loops added or dropped.
+            partition: The same graph on the workers.
+
+        Collective: all ranks of the partition.
+        """
+
+    @abstractmethod
+    def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
+        """What measures the model and predicts with it.
+
+        Args:
+            partition: The graph on the workers.
+            layers: Where the supersteps of the model stand.
+            task: What ``objective`` returned.
+
+        Collective: all ranks of the partition.
+        """
+
+    @abstractmethod
+    def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What outputs belong to, and what users get of them.
+
+        Args:
+            info: Of the whole graph.
+            out: What the evaluator predicts, [n, ...].
+
+        Returns:
+            [m] or [m, 2] ids, and [m, ...] predictions.
+        """
+
+    def check_output(self, model: Model, probe: Probe) -> None:
+        """The model's outputs fit the labels.
+
+        Raises:
+            ConfigError: They do not.
+        """
+        name = type(model).__name__
+        if probe.per_edge != self.of_pairs:
+            per, want = ("edges", "nodes") if probe.per_edge else ("nodes", "pairs of nodes")
+            raise ConfigError(f"{name} returns values of {per}, the task '{self.name}' needs values of {want}; "
+                              "end forward with a decoder for edges, or choose another --task")
+        wanted = max(self.width, 1)
+        if int(np.prod(probe.output)) != wanted or len(probe.output) > 1:
+            raise ConfigError(f"{name} returns {list(probe.output)} values each, the data has {wanted} "
+                              f"{WORDS.get(self.labels, self.labels)}; build the model with that output width")

@@ -1,0 +1,44 @@
+"""A user's own Python file, imported by its path."""
+from __future__ import annotations
+
+import hashlib
+import sys
+import traceback
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from graphtheta.errors import ConfigError, GraphThetaError
+
+
+def load_module(file: Path, what: str) -> ModuleType:
+    """Import a file under a private name, so that it cannot clash with another module.
+
+    Args:
+        file: Its path.
+        what: What the file is to define, for messages.
+
+    Raises:
+        ConfigError: There is no such file, or it cannot be imported.
+    """
+    if not file.is_file():
+        raise ConfigError(f"the {what} file {file} does not exist; give its path from the current folder")
+    name = f"_graphtheta_user_{hashlib.blake2b(str(file.resolve()).encode(), digest_size=8).hexdigest()}"
+    spec = spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    # dataclasses and pickle look their module up
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except GraphThetaError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the {what} file {file} cannot be imported: {type(error).__name__}: {error}{_line(file, error)}") from error
+    return module
+
+
+def _line(file: Path, error: Exception) -> str:
+    """Which line of the file was running, where the message does not say it."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == file.name]
+    return f" (line {lines[-1]})" if lines and not isinstance(error, SyntaxError) else ""
