@@ -13,10 +13,10 @@ __version__ = "0.1.0"
 _FRONT = {
     "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Result": "recovery.progress",
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
-    "explain": "reports.explanation",
+    "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
 }
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
-           "start": "runtime.start"}
+           "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics"}
 _EDGE = {"softmax": "edge.program"}
 _OPS = (
     "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",

@@ -9,7 +9,7 @@ from graphtheta.console import complain, say
 from graphtheta.engine.comm.failure import close_output, exit_code
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.registry import did_you_mean
+from graphtheta.wording import did_you_mean
 
 # what a command is called, where it lives, and what it is for
 COMMANDS: dict[str, tuple[str, str]] = {

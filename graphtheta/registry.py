@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from graphtheta.errors import ConfigError
 from graphtheta.userfile import load_module
+from graphtheta.wording import did_you_mean
 
 
 class Named(Protocol):
@@ -73,9 +73,3 @@ class Registry(dict[str, T]):
             own = [n for n, thing in vars(module).items() if self._is_one(thing)]
             raise ConfigError(f"{file} has no {self.what} {inside}; it has {', '.join(own) or 'none at all'}")
         return self.add(getattr(module, inside))
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``" (did you mean 'x'?)"`` if one of the known words is close, else nothing."""
-    close = get_close_matches(str(word), list(known), 1)
-    return f" (did you mean '{close[0]}'?)" if close else ""

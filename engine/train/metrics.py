@@ -80,16 +80,16 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
     Raises:
         ConfigError: There is no such metric, or it measures something else.
     """
+    if name != "auto":
+        found = METRICS.find(name)
+        if not found.fits(kinds):
+            raise ConfigError(f"metric={name} does not measure this task; choose from {', '.join(m.name for m in fitting(kinds))}")
+        return found
     known = fitting(kinds)
-    if name == "auto":
-        defaults = [m for kind in kinds for m in known if kind in m.default_for]
-        if not defaults and not known:
-            raise ConfigError(f"no metric measures {' or '.join(kinds)}; add one with gt.METRICS.add")
-        return (defaults or known)[0]
-    found = METRICS.find(name)
-    if not found.fits(kinds):
-        raise ConfigError(f"metric={name} does not measure this task; choose from {', '.join(m.name for m in known)}")
-    return found
+    defaults = [m for kind in kinds for m in known if kind in m.default_for]
+    if not known:
+        raise ConfigError(f"no metric measures {' or '.join(kinds)}; add one with gt.METRICS.add")
+    return (defaults or known)[0]
 
 
 def measure(comm: Comm, kind: str, *rows: np.ndarray) -> dict[str, float]:

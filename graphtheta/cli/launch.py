@@ -31,8 +31,8 @@ from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
 from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
 from graphtheta.recovery.stopping import INTERRUPTED, PREEMPTED
-from graphtheta.registry import did_you_mean
 from graphtheta.reports.runlog import RESULT_FILE
+from graphtheta.wording import did_you_mean
 
 COMMANDS = ("train", "evaluate", "predict")
 # a restart changes nothing about: success, words that cannot be understood, Ctrl-C, output that nobody reads

@@ -12,7 +12,7 @@ from graphtheta.job.job import Job, choices, flag, read_keys
 from graphtheta.job.keys import SECTIONS, ModelKeys
 from graphtheta.job.presets import PRESETS, preset
 from graphtheta.models.registry import MODELS, READ_BY
-from graphtheta.registry import did_you_mean
+from graphtheta.wording import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):

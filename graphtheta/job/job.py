@@ -26,8 +26,8 @@ from graphtheta.job.keys import (
     StrategyKeys,
     TrainKeys,
 )
-from graphtheta.registry import did_you_mean
 from graphtheta.tasks.registry import TASKS, readers
+from graphtheta.wording import did_you_mean
 
 ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
 # in bits; longer ones cannot become numbers with a point

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphtheta.errors import ConfigError
-from graphtheta.registry import did_you_mean
+from graphtheta.wording import did_you_mean
 
 _PLANETOID = {"split": "public", "normalise_features": "row"}
 _PITFALLS = {"split": "random", "train_per_class": 20, "val_per_class": 30, "largest_component": "yes", "symmetric": "yes",

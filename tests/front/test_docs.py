@@ -20,8 +20,10 @@ import graphtheta.cli.doctor
 import graphtheta.cli.launch
 import graphtheta.cli.report
 from graphtheta.__main__ import main
+from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.job import Job
 from graphtheta.ops import PRIMITIVES
+from graphtheta.tasks.registry import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -51,7 +53,8 @@ def commands() -> list[str]:
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    modules, primitives = set(sys.modules), set(PRIMITIVES)
+    modules = set(sys.modules)
+    registries = [(table, set(table)) for table in (PRIMITIVES, METRICS, TASKS)]
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
         for line, code, expected in python_blocks(page.read_text(encoding="utf-8")):
@@ -66,8 +69,9 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             if expected is not None:
                 assert said.getvalue() == expected, f"{page.name}:{line}"
     finally:
-        for name in set(PRIMITIVES) - primitives:
-            del PRIMITIVES[name]
+        for table, known in registries:
+            for name in set(table) - known:
+                del table[name]
         for name in set(sys.modules) - modules:
             if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
                 del sys.modules[name]

@@ -1,0 +1,121 @@
+"""Kinds of task: which one a graph means, which keys it reads, and that all of a job asks the kind."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.train.metrics import METRICS, choose_metric, fitting
+from graphtheta.engine.view.task import NodeTask
+from graphtheta.errors import ConfigError
+from graphtheta.job.job import choices
+from graphtheta.tasks.link import LinkKind
+from graphtheta.tasks.node import NodeKind
+from graphtheta.tasks.registry import TASKS, kind_for, readers
+
+KEYS = {"epochs": 2, "hidden": 4, "backend": "reference", "dtype": "float64"}
+
+
+@pytest.fixture(autouse=True)
+def left_as_found() -> Iterator[None]:
+    before = [(table, set(table)) for table in (TASKS, METRICS)]
+    yield
+    for table, names in before:
+        for name in set(table) - names:
+            del table[name]
+
+
+def test_auto_takes_what_there_are_labels_for() -> None:
+    graph = graphs.random_graph()
+    bare = graph.replace(y=None, train=None, val=None, test=None)
+    found = [kind_for("auto", g).name for g in (graph, bare, bare.replace(edge_y=None, edge_train=None, edge_val=None, edge_test=None))]
+    assert found == ["node", "edge", "link"] and sorted(found) == sorted(TASKS)
+
+    class Mine(NodeKind):
+        name, summary = "mine", "what I like"
+
+    assert TASKS.add(Mine) is kind_for("auto", graph) and kind_for("node", graph) is NodeKind
+
+
+def test_keys_and_choices_follow_from_the_registries() -> None:
+    assert choices("task") == ("auto", "node", "link", "edge")
+    assert choices("metric") == ("auto", "accuracy", "f1_micro", "f1_macro", "auc", "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2")
+    assert LinkKind.keys == ("negatives", "eval_negatives", "decoder")
+    assert readers() == {"precompute": ["node"], **{key: ["link"] for key in LinkKind.keys}}
+
+    class Ranked(LinkKind):
+        name, summary = "ranked", "links"
+
+    TASKS.add(Ranked)
+    assert "ranked" in choices("task") and readers()["negatives"] == ["link", "ranked"]
+    assert gt.Job(task="ranked", negatives=3, metric="mrr").task == "ranked"
+    with pytest.raises(ConfigError, match="metric=mrr does not measure task=node; give --task link or ranked, or another --metric"):
+        gt.Job(task="node", metric="mrr")
+
+
+def test_half_a_kind_is_refused() -> None:
+    class Half(gt.TaskKind):
+        name, summary = "half", "nothing"
+
+    with pytest.raises(ConfigError, match="is no kind of task"):
+        TASKS.add(Half)
+
+
+@pytest.mark.parametrize("kinds, names, default", [
+    (("classes",), ["accuracy", "f1_micro", "f1_macro"], "accuracy"),
+    (("labels",), ["f1_micro", "f1_macro", "auc"], "f1_micro"),
+    (("values",), ["mae", "rmse", "r2"], "r2"),
+    (("ranks", "labels"), ["f1_micro", "f1_macro", "auc", "mrr", "hits1", "hits3", "hits10"], "mrr"),
+])
+def test_metrics_of_each_kind_of_label(kinds: tuple[str, ...], names: list[str], default: str) -> None:
+    assert [m.name for m in fitting(kinds)] == names and choose_metric("auto", kinds).name == default
+    assert {m.name for m in METRICS.values() if m.smaller_is_better} == {"mae", "rmse"}
+
+
+def test_labels_that_no_metric_measures() -> None:
+    with pytest.raises(ConfigError, match="no metric measures counts"):
+        choose_metric("auto", ("counts",))
+    METRICS.add(gt.Metric("mine", {"counts": lambda y, out: np.zeros(1)}, lambda sums: 0.0))
+    assert choose_metric("auto", ("counts",)).name == "mine"
+
+
+def test_metrics_share_their_sums() -> None:
+    calls = []
+
+    def sums(y, out):
+        calls.append(len(y))
+        return np.array([len(y)])
+
+    for name in ("first", "second"):
+        METRICS.add(gt.Metric(name, {"classes": sums}, lambda total: total[0]))
+    trainer = gt.Trainer("gcn", graph := graphs.random_graph(), **KEYS)
+    found = trainer.evaluate("test")
+    assert found["test_first"] == found["test_second"] == graph.test.sum() and len(calls) == 3
+
+
+def test_evaluation_measures_the_loss_that_training_minimises() -> None:
+    class Doubled(NodeTask):
+        def mean_loss(self, out, y, mask):
+            return super().mean_loss(out, y, mask) * 2.0
+
+    class Twice(NodeKind):
+        name, summary = "twice", "classes of nodes"
+
+        def objective(self, graph, partition):
+            return Doubled(partition, self.labels)
+
+    TASKS.add(Twice)
+    graph = graphs.random_graph(40, 150)
+
+    def program(comm, task):
+        trainer = gt.Trainer("gcn", graph, comm=comm, task=task, **{**KEYS, "dropout": 0.0})
+        return trainer.evaluate("train")["train_loss"], trainer.train_epoch(0)
+
+    (once, first), = run_simulated(1, program, "node")
+    for size in (1, 3):
+        for evaluated, trained in run_simulated(size, program, "twice"):
+            assert evaluated == pytest.approx(2 * once) and trained == pytest.approx(2 * first) and evaluated == pytest.approx(trained)
