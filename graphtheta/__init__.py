@@ -15,6 +15,7 @@ _FRONT = {
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
 }
+_MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics"}
 _EDGE = {"softmax": "edge.program"}
@@ -26,6 +27,7 @@ _OPS = (
 )
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},
+    **{name: f"graphtheta.models.{module}" for name, module in _MODELS.items()},
     **{name: f"graphtheta.engine.{module}" for name, module in _ENGINE.items()},
     **{name: f"graphtheta.ops.{module}" for name, module in _EDGE.items()},
     **dict.fromkeys(_OPS, "graphtheta.ops"),

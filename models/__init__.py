@@ -2,7 +2,9 @@
 if __name__ != "graphtheta.models":
     raise ImportError("import graphtheta.models, not models")
 
+from .build import build_model
 from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
+from .design import Design, NetworkOptions
 from .gat import GAT
 from .gat_e import GATE
 from .gcn import GCN
@@ -11,11 +13,11 @@ from .gipa import GIPA
 from .mlp import MLP
 from .network import Network
 from .norm import BatchNorm, LayerNorm
-from .registry import MODELS, Options, build_model
+from .registry import MODELS, register_model
 from .sage import SAGE
-from .user import load_user_model
+from .user import load_user
 
 __all__ = [
-    "GAT", "GATE", "GCN", "GIN", "GIPA", "MLP", "MODELS", "SAGE", "BatchNorm", "DotDecoder", "EdgeDecoder", "HadamardDecoder", "LayerNorm",
-    "Network", "NodeHead", "Options", "build_model", "load_user_model",
+    "GAT", "GATE", "GCN", "GIN", "GIPA", "MLP", "MODELS", "SAGE", "BatchNorm", "Design", "DotDecoder", "EdgeDecoder", "HadamardDecoder",
+    "LayerNorm", "Network", "NetworkOptions", "NodeHead", "build_model", "load_user", "register_model",
 ]

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from ..engine.layer.layer import Layer
 from ..ops.autodiff.tape import Parameter
 from ..ops.edge.program import softmax
@@ -25,6 +27,7 @@ from ..ops.functions.dense import linear, matmul
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, leaky_relu, mul
 from ..ops.functions.shape import flatten, mean, sum
+from .design import Design, NetworkOptions
 from .mlp import activation
 
 
@@ -76,3 +79,39 @@ class GAT(Layer):
     def apply(self, node: Any, total: Any) -> Any:
         out = join_heads(total, self.concat)
         return out if self.bias is None or self.weight_dst is not None else add(out, self.bias)
+
+
+class HeadOptions(NetworkOptions):
+    """Options of models with attention heads."""
+
+    heads: int = Field(8, ge=1)
+    """Attention heads of the hidden layers; of all layers in gipa."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the attention weights set to zero in training; in gipa, of hidden values of the attention perceptrons."""
+
+
+class AttentionOptions(HeadOptions):
+    """Options of gat and gat_e."""
+
+    out_heads: int = Field(1, ge=1)
+    """Attention heads of the last layer."""
+    feature_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the projected features set to zero in messages (gat, gat_e)."""
+
+
+class GATOptions(AttentionOptions):
+    """Options of gat."""
+
+    separate: bool = False
+    """The gat of DistGNN-MB: own weights for the two ends, bias and activation before the attention."""
+
+
+def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GATOptions) -> tuple[Layer, int]:
+    heads = o.out_heads if last else o.heads
+    # the bias of the separate form is inside the activation
+    made = GAT(d_in, d_out, heads, concat=not last, dropout=o.feature_dropout, attention_dropout=o.attention_dropout, separate=o.separate,
+               activation="none" if last else "relu", bias=o.separate or o.has_bias(last))
+    return made, d_out if last else heads * d_out
+
+
+DESIGN = Design(_layer, GATOptions, activation="elu")

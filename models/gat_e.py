@@ -22,7 +22,8 @@ from ..ops.functions.dense import matmul
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, leaky_relu, mul
 from ..ops.functions.shape import sum
-from .gat import join_heads
+from .design import Design
+from .gat import AttentionOptions, join_heads
 
 
 class GATE(Layer):
@@ -65,3 +66,14 @@ class GATE(Layer):
         out = join_heads(total, self.concat)
         out = out if self.root is None else add(out, matmul(node.h, self.root))
         return out if self.bias is None else add(out, self.bias)
+
+
+def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: AttentionOptions) -> tuple[Layer, int]:
+    heads = o.out_heads if last else o.heads
+    made = GATE(d_in, d_out, d_edge, heads, concat=not last, dropout=o.feature_dropout, attention_dropout=o.attention_dropout,
+                residual=o.residual, bias=o.has_bias(last))
+    return made, d_out if last else heads * d_out
+
+
+# the layer adds the residual itself, by W_root
+DESIGN = Design(_layer, AttentionOptions, activation="elu", residual="none", reads_edges=True)

@@ -12,7 +12,7 @@ added here but to the graph (``Graph.with_self_loops``); where a degree is 0 so 
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from graphtheta.errors import ConfigError
 
@@ -20,6 +20,7 @@ from ..engine.layer.layer import Layer
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul
 from ..ops.functions.elementwise import add, maximum, minimum, mul, power
+from .design import Design, NetworkOptions
 from .mlp import project_first
 
 NORMALISATIONS = {"sym": -0.5, "row": -1.0}
@@ -66,3 +67,17 @@ class GCN(Layer):
         degree = node.out_degree if self.direction == "out" else node.in_degree
         degree = add(degree, node.out_degree) if self.direction == "both" else degree
         return mul(minimum(degree, 1), power(maximum(degree, 1), NORMALISATIONS[self.norm]))
+
+
+class GCNOptions(NetworkOptions):
+    """Options of gcn."""
+
+    normalisation: Literal["sym", "row"] = "sym"
+    """How gcn divides by degrees: by the square roots of those of both ends (sym), or by that of the receiving end (row)."""
+
+
+def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GCNOptions) -> tuple[Layer, int]:
+    return GCN(d_in, d_out, norm=o.normalisation, bias=o.has_bias(last)), d_out
+
+
+DESIGN = Design(_layer, GCNOptions)

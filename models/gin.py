@@ -15,6 +15,7 @@ from ..engine.layer.layer import Layer
 from ..ops.autodiff.init import default_dtype
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.elementwise import add, mul
+from .design import Design, NetworkOptions
 from .mlp import MLP, project_first
 
 
@@ -43,3 +44,17 @@ class GIN(Layer):
 
     def _first(self, h: Any) -> bool:
         return self.precomputed is None and project_first(h, self.mlp.weights[0])
+
+
+class GINOptions(NetworkOptions):
+    """Options of gin."""
+
+    train_eps: bool = False
+    """Learn the weight of the node itself (gin)."""
+
+
+def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GINOptions) -> tuple[Layer, int]:
+    return GIN(MLP(d_in, (o.hidden,), d_out, norm=o.norm, last_bias=o.has_bias(last)), train_eps=o.train_eps), d_out
+
+
+DESIGN = Design(_layer, GINOptions)

@@ -15,7 +15,9 @@ layers belong to the network. Source of sizes and defaults: https://github.com/y
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from graphtheta.errors import ConfigError
 
@@ -26,6 +28,8 @@ from ..ops.functions.dense import linear
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, minimum, relu
 from ..ops.functions.shape import concat, flatten
+from .design import Design
+from .gat import HeadOptions
 from .mlp import MLP, activation
 
 REDUCES = ("sum", "mean", "max")
@@ -84,3 +88,21 @@ class GIPA(Layer):
     def apply(self, node: Any, total: Any) -> Any:
         q, r = flatten(self.prop_dst(node.h)), flatten(total)
         return add(r, q) if self.agg is None else self.agg(concat([q, r]))
+
+
+class GIPAOptions(HeadOptions):
+    """Options of gipa."""
+
+    edge_drop: float = Field(0.0, ge=0, lt=1)
+    """Share of the edges taken out of each step (gipa)."""
+    reduce: Literal["sum", "mean", "max"] = "sum"
+    """How gipa combines weighted messages."""
+
+
+def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GIPAOptions) -> tuple[Layer, int]:
+    made = GIPA(d_in, d_out, d_edge, o.heads, attention_hidden=(o.hidden,), reduce=o.reduce, attention_dropout=o.attention_dropout,
+                edge_drop=o.edge_drop, bias=o.has_bias(last))
+    return made, o.heads * d_out
+
+
+DESIGN = Design(_layer, GIPAOptions, whole=True, residual="before", reads_edges=True)

@@ -1,4 +1,4 @@
-"""Perceptrons: the dense part of layers, heads and decoders."""
+"""Perceptrons: the dense part of layers, heads and decoders, and the model that looks at no edges."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -9,11 +9,13 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import ConfigError
 
+from ..engine.layer.context import ActiveGraph
 from ..engine.layer.module import Module
 from ..ops.autodiff.tape import Parameter, value_of
 from ..ops.functions.dense import matmul
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, elu, gelu, leaky_relu, relu, tanh
+from .design import Design, NetworkOptions
 from .norm import make_norm
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -83,3 +85,25 @@ class MLP(Module):
     def _shift(self, z: Any, i: int) -> Any:
         bias = self.biases[i]
         return z if bias is None else add(z, bias)
+
+
+class Dense(Module):
+    """A layer that looks at no edges: the control of an experiment, and no superstep.
+
+    Args:
+        d_in, d_out: Widths before and after.
+        bias: Whether to add a bias.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, bias: bool = True):
+        self.mlp = MLP(d_in, (), d_out, bias=bias)
+
+    def __call__(self, graph: ActiveGraph, h: Any) -> Any:
+        return self.mlp(h)
+
+
+def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: NetworkOptions) -> tuple[Module, int]:
+    return Dense(d_in, d_out, bias=o.has_bias(last)), d_out
+
+
+DESIGN = Design(_layer)

@@ -31,21 +31,6 @@ JUMPING: dict[str, Callable[[list[Any]], Any] | None] = {"none": None, "concat":
 RESIDUALS = ("none", "after", "before")
 
 
-class Dense(Module):
-    """A layer that looks at no edges: the control of an experiment, and no superstep.
-
-    Args:
-        d_in, d_out: Widths before and after.
-        bias: Whether to add a bias.
-    """
-
-    def __init__(self, d_in: int, d_out: int, *, bias: bool = True):
-        self.mlp = MLP(d_in, (), d_out, bias=bias)
-
-    def __call__(self, graph: ActiveGraph, h: Any) -> Any:
-        return self.mlp(h)
-
-
 class Network(Model):
     """A stack of layers.
 
@@ -68,7 +53,7 @@ class Network(Model):
         ConfigError: An option is not known, or max jumping meets layers of different widths.
     """
 
-    def __init__(self, layers: Sequence[Layer | Dense], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
+    def __init__(self, layers: Sequence[Module], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
                  norm: str = "none", residual: str = "none", jumping: str = "none", embed: MLP | None = None, head: MLP | None = None,
                  decoder: Layer | None = None, plain_end: bool = True):
         choices = {"residual": (residual, RESIDUALS), "jumping": (jumping, JUMPING), "activation": (activation, ACTIVATIONS)}
@@ -77,7 +62,8 @@ class Network(Model):
                 raise ConfigError(f"{name} {given!r} is not known; choose from {', '.join(allowed)}")
         if jumping == "max" and len(set(widths)) > 1:
             raise ConfigError(f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'")
-        self.embed, self.layers, self.head, self.decoder = embed, list(layers), head, decoder
+        stack: list[Any] = list(layers)
+        self.embed, self.layers, self.head, self.decoder = embed, stack, head, decoder
         finished = len(self.layers) - plain_end
         self.norms = [make_norm(norm, w) for w in widths[:finished]]
         self.activation, self.dropout, self.residual, self.jumping = activation, dropout, residual, jumping

@@ -10,7 +10,7 @@ largest neighbour value as it is (PyTorch Geometric), without the perceptron of 
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from graphtheta.errors import ConfigError
 
@@ -18,6 +18,7 @@ from ..engine.layer.layer import Layer
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul, to_dense
 from ..ops.functions.elementwise import add
+from .design import Design, NetworkOptions
 from .mlp import project_first
 
 AGGREGATORS = ("mean", "max", "sum")
@@ -55,3 +56,17 @@ class SAGE(Layer):
 
     def _first(self, h: Any) -> bool:
         return self.sum != "max" and self.precomputed is None and project_first(h, self.neighbour)
+
+
+class SAGEOptions(NetworkOptions):
+    """Options of sage."""
+
+    aggregator: Literal["mean", "max", "sum"] = "mean"
+    """How GraphSAGE combines messages."""
+
+
+def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: SAGEOptions) -> tuple[Layer, int]:
+    return SAGE(d_in, d_out, aggregator=o.aggregator, bias=o.has_bias(last)), d_out
+
+
+DESIGN = Design(_layer, SAGEOptions)

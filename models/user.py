@@ -7,40 +7,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pydantic import create_model
+
 from graphtheta.errors import ConfigError
 from graphtheta.userfile import load_module
 
 from ..engine.layer.layer import Layer, Model
+from .design import Design, Options
 
 
-def load_user_model(path: str, d_in: int, d_out: int, d_edge: int = 0, **options: Any) -> Model:
-    """Make the model that a user wrote.
-
-    Args:
-        path: "FILE.py:Class"; the class is a subclass of ``Model``.
-        d_in, d_out, d_edge: Widths of node features, outputs and edge attributes; the class gets those of them, and of the
-            options, that its constructor names.
-        **options: Further settings by name.
+def load_user(path: str) -> type[Model] | Design:
+    """The model that "FILE.py:NAME" names: a class of models, or the design of one.
 
     Raises:
-        ConfigError: There is no such file or class, it cannot be imported, it is not a model, or its constructor asks
-            for something else.
-    """
-    found = load_user_class(path)
-    return found(**accepted(path, found, {**options, "d_in": d_in, "d_out": d_out, "d_edge": d_edge}))
-
-
-def load_user_class(path: str) -> type[Model]:
-    """The class that "FILE.py:Class" names.
-
-    Raises:
-        ConfigError: There is no such file or class, it cannot be imported, or it is not a model.
+        ConfigError: There is nothing of that name, the file cannot be imported, or it is not a model.
     """
     file, colon, name = path.rpartition(":")
     if not colon or not name.isidentifier() or not file.endswith(".py"):
         raise ConfigError(f"model {path!r} is not of the form FILE.py:Class, such as my_layers.py:MyModel")
     module = load_module(Path(file), "model")
     found = getattr(module, name, None)
+    if isinstance(found, Design):
+        return found
     if not inspect.isclass(found):
         raise ConfigError(f"{file} has no class {name}; it has {', '.join(_models(module)) or 'no model at all'}")
     if not issubclass(found, Model):
@@ -48,6 +36,20 @@ def load_user_class(path: str) -> type[Model]:
         hint = "a layer runs inside a model: write a Model whose forward calls it" if is_layer else "derive it from graphtheta.Model"
         raise ConfigError(f"{path} is not a model; {hint}")
     return found
+
+
+def declared(model: Design | Callable[..., Any]) -> type[Options]:
+    """The options of a model: those of its design; or the parameters of what makes it whose default is a number, text or truth value.
+
+    Args:
+        model: The design, the class, or a function that makes the model.
+    """
+    if isinstance(model, Design):
+        return model.options
+    wanted = inspect.signature(model).parameters.values()
+    usable = [p for p in wanted if not p.name.startswith("_") and not hasattr(Options, p.name)]
+    scalars: dict[str, Any] = {p.name: (type(p.default), p.default) for p in usable if type(p.default) in (bool, int, float, str)}
+    return create_model("Parameters", __base__=Options, **scalars)
 
 
 def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
@@ -67,10 +69,12 @@ def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -
     unknown = [p.name for p in needed if p not in named or p.name not in offered]
     if unknown:
         raise ConfigError(f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; it may take "
-                          f"{', '.join(sorted(offered))}, and anything that has a default")
+                          f"{', '.join(sorted(offered))}, and anything that has a default; a default that is a number, text or truth value "
+                          "makes it a key of the job")
     takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
     return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}
 
 
 def _models(module: ModuleType) -> list[str]:
-    return [n for n, c in vars(module).items() if inspect.isclass(c) and issubclass(c, Model) and c.__module__ == module.__name__]
+    return [n for n, c in vars(module).items()
+            if isinstance(c, Design) or (inspect.isclass(c) and issubclass(c, Model) and c.__module__ == module.__name__)]

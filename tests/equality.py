@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from machine import declared
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
@@ -98,7 +99,7 @@ def run(comm, placement, task_name):
 def build(kind, d_out, options, part):
     """A model of two layers and the state it starts from."""
     with init_scope(5):
-        model = build_model(kind, D, d_out, A, hidden=4, heads=2, dropout=0.3, **options)
+        model = build_model(kind, D, d_out, A, **declared(kind, hidden=4, heads=2, dropout=0.3), **options)
     assert probe(model, part).layers == [("in", 1), ("in", 0)]
     return model, {name: x.copy() for name, x in model.state().items()}
 

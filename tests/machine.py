@@ -10,6 +10,7 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.gradient_sum import reduce_gradients
 from graphtheta.engine.view.view import global_view
 from graphtheta.models import build_model
+from graphtheta.models.registry import find_model, readers
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 
@@ -45,11 +46,18 @@ class Alone(Model):
         return h
 
 
+def declared(kind, **options):
+    """Those of the options that a model has; all of them are options of some model."""
+    assert all(readers(name) for name in options)
+    return {name: value for name, value in options.items() if name in find_model(kind).options.model_fields}
+
+
 def make(name, d_in, d_out, d_edge, **more):
     """A model of the list above, in float64."""
     kind, options = MODELS[name]
+    options = {**declared(kind, hidden=4, heads=2, dropout=0.2), **options, **declared(kind, **more)}
     with dtype_scope("float64"), init_scope(5):
-        return build_model(kind, d_in, d_out, d_edge, **{"hidden": 4, "heads": 2, "dropout": 0.2, **options, **more})
+        return build_model(kind, d_in, d_out, d_edge, **options)
 
 
 def outputs(build, graph, size=1, placement=PLACEMENTS[0], *, training=False, view=None):

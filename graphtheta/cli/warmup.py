@@ -16,7 +16,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.data.transform import take_edges, take_nodes
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.job.job import Job
-from graphtheta.models.registry import MODELS
+from graphtheta.models.registry import PUBLISHED
 from graphtheta.ops.compile.cache import SUFFIX, cache_folder
 from graphtheta.train.setup import load_graph
 from graphtheta.train.trainer import Trainer
@@ -57,7 +57,7 @@ def jobs_of(keys: dict[str, Any]) -> list[Job]:
     """The job of these keys; without keys, one for every published model, over all nodes and in batches."""
     if keys:
         return [Job(**keys)]
-    return [Job(model=model, strategy=strategy) for model in MODELS for strategy in ("global", "mini")]
+    return [Job(model=model, strategy=strategy) for model in PUBLISHED for strategy in ("global", "mini")]
 
 
 def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:

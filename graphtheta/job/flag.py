@@ -2,16 +2,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, NoReturn
+
+from pydantic.fields import FieldInfo
 
 from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
-from graphtheta.job.job import Job, choices, flag, read_keys
-from graphtheta.job.keys import SECTIONS, ModelKeys
+from graphtheta.job.job import as_text, choices, flag, read_keys
+from graphtheta.job.keyfile import read_mapping
+from graphtheta.job.keys import SECTIONS
+from graphtheta.job.model_keys import OPTIONS
+from graphtheta.job.outside import extra_keys, in_file, read_extra
 from graphtheta.job.presets import PRESETS, preset
-from graphtheta.models.registry import MODELS, READ_BY
+from graphtheta.models.design import Design
+from graphtheta.models.registry import MODELS
+from graphtheta.models.user import load_user
 from graphtheta.wording import did_you_mean
 
 
@@ -23,6 +31,9 @@ class Parser(argparse.ArgumentParser):
                          usage=f"graphtheta {command} {words}[flags]", description=summary, epilog=f"example: {example}",
                          allow_abbrev=False,
                          formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=110))
+        self.keys: set[str] = set()
+        self.outside: tuple[Design | Callable[..., Any] | None, str] = None, ""
+        self.extra: dict[str, FieldInfo] = {}
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; see {self.prog} --help")
@@ -38,16 +49,34 @@ class Parser(argparse.ArgumentParser):
         given.add_argument("--config", metavar="FILE", help="YAML file of keys")
         given.add_argument("--preset", metavar="NAME", help=f"published settings: {', '.join(PRESETS)}")
         for section in SECTIONS:
-            group = self.add_argument_group(str(section.__doc__))
-            for key, field in section.model_fields.items():
-                shown = Job().as_text(key)
-                text = f"{field.description} [{shown}]" if shown else str(field.description)
-                text = " ".join(text.replace("%", "%%").split())
-                if field.annotation is bool:
-                    group.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
-                else:
-                    metavar = "{" + ",".join(choices(key)) + "}" if choices(key) else "N" if field.annotation is int else "X"
-                    group.add_argument(flag(key), dest=key, metavar=metavar, default=argparse.SUPPRESS, help=text)
+            self._add_keys(str(section.__doc__), section.model_fields)
+
+    def _add_keys(self, title: str, fields: Mapping[str, FieldInfo]) -> None:
+        group = self.add_argument_group(title)
+        for key, field in fields.items():
+            if key in (action.dest for action in self._actions):
+                raise ConfigError(f"{title}: {self.prog} uses the name '{key}' itself; choose another one")
+            shown, allowed = as_text(field.default), choices(key, field)
+            text = " ".join(f"{field.description or ''} {f'[{shown}]' if shown else ''}".replace("%", "%%").split())
+            if field.annotation is bool:
+                group.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+            else:
+                metavar = "{" + ",".join(allowed) + "}" if allowed else "N" if field.annotation is int else "X"
+                group.add_argument(flag(key), dest=key, metavar=metavar, default=argparse.SUPPRESS, help=text)
+            self.keys.add(key)
+
+    def _add_extra_keys(self, words: list[str]) -> None:
+        """Add the flags of a model from outside; a file of models runs only if it has to explain a flag."""
+        config, model = last(words, "--config"), last(words, "--model")
+        unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - self._option_string_actions.keys()
+        if not self.keys or not (unknown or {"-h", "--help"} & set(words)):
+            return
+        name = str(model or (read_mapping(config).get("model") if config else None))
+        if in_file(name) or name in MODELS:
+            self.outside = (load_user(name) if in_file(name) else MODELS[name]), name
+            self.extra = extra_keys(*self.outside)
+            if self.extra:
+                self._add_keys(f"Options of {name}", self.extra)
 
     def read(self, argv: list[str]) -> tuple[SimpleNamespace, dict[str, Any]]:
         """Read a command line.
@@ -63,6 +92,7 @@ class Parser(argparse.ArgumentParser):
             FormatError: The file of ``--config`` cannot be read.
         """
         words = [with_dashes(word) for word in argv]
+        self._add_extra_keys(words)
         options, rest = self.parse_known_args(words)
         if rest:
             known = [name for action in self._actions for name in action.option_strings]
@@ -70,21 +100,32 @@ class Parser(argparse.ArgumentParser):
                 word = rest[0].partition("=")[0]
                 self.error(f"there is no flag {word}{did_you_mean(word, known)}")
             self.error(f"'{rest[0]}' belongs to no flag")
-        own = {name: value for name, value in vars(options).items() if name not in Job.model_fields}
-        keys = {name: value for name, value in vars(options).items() if name in Job.model_fields}
-        from_file = read_keys(own["config"]) if own.get("config") else {}
+        own = {name: value for name, value in vars(options).items() if name not in self.keys}
+        keys = {name: value for name, value in vars(options).items() if name in self.keys}
+        # text becomes numbers here where the job cannot know the types
+        keys |= read_extra(*self.outside, {key: value for key, value in keys.items() if key in self.extra})
+        from_file = read_keys(own["config"], keys.get("model")) if own.get("config") else {}
         from_preset = preset(own["preset"]) if own.get("preset") else {}
         given = {**from_file, **keys}
         return SimpleNamespace(**own), {**fitting(from_preset, given.get("model")), **given}
 
 
 def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
-    """The keys of a preset that fit another model: those about data and training, and what a published model reads too."""
+    """The keys of a preset that fit another model: those about data and training, and options that it declares."""
     if model is None or model == keys.get("model"):
         return keys
-    if model in MODELS:
-        return {key: value for key, value in keys.items() if model in READ_BY.get(key, (model,))}
-    return {key: value for key, value in keys.items() if key not in (*ModelKeys.model_fields, "decay_first_layer_only")}
+    read = MODELS[model].options.model_fields if model in MODELS else {}
+    return {key: value for key, value in keys.items() if key in read or key not in OPTIONS}
+
+
+def last(words: list[str], name: str) -> str | None:
+    """The value of a flag as the words give it last; None without one."""
+    found = None
+    for word, following in zip(words, [*words, None][1:], strict=True):
+        head, equals, value = word.partition("=")
+        if head == name:
+            found = value if equals else following
+    return found
 
 
 def with_dashes(word: str) -> str:

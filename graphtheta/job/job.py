@@ -4,30 +4,22 @@ The keys stand in :mod:`graphtheta.job.keys`; a value is checked by the same cod
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import yaml
-from pydantic import ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from graphtheta.errors import ConfigError
-from graphtheta.job.keyfile import EXPECTED, LARGEST_NUMBER, read_mapping
-from graphtheta.job.keys import (
-    NEEDS,
-    REGISTRIES,
-    SECTIONS,
-    ComputeKeys,
-    DataKeys,
-    ModelKeys,
-    OutputKeys,
-    PartitionKeys,
-    StrategyKeys,
-    TrainKeys,
-)
+from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping
+from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
+from graphtheta.job.model_keys import ModelKeys
+from graphtheta.job.outside import check_keys, in_file, read_extra
+from graphtheta.models.registry import MODELS
 from graphtheta.tasks.registry import TASKS, readers
-from graphtheta.wording import did_you_mean
+from graphtheta.wording import did_you_mean, explain, literals
 
 ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
 # in bits; longer ones cannot become numbers with a point
@@ -36,6 +28,9 @@ LONGEST_INTEGER = 64
 
 class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKeys):
     """All choices of a run; every key has a default, and no key can be changed afterwards.
+
+    A model from outside may have options of its own. Those that are given are keys of the job too; they are checked at once for a
+    registered model, and for a model in a file when the file is loaded.
 
     Example:
         >>> job = Job(dataset="sbm", strategy="mini", batch_size=140, fanout="10,10")
@@ -46,15 +41,26 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         ConfigError: A key is unknown, a value is not allowed, or two keys do not fit together.
     """
 
+    model_config = ConfigDict(extra="allow")
+
     def __init__(self, **values: Any):
-        check_known(values)
+        model = values.get("model", Job.model_fields["model"].default)
+        check_keys(values, model)
+        extra = {key: value for key, value in values.items() if key not in Job.model_fields}
+        for key, value in extra.items():
+            if hasattr(Job, key):
+                raise ConfigError(f"{key}: a job has something else of that name; give the option of {model} another one")
+            if not isinstance(value, (bool, int, float, str)):
+                raise ConfigError(f"{key}: got {value!r:.40}, expected a number, text or truth value as an option of {model}")
+        if extra and not in_file(model):
+            values |= read_extra(MODELS[model], model, extra)
         for key, value in values.items():
             if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
                 raise ConfigError(f"{key}: got a number of {value.bit_length()} bits, expected at most {LONGEST_INTEGER}")
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError("\n".join(explain(e) for e in error.errors(include_url=False))) from None
+            raise ConfigError("\n".join(explain(e, choices, REGISTRIES) for e in error.errors(include_url=False))) from None
 
     @field_validator("fanout", mode="before")
     @classmethod
@@ -94,7 +100,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 raise ConfigError(f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}")
         of_tasks = [(key, ("task", (*kinds, "auto"))) for key, kinds in readers().items() if ":" not in self.task]
         for key, (other, values) in [*NEEDS.items(), *of_tasks]:
-            if getattr(self, key) != Job.model_fields[key].default and getattr(self, other) not in values:
+            if not self.is_default(key) and getattr(self, other) not in values:
                 raise ConfigError(f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)}, only with "
                                   f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}")
         if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
@@ -121,10 +127,21 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
 
     def as_text(self, key: str) -> str:
         """The value of a key as one would write it as a flag or in YAML."""
-        value = getattr(self, key)
-        if key == "fanout":
-            return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value)
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return as_text(getattr(self, key))
+
+    def is_default(self, key: str) -> bool:
+        """Whether a key has the value that it has where nothing is given."""
+        return key in Job.model_fields and bool(getattr(self, key) == Job.model_fields[key].default)
+
+    def sections(self) -> list[tuple[str, list[str]]]:
+        """Titles of the sections and their keys; those that a model from outside adds come after the keys of models."""
+        extra = list(self.extra_options)
+        return [(str(section.__doc__), [*section.model_fields, *(extra if section is ModelKeys else [])]) for section in SECTIONS]
+
+    @property
+    def extra_options(self) -> dict[str, Any]:
+        """The keys that a model from outside adds, as far as they are given."""
+        return dict(self.__pydantic_extra__ or {})
 
     def fanouts(self, hops: int) -> tuple[int, ...]:
         """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all; empty if none are sampled.
@@ -148,9 +165,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def to_yaml(self) -> str:
         """All keys, by section, as a file that ``--config`` reads."""
         lines = []
-        for section in SECTIONS:
-            values = {key: self.as_text(key) if key == "fanout" else getattr(self, key) for key in section.model_fields}
-            lines += [f"# {section.__doc__}", yaml.safe_dump(values, sort_keys=False)]
+        for title, keys in self.sections():
+            values = {key: self.as_text(key) if key == "fanout" else getattr(self, key) for key in keys}
+            lines += [f"# {title}", yaml.safe_dump(values, sort_keys=False)]
         return "\n".join(lines)
 
     @classmethod
@@ -168,24 +185,20 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ConfigError(f"{path}: {error}") from None
 
 
-def read_keys(path: str | Path) -> dict[str, Any]:
+def read_keys(path: str | Path, model: str | None = None) -> dict[str, Any]:
     """The keys in a YAML file.
+
+    Args:
+        path: The file.
+        model: The model, if it is not that of the file.
 
     Raises:
         FormatError: The file cannot be read or is not a mapping.
         ConfigError: There is no such key.
     """
     values = read_mapping(path)
-    check_known(values, f"{path}: ")
+    check_keys(values, model or values.get("model"), f"{path}: ")
     return values
-
-
-def check_known(keys: Iterable[Any], where: str = "") -> None:
-    """All are keys of a job; ``where`` is put in front of the error."""
-    for key in keys:
-        if key not in Job.model_fields:
-            near = did_you_mean(key, Job.model_fields)
-            raise ConfigError(f"{where}there is no key '{key!s:.40}'{near}; all keys: graphtheta train --help")
 
 
 def flag(key: str) -> str:
@@ -193,22 +206,15 @@ def flag(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def choices(key: str) -> tuple[Any, ...]:
-    """The allowed values of a key; empty if there are too many to list."""
+def choices(key: str, field: FieldInfo | None = None) -> tuple[Any, ...]:
+    """The allowed values of a key, or of an option of a model with this field; empty if there are too many to list."""
     if key in REGISTRIES:
         return "auto", *REGISTRIES[key]
-    hint = Job.model_fields[key].annotation
-    return get_args(hint) if get_origin(hint) is Literal else ()
+    return literals((field or Job.model_fields[key]).annotation)
 
 
-def explain(error: Any) -> str:
-    """One problem found by pydantic, as: key, value, what is allowed."""
-    if not error["loc"]:
-        return str(error["msg"]).removeprefix("Value error, ")
-    key, value = str(error["loc"][0]), error["input"]
-    if error["type"] == "literal_error":
-        allowed = choices(key)
-        own = ", FILE.py:NAME" if key in REGISTRIES else ""
-        return f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(map(str, allowed))}{own}"
-    expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(error["msg"]).removeprefix("Value error, expected ")
-    return f"{key}: got {value!r}, expected {expected}"
+def as_text(value: Any) -> str:
+    """A value as one would write it as a flag or in YAML; a tuple is that of a fanout."""
+    if isinstance(value, tuple):
+        return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,14 +12,6 @@ from graphtheta.errors import FormatError
 LARGEST_FILE, DEEPEST = 1 << 16, 8
 # more of anything could not be counted in 32 bits, as rows are
 LARGEST_NUMBER = 2**31 - 1
-# what pydantic found, in the words of the user
-EXPECTED = {
-    "int_parsing": "a whole number", "int_type": "a whole number", "int_from_float": "a whole number",
-    "float_parsing": "a number", "float_type": "a number", "finite_number": "a finite number",
-    "bool_parsing": "true or false", "bool_type": "true or false", "string_type": "text",
-    "greater_than_equal": "at least {ge}", "greater_than": "more than {gt}", "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-}
 # beside its own errors PyYAML lets pass what making a number or a date raises
 UNREADABLE = (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError)
 

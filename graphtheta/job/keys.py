@@ -1,11 +1,18 @@
-"""The keys of a job: the only list of them there is. The text under a key is its line in ``--help``."""
+"""The keys of a job, by section: its title is its docstring, and the text under a key is its line in ``--help``.
+
+Those of the section of the model are declared by the models.
+"""
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+from pydantic.fields import FieldInfo
 
 from graphtheta.engine.train.metrics import METRICS
+from graphtheta.job.model_keys import ModelKeys
+from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.registry import Registry
 from graphtheta.tasks.registry import TASKS
 
@@ -31,13 +38,12 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-class Keys(BaseModel):
-    """A section of keys; its title is its docstring."""
+def _declared(where: type[Options], key: str) -> Any:
+    """A field that is declared elsewhere."""
+    return copy(where.model_fields[key])
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-
-class DataKeys(Keys):
+class DataKeys(Options):
     """Data"""
 
     dataset: str = "sbm"
@@ -61,52 +67,7 @@ class DataKeys(Keys):
     """Node features: each node adds up to 1 (row), or each feature has mean 0 and deviation 1 over the training nodes (standard)."""
 
 
-class ModelKeys(Keys):
-    """Model"""
-
-    model: str = "gcn"
-    """A published model (gcn, sage, gin, gat, gat_e, gipa), or your own as FILE.py:Class."""
-    layers: int = Field(2, ge=1, le=10_000)
-    """Number of supersteps, and so of hops."""
-    hidden: int = Field(16, ge=1)
-    """Width of the hidden layers; of each head for attention models."""
-    heads: int = Field(8, ge=1)
-    """Attention heads of the hidden layers."""
-    out_heads: int = Field(1, ge=1)
-    """Attention heads of the last layer."""
-    dropout: float = Field(0.5, ge=0, lt=1)
-    """Share of the inputs of each layer set to zero in training."""
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the attention weights set to zero in training."""
-    residual: bool = False
-    """Add the input of a hidden layer to its output."""
-    norm: Literal["none", "batch", "layer"] = "none"
-    """Normalisation after each hidden layer; batch uses the statistics over all workers."""
-    jumping: Literal["none", "concat", "max"] = "none"
-    """Jumping knowledge: the decoder sees the outputs of all layers."""
-    aggregator: Literal["mean", "max", "sum"] = "mean"
-    """How GraphSAGE combines messages."""
-    activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
-    """Activation between layers; auto is what the model was published with."""
-    feature_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the projected features set to zero in messages (gat, gat_e, gipa)."""
-    edge_drop: float = Field(0.0, ge=0, lt=1)
-    """Share of the edges taken out of each step (gipa)."""
-    normalisation: Literal["sym", "row"] = "sym"
-    """How gcn divides by degrees: by the roots of both ends, or by that of the receiving end."""
-    separate: bool = False
-    """The gat of DistGNN-MB: own weights for the two ends, bias and activation before the attention."""
-    train_eps: bool = False
-    """Learn the weight of the node itself (gin)."""
-    reduce: Literal["sum", "mean", "max"] = "sum"
-    """How gipa combines weighted messages."""
-    direction: Literal["in", "out", "both"] = "in"
-    """Which edges carry messages: those that come in, those that go out, or both."""
-    decoder: Literal["dot", "hadamard"] = "dot"
-    """How the score of a link is made from its two ends."""
-
-
-class StrategyKeys(Keys):
+class StrategyKeys(Options):
     """Strategy"""
 
     strategy: Literal["global", "mini", "cluster"] = "global"
@@ -133,7 +94,7 @@ class StrategyKeys(Keys):
     """Diagonal enhancement of Cluster-GCN, its lambda; 0 is off."""
 
 
-class PartitionKeys(Keys):
+class PartitionKeys(Options):
     """Partition"""
 
     partitioner: Literal["1d-src", "1d-dst", "vertex-cut"] = "1d-src"
@@ -142,7 +103,7 @@ class PartitionKeys(Keys):
     """Which worker owns a node: by hash, or in contiguous blocks of the numbering."""
 
 
-class ComputeKeys(Keys):
+class ComputeKeys(Options):
     """Computing"""
 
     backend: Literal["fused", "reference"] = "fused"
@@ -158,7 +119,7 @@ class ComputeKeys(Keys):
     depend on the number of workers by rounding."""
 
 
-class TrainKeys(Keys):
+class TrainKeys(Options):
     """Training"""
 
     task: str = Field("auto", description=f"What to predict: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
@@ -182,8 +143,7 @@ class TrainKeys(Keys):
     """Momentum of sgd."""
     weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
     """L2 penalty; decoupled in adamw."""
-    decay_first_layer_only: bool = False
-    """Put the penalty on the first layer only, as the original GCN does."""
+    decay_first_layer_only: bool = _declared(NetworkOptions, "decay_first_layer_only")
     negatives: int = Field(1, ge=1, le=10_000)
     """Links that do not exist drawn for each that does, in training."""
     eval_negatives: int = Field(50, ge=1, le=10_000)
@@ -200,7 +160,7 @@ class TrainKeys(Keys):
     """Precision of all numbers."""
 
 
-class OutputKeys(Keys):
+class OutputKeys(Options):
     """Output"""
 
     out: str = ""
@@ -219,4 +179,5 @@ class OutputKeys(Keys):
     """How much the log tells."""
 
 
-SECTIONS: tuple[type[Keys], ...] = (DataKeys, ModelKeys, StrategyKeys, PartitionKeys, ComputeKeys, TrainKeys, OutputKeys)
+SECTIONS: tuple[type[Options], ...] = (DataKeys, ModelKeys, StrategyKeys, PartitionKeys, ComputeKeys, TrainKeys, OutputKeys)
+FIELDS: dict[str, FieldInfo] = {key: field for section in SECTIONS for key, field in section.model_fields.items()}

@@ -192,11 +192,14 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
     if manifest.job_hash == job_hash(job):
         return
     mine, defaults = job.model_dump(mode="json"), Job().model_dump(mode="json")
-    for key in mine:
-        theirs = manifest.job.get(key, defaults[key])
-        if key not in FREE and theirs != mine[key]:
-            raise ConfigError(f"{key}={job.as_text(key)}, but the run in {folder} has {key}={_shown(theirs)}; give {flag(key)} "
-                              f"{_shown(theirs)} to go on with it, or choose another folder with --out")
+    for key in {**mine, **manifest.job}:
+        own, theirs = (keys.get(key, defaults.get(key)) for keys in (mine, manifest.job))
+        if key in FREE or own == theirs:
+            continue
+        own_text, shown = "not given" if own is None else _shown(own), "not given" if theirs is None else _shown(theirs)
+        remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
+        raise ConfigError(f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to go on with it, or choose another "
+                          "folder with --out")
     raise ConfigError(f"the run in {folder} was made by another version, which had other keys; choose another folder with --out")
 
 

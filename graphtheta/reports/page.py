@@ -10,7 +10,6 @@ import numpy as np
 from graphtheta.console import amount, figure
 from graphtheta.engine.train.evaluate import SPLITS
 from graphtheta.job.job import Job, flag
-from graphtheta.job.keys import SECTIONS
 from graphtheta.reports import chart
 from graphtheta.reports.profile import Profile
 from graphtheta.reports.run import Run
@@ -171,11 +170,9 @@ def _timeline(run: Run) -> list[str]:
 
 
 def _job(job: Job) -> list[str]:
-    plain = Job()
-    changed = [key for section in SECTIONS for key in section.model_fields if getattr(job, key) != getattr(plain, key)]
+    changed = [key for _, keys in job.sections() for key in keys if not job.is_default(key)]
     told = " ".join(as_flag(job, key) for key in changed) or "the default job"
-    rows = [(str(section.__doc__), key, job.as_text(key), "chosen" if key in changed else "")
-            for section in SECTIONS for key in section.model_fields]
+    rows = [(title, key, job.as_text(key), "chosen" if key in changed else "") for title, keys in job.sections() for key in keys]
     lines = "".join(f'<tr class="{mark}">{_cells((section, key, value))}</tr>' for section, key, value, mark in rows)
     return ["<h2>Job</h2>", f"<p><code>{escape(told)}</code></p>",
             f'<details><summary>all keys</summary><table class="keys"><tbody>{lines}</tbody></table></details>']

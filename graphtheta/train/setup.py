@@ -1,11 +1,7 @@
 """From a job to what the trainer needs: the graph, the model, the task and the strategy."""
 from __future__ import annotations
 
-import inspect
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,16 +19,12 @@ from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.view.task import Task
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
-from graphtheta.job.job import Job, flag
-from graphtheta.models.registry import MODELS, READ_BY, Options, build_model
-from graphtheta.models.user import accepted, load_user_class
-from graphtheta.ops.autodiff.init import dtype_scope, init_scope
-from graphtheta.ops.autodiff.naming import naming
+from graphtheta.errors import DataError, GraphThetaError
+from graphtheta.job.job import Job
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
+from graphtheta.train.make_model import Factory, make_model, refuse_unread
 
-Factory = Callable[..., Model]
 # in integer columns of self loops that were added without a value: a row of no table
 NO_CODE = -1
 
@@ -104,7 +96,7 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
         if kind.name not in names:
-            _refuse_unread(job, {key}, f"task={kind.name}", f"give --task {' or '.join(names)}")
+            refuse_unread(job, {key}, f"task={kind.name}", f"give --task {' or '.join(names)}")
     graph = kind.take(graph)
     metric = choose_metric(job.metric, kind.measured)
     model = make_model(job, graph, kind, given)
@@ -117,72 +109,6 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
         edges = np.flatnonzero(graph.src != graph.dst)
         graph = graph.without_self_loops()
     return Setup(job, graph, model, GraphInfo(graph.node_ids, edges), kind, metric.name, unknown)
-
-
-def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | None = None) -> Model:
-    """The model of a job, with weights drawn from its seed.
-
-    Raises:
-        ConfigError: It cannot be made.
-    """
-    sizes = {"d_in": graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features}
-    offered = {**sizes, **_options(job)}
-    with dtype_scope(job.dtype), init_scope(job.seed):
-        if given is None and ":" not in job.model:
-            unread = {option for option, models in READ_BY.items() if job.model in MODELS and job.model not in models}
-            _refuse_unread(job, unread, f"model={job.model}", "choose a model that reads it")
-            return build_model(job.model, **sizes, decoder=kind.decoder, **_options(job))
-        factory = _check_factory(load_user_class(job.model) if given is None else given)
-        if isinstance(factory, Model):
-            _refuse_unread(job, set(_options(job)), "a model that is made already",
-                           f"give the class, gt.Trainer({type(factory).__name__}, ...), so that the job makes it")
-            return _check_dtype(factory, job)
-        name = job.model if given is None else getattr(given, "__name__", "the function")
-        taken = accepted(name, factory, offered)
-        _refuse_unread(job, set(offered) - set(taken), f"{name}, whose constructor does not name it", "let it have such a parameter")
-        with naming(f"constructor of {name}"):
-            made = factory(**taken)
-        if not isinstance(made, Model):
-            raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
-        return _check_dtype(made, job)
-
-
-def _check_factory(given: Any) -> Any:
-    layer = given if isinstance(given, Layer) else given if inspect.isclass(given) and issubclass(given, Layer) else None
-    if layer is not None:
-        name = layer.__name__ if inspect.isclass(layer) else type(layer).__name__
-        raise ConfigError(f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
-                          f"self.layer(graph, graph.x), with self.layer = {name}(...)")
-    if not isinstance(given, Model) and not callable(given):
-        raise ConfigError(f"gt.Trainer(MODEL, GRAPH): the model is of type {type(given).__name__}; expected the name of a published model, "
-                          "FILE.py:Class, a gt.Model, or a class or function that makes one")
-    return given
-
-
-def _check_dtype(model: Model, job: Job) -> Model:
-    for name, p in model.named_parameters():
-        if p.dtype != job.dtype:
-            raise ConfigError(f"{name} of {type(model).__name__} was made in {p.dtype} and the job computes in dtype={job.dtype}; give the "
-                              f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job makes it")
-    return model
-
-
-def _refuse_unread(job: Job, keys: set[str], by: str, remedy: str) -> None:
-    """Refuse choices of the user that would be ignored."""
-    for key in (k for k in Job.model_fields if k in keys and getattr(job, k) != Job.model_fields[k].default):
-        readers = f", but with {', '.join(READ_BY[key])}" if key in READ_BY and by.startswith("model=") else ""
-        raise ConfigError(f"{key}={job.as_text(key)} has no meaning with {by}{readers}; drop {flag(key)}, or {remedy}")
-
-
-def source_of(model: Any) -> str:
-    """A model of the user's as FILE.py:Class, for records."""
-    made_by = type(model) if isinstance(model, (Model, Layer)) else model
-    file = getattr(sys.modules.get(getattr(made_by, "__module__", "")), "__file__", None)
-    return f"{Path(file).name if file else 'session.py'}:{getattr(made_by, '__name__', type(made_by).__name__)}"
-
-
-def _options(job: Job) -> dict[str, Any]:
-    return {f.name: getattr(job, f.name) for f in fields(Options) if f.name in Job.model_fields and f.name != "decoder"}
 
 
 def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task) -> Strategy:

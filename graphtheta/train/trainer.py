@@ -38,7 +38,8 @@ from graphtheta.recovery.lock import alone
 from graphtheta.recovery.progress import Pace, Progress, Result
 from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.recovery.weights import read_weights, write_weights
-from graphtheta.train.setup import Setup, build_strategy, load_graph, prepare, source_of
+from graphtheta.train.make_model import source_of
+from graphtheta.train.setup import Setup, build_strategy, load_graph, prepare
 from graphtheta.wording import did_you_mean
 
 

@@ -22,6 +22,7 @@ import graphtheta.cli.report
 from graphtheta.__main__ import main
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.job import Job
+from graphtheta.models.registry import MODELS
 from graphtheta.ops import PRIMITIVES
 from graphtheta.tasks.registry import TASKS
 
@@ -54,7 +55,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     modules = set(sys.modules)
-    registries = [(table, set(table)) for table in (PRIMITIVES, METRICS, TASKS)]
+    registries = [(table, set(table)) for table in (PRIMITIVES, METRICS, TASKS, MODELS)]
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
         for line, code, expected in python_blocks(page.read_text(encoding="utf-8")):

@@ -7,6 +7,7 @@ from itertools import product
 import graphs
 import numpy as np
 import pytest
+from machine import declared
 
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
@@ -43,7 +44,7 @@ def gradients(name, draw, decoder, options):
     """The largest number in the gradient of each parameter, in general position, of a random linear function of the outputs."""
     rng, part = np.random.default_rng(draw), connected()
     with dtype_scope("float64"):
-        model = build_model(name, 4, 3, 3, hidden=6, heads=2, layers=3, decoder=decoder, **options)
+        model = build_model(name, 4, 3, 3, layers=3, **declared(name, hidden=6, heads=2), decoder=decoder, **options)
     for p in model.parameters():
         p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
     seeds = None if decoder == "none" else EdgeTask(part, part.edge["train"]).masked(part.edge["train"])
@@ -77,7 +78,7 @@ def attention(comm, name, options):
     """The gradients of what is read by scores only, where one in-edge of every node is sampled."""
     part = build_partition(graphs.random_graph(), comm, dtype=np.float64)
     with dtype_scope("float64"), init_scope(3):
-        model = build_model(name, 4, 3, 3, hidden=6, heads=2, **options)
+        model = build_model(name, 4, 3, 3, **declared(name, hidden=6, heads=2), **options)
     layers, task = probe(model, part).layers, NodeTask(part, "classes")
     view = MiniBatch(part, layers, task, batch_size=len(task.targets), sampler=NeighbourSampler((1,) * len(layers))).batch(0, 0)
     with Tape(seed=1, all_sum=comm.all_sum) as tape:

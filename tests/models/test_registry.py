@@ -1,11 +1,23 @@
 """Models by name and models from users' files: what is accepted and what is said otherwise."""
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
+import graphtheta as gt
+from graphtheta.engine.layer.layer import DIRECTIONS
 from graphtheta.errors import ConfigError
-from graphtheta.models import MODELS, build_model, load_user_model
-from graphtheta.models.registry import READ_BY, Options
+from graphtheta.models import MODELS, build_model, load_user
+from graphtheta.models.design import NetworkOptions
+from graphtheta.models.gcn import NORMALISATIONS, GCNOptions
+from graphtheta.models.gipa import REDUCES, GIPAOptions
+from graphtheta.models.mlp import ACTIVATIONS
+from graphtheta.models.network import JUMPING
+from graphtheta.models.norm import NORMS
+from graphtheta.models.registry import PUBLISHED, readers, register_model
+from graphtheta.models.sage import AGGREGATORS, SAGEOptions
+from graphtheta.models.user import accepted
 
 USER = """
 from graphtheta.engine.layer.layer import Layer, Model
@@ -52,15 +64,17 @@ def file(tmp_path):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_built_by_name(name):
-    model = build_model(name, 5, 3, 2, layers=3, hidden=4, heads=2)
+    model = build_model(name, 5, 3, 2, layers=3, hidden=4)
     assert len(model.parameters()) == len({p.name for p in model.parameters()})
 
 
 @pytest.mark.parametrize(("name", "options", "said"), [
     ("gcnn", {}, "did you mean 'gcn'"),
     ("gcn", {"hiden": 3}, "did you mean 'hidden'"),
-    ("gcn", {"layers": 0}, "layers must be at least 1"),
-    ("gcn", {"dropout": 1.0}, "below 1"),
+    ("gcn", {"heads": 2}, "heads.*no meaning for gcn, but for gat, gat_e, gipa"),
+    ("gipa", {"feature_dropout": 0.2}, "no meaning for gipa, but for gat, gat_e"),
+    ("gcn", {"layers": 0}, "layers: got 0, expected at least 1"),
+    ("gcn", {"dropout": 1.0}, "less than 1"),
     ("gcn", {"norm": "group"}, "none, batch, layer"),
     ("gcn", {"activation": "swish"}, "relu, elu"),
     ("gcn", {"jumping": "lstm"}, "concat, max"),
@@ -86,11 +100,17 @@ def test_needs_node_features():
         build_model("gcn", 0, 3)
 
 
+def made(path, **offered):
+    """What a file makes of what it is offered."""
+    found = load_user(path)
+    return found(**accepted(path, found, {"d_in": 5, "d_out": 3, "d_edge": 2, **offered}))
+
+
 def test_user_model_gets_what_it_names(file):
-    model = load_user_model(f"{file}:Net", 5, 3, 2, hidden=9, dropout=0.5)
+    model = made(f"{file}:Net", hidden=9, dropout=0.5)
     assert model.w.shape == (5, 3) and model.hidden == 9
-    assert load_user_model(f"{file}:Everything", 5, 3, 2, heads=4).options == {"d_in": 5, "d_out": 3, "d_edge": 2, "heads": 4}
-    assert load_user_model(f"{file}:Bare", 5, 3).parameters() == []
+    assert made(f"{file}:Everything", heads=4).options == {"d_in": 5, "d_out": 3, "d_edge": 2, "heads": 4}
+    assert made(f"{file}:Bare").parameters() == []
 
 
 @pytest.mark.parametrize(("name", "said"), [
@@ -103,36 +123,64 @@ def test_user_model_gets_what_it_names(file):
 ])
 def test_bad_user_classes(file, name, said):
     with pytest.raises(ConfigError, match=said):
-        load_user_model(f"{file}{name}", 5, 3)
+        made(f"{file}{name}")
 
 
 def test_bad_user_files(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
-        load_user_model(f"{tmp_path}/none.py:Net", 5, 3)
+        load_user(f"{tmp_path}/none.py:Net")
     broken = tmp_path / "broken.py"
     broken.write_text("def f(:\n")
     with pytest.raises(ConfigError, match="SyntaxError"):
-        load_user_model(f"{broken}:Net", 5, 3)
+        load_user(f"{broken}:Net")
     broken.write_text("import nothing_of_that_name\n")
     with pytest.raises(ConfigError, match="ModuleNotFoundError"):
-        load_user_model(f"{broken}:Net", 5, 3)
+        load_user(f"{broken}:Net")
 
 
 class Spy:
     """Options that remember which of them were asked for."""
 
-    def __init__(self):
-        self.seen = set()
+    def __init__(self, options):
+        self.options, self.seen = options, set()
 
     def __getattr__(self, name):
         self.seen.add(name)
-        return getattr(Options(), name)
+        return getattr(self.options, name)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_options_that_concern_some_models_are_known(name):
-    spy = Spy()
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_model_declares_the_options_that_it_reads(name):
+    design = PUBLISHED[name]
+    spy = Spy(design.options())
     for last in (False, True):
-        MODELS[name].layer(4, 4, 4, last, spy)
-    assert {option for option, models in READ_BY.items() if name in models} == spy.seen & set(READ_BY)
-    assert spy.seen - set(READ_BY) <= {"hidden", "norm", "residual"}
+        design.layer(4, 4, 4, last, spy)
+    assert set(design.options.own()) == spy.seen - {*NetworkOptions.model_fields, "has_bias"}
+
+
+@pytest.mark.parametrize("options, name, known", [
+    (NetworkOptions, "norm", NORMS), (NetworkOptions, "jumping", JUMPING), (NetworkOptions, "direction", DIRECTIONS),
+    (NetworkOptions, "activation", {"auto", *ACTIVATIONS} - {"none"}),
+    (GCNOptions, "normalisation", NORMALISATIONS), (SAGEOptions, "aggregator", AGGREGATORS), (GIPAOptions, "reduce", REDUCES),
+])
+def test_choices_are_those_that_are_known(options, name, known):
+    assert set(get_args(options.model_fields[name].annotation)) == set(known)
+
+
+def test_an_option_of_several_models_is_the_same_in_all():
+    for design in PUBLISHED.values():
+        for name, field in design.options.own().items():
+            others = [PUBLISHED[other].options.model_fields[name] for other in readers(name) if other in PUBLISHED]
+            assert {(repr(o.annotation), o.default, repr(o.metadata), o.description) for o in others} == {
+                (repr(field.annotation), field.default, repr(field.metadata), field.description)}
+
+
+@pytest.mark.parametrize(("name", "design", "said"), [
+    ("gcn", gt.Design(PUBLISHED["gcn"].layer), "published model"),
+    ("my gcn", gt.Design(PUBLISHED["gcn"].layer), "letters, digits"),
+    ("mine", PUBLISHED["gcn"].layer, "expected a gt.Design"),
+    ("mine", gt.Design(PUBLISHED["gcn"].layer, dict), "gt.NetworkOptions"),
+])
+def test_bad_registrations(name, design, said):
+    with pytest.raises(ConfigError, match=said):
+        register_model(name, design)

@@ -1,0 +1,44 @@
+"""The keys of the section of the model: what the published models declare, and which model it is."""
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, create_model
+
+from graphtheta.models.design import NetworkOptions, Options
+from graphtheta.models.registry import PUBLISHED
+
+# as help and files list them; what is not in here follows
+ORDER = ("model", "layers", "hidden", "heads", "out_heads", "dropout", "attention_dropout", "residual", "norm", "jumping", "aggregator",
+         "activation", "feature_dropout", "edge_drop", "normalisation", "separate", "train_eps", "reduce", "direction", "decoder")
+# options of networks that stand in another section
+ELSEWHERE = ("decay_first_layer_only",)
+
+
+class Choice(Options):
+    """The keys of this section that no model declares."""
+
+    model: str = Field("gcn", description=f"A published model ({', '.join(PUBLISHED)}), or your own as FILE.py:Class.")
+    decoder: Literal["dot", "hadamard"] = "dot"
+    """How the score of a link is made from its two ends."""
+
+
+def _published() -> Any:
+    """The section of the model: a class with a field for each option of a published model."""
+    found = dict(Choice.model_fields)
+    for design in PUBLISHED.values():
+        found |= design.options.model_fields
+    names = sorted((name for name in found if name not in ELSEWHERE), key=lambda name: (*ORDER, name).index(name))
+    fields: dict[str, Any] = {name: (found[name].annotation, copy(found[name])) for name in names}
+    return create_model("ModelKeys", __base__=Options, __doc__="Model", **fields)
+
+
+if TYPE_CHECKING:
+    class ModelKeys(NetworkOptions, Choice):
+        """What a type checker knows of them: the options that every model has."""
+else:
+    ModelKeys = _published()
+
+# the keys that a job offers to every model
+OPTIONS = tuple(key for key in (*ModelKeys.model_fields, *ELSEWHERE) if key not in Choice.model_fields)

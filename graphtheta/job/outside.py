@@ -1,0 +1,91 @@
+"""Keys that a model from outside adds to a job: options of a registered model, or of one in a file of the user's."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from graphtheta.errors import ConfigError
+from graphtheta.job.keys import FIELDS
+from graphtheta.models.design import Design, read_options
+from graphtheta.models.registry import MODELS, readers
+from graphtheta.models.user import declared
+from graphtheta.wording import did_you_mean
+
+
+def in_file(model: Any) -> bool:
+    """Whether a model is named as FILE.py:NAME, whose options are not known before the file runs."""
+    return isinstance(model, str) and ":" in model
+
+
+def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str, FieldInfo]:
+    """The options of a model that no key of every job is.
+
+    Args:
+        model: Its design, its class, or a function that makes it; None if there is no model that could have options.
+        name: What the user calls it, for messages.
+
+    Raises:
+        ConfigError: Its design has an option that is a key of every job, with another type, default or range.
+    """
+    fields = {} if model is None else declared(model).model_fields
+    for key in fields.keys() & FIELDS.keys() if isinstance(model, Design) else ():
+        mine, theirs = fields[key], FIELDS[key]
+        if (mine.annotation, mine.default, mine.metadata) != (theirs.annotation, theirs.default, theirs.metadata):
+            raise ConfigError(f"option {key!r} of {name} is a key of every job, with another type, default or range; choose another name")
+    return {key: field for key, field in fields.items() if key not in FIELDS}
+
+
+def read_extra(model: Design | Callable[..., Any] | None, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of such keys, checked.
+
+    Args:
+        model, name: As of ``extra_keys``.
+        given: Values by key.
+
+    Raises:
+        ConfigError: The model has no such option, or a value is not allowed.
+    """
+    refuse_unknown(given, extra_keys(model, name), name)
+    if model is None or not given:
+        return {}
+    read = read_options(declared(model), given)
+    return {key: getattr(read, key) for key in given}
+
+
+def check_keys(keys: Iterable[Any], model: Any, where: str = "") -> None:
+    """All are keys of every job, or options of the model; those of a model in a file are checked when it is loaded.
+
+    Args:
+        keys: To check.
+        model: The key ``model`` of the job.
+        where: Put in front of the error.
+
+    Raises:
+        ConfigError: One is not.
+    """
+    now = [key for key in keys if not (in_file(model) and isinstance(key, str) and key.isidentifier())]
+    refuse_unknown(now, extra_keys(MODELS.get(model) if isinstance(model, str) else None, str(model)), str(model), where)
+
+
+def refuse_unknown(keys: Iterable[Any], extra: Mapping[str, Any], model: str, where: str = "") -> None:
+    """Refuse what is neither a key of every job nor one of the model.
+
+    Args:
+        keys: To check.
+        extra: Keys of the model.
+        model: Its name.
+        where: Put in front of the error.
+
+    Raises:
+        ConfigError: There is such a key.
+    """
+    for key in keys:
+        if key in FIELDS or key in extra:
+            continue
+        if isinstance(key, str) and readers(key):
+            raise ConfigError(f"{where}{key} has no meaning with model={model}, but with {', '.join(readers(key))}; drop it, or choose a "
+                              "model that reads it")
+        near = did_you_mean(key, [*FIELDS, *extra])
+        raise ConfigError(f"{where}there is no key '{key!s:.40}'{near}; all keys: graphtheta train --help")

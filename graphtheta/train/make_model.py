@@ -1,0 +1,119 @@
+"""The model of a job: a published or registered one, one from a file, or what the user gave."""
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from graphtheta.data.graph import Graph
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.errors import ConfigError
+from graphtheta.job.job import Job, flag
+from graphtheta.job.keys import FIELDS
+from graphtheta.job.model_keys import OPTIONS
+from graphtheta.job.outside import in_file, read_extra
+from graphtheta.models.build import assemble
+from graphtheta.models.design import Design, read_options
+from graphtheta.models.registry import find_model, readers
+from graphtheta.models.user import accepted, load_user
+from graphtheta.ops.autodiff.init import dtype_scope, init_scope
+from graphtheta.ops.autodiff.naming import naming
+from graphtheta.tasks.kind import TaskKind
+
+Factory = Callable[..., Model]
+
+
+def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | None = None) -> Model:
+    """The model of a job, with weights drawn from its seed.
+
+    Args:
+        job: Names the model and its options.
+        graph: The widths of its features.
+        kind: What it predicts.
+        given: The model, or what makes it; by default what the job names.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    sizes = {"d_in": graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features}
+    with dtype_scope(job.dtype), init_scope(job.seed):
+        found = given if given is not None else load_user(job.model) if in_file(job.model) else find_model(job.model)
+        if isinstance(found, Design):
+            return _of_design(found, job, sizes, kind.decoder)
+        _check_factory(found)
+        if isinstance(found, Model):
+            return _made_already(found, job)
+        name = job.model if given is None else getattr(given, "__name__", "the function")
+        return _check_dtype(_of_factory(found, name, job, sizes), job)
+
+
+def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str) -> Model:
+    extra = read_extra(design, job.model, job.extra_options)
+    own = design.options.model_fields
+    refuse_unread(job, (key for key in OPTIONS if key not in own), f"model={job.model}", "choose a model that reads it")
+    options = read_options(design.options, {key: getattr(job, key) for key in own if key in FIELDS} | extra)
+    return assemble(job.model, design, **sizes, decoder=decoder, o=options)
+
+
+def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, int]) -> Model:
+    offered = {**sizes, **{key: getattr(job, key) for key in OPTIONS}, **read_extra(factory, name, job.extra_options)}
+    taken = accepted(name, factory, offered)
+    refuse_unread(job, set(offered) - set(taken), f"{name}, whose constructor does not name it", "let it have such a parameter")
+    with naming(f"constructor of {name}"):
+        made = factory(**taken)
+    if not isinstance(made, Model):
+        raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
+    return made
+
+
+def _made_already(model: Model, job: Job) -> Model:
+    read_extra(None, job.model, job.extra_options)
+    refuse_unread(job, OPTIONS, "a model that is made already",
+                  f"give the class, gt.Trainer({type(model).__name__}, ...), so that the job makes it")
+    return _check_dtype(model, job)
+
+
+def _check_factory(given: Any) -> None:
+    layer = given if isinstance(given, Layer) else given if inspect.isclass(given) and issubclass(given, Layer) else None
+    if layer is not None:
+        name = layer.__name__ if inspect.isclass(layer) else type(layer).__name__
+        raise ConfigError(f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
+                          f"self.layer(graph, graph.x), with self.layer = {name}(...)")
+    if not isinstance(given, Model) and not callable(given):
+        raise ConfigError(f"gt.Trainer(MODEL, GRAPH): the model is of type {type(given).__name__}; expected the name of a published model, "
+                          "FILE.py:Class, a gt.Model, or a class or function that makes one")
+
+
+def _check_dtype(model: Model, job: Job) -> Model:
+    for name, p in model.named_parameters():
+        if p.dtype != job.dtype:
+            raise ConfigError(f"{name} of {type(model).__name__} was made in {p.dtype} and the job computes in dtype={job.dtype}; give the "
+                              f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job makes it")
+    return model
+
+
+def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
+    """Refuse choices of the user that would be ignored.
+
+    Args:
+        job: With its choices.
+        keys: Those that nothing reads.
+        by: What does not read them.
+        remedy: What to do, beside dropping them.
+
+    Raises:
+        ConfigError: One was chosen.
+    """
+    unread = set(keys)
+    for key in (k for k in FIELDS if k in unread and not job.is_default(k)):
+        others = f", but with {', '.join(readers(key))}" if key in OPTIONS and by.startswith("model=") else ""
+        raise ConfigError(f"{key}={job.as_text(key)} has no meaning with {by}{others}; drop {flag(key)}, or {remedy}")
+
+
+def source_of(model: Any) -> str:
+    """A model of the user's as FILE.py:Class, for records."""
+    made_by = type(model) if isinstance(model, (Model, Layer)) else model
+    file = getattr(sys.modules.get(getattr(made_by, "__module__", "")), "__file__", None)
+    return f"{Path(file).name if file else 'session.py'}:{getattr(made_by, '__name__', type(made_by).__name__)}"

@@ -1,0 +1,89 @@
+"""Networks of a model's layer: what its design and its options say."""
+from __future__ import annotations
+
+from typing import Any
+
+from graphtheta.errors import ConfigError
+from graphtheta.wording import did_you_mean
+
+from ..engine.layer.layer import Layer
+from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
+from .design import Design, NetworkOptions, read_options
+from .mlp import MLP
+from .network import Network
+from .registry import find_model, readers
+
+DECODERS = ("none", "dot", "hadamard", "edge")
+
+
+def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, decoder: str = "none", **options: Any) -> Network:
+    """A network of the layer of that name.
+
+    Args:
+        name: Of a model in ``MODELS``.
+        d_in: Width of the node features.
+        d_out: Number of classes, labels or values.
+        d_edge: Width of the edge attributes.
+        decoder: "none" for node tasks, "edge" for values of edges, "dot" or "hadamard" for links.
+        **options: Those that the model declares; the others keep their defaults.
+
+    Raises:
+        ConfigError: Unknown name or option, a value that is not allowed, or a model whose needs the graph does not meet.
+    """
+    design = find_model(name)
+    own = design.options.model_fields
+    for key in options:
+        if key not in own and readers(key):
+            raise ConfigError(f"option {key!r} has no meaning for {name}, but for {', '.join(readers(key))}; leave it out")
+        if key not in own:
+            raise ConfigError(f"{name} has no option {key!r}{did_you_mean(key, own)}; there are {', '.join(own)}")
+    return assemble(name, design, d_in, d_out, d_edge, decoder, read_options(design.options, options))
+
+
+def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str, o: NetworkOptions) -> Network:
+    """A network of a design.
+
+    Args:
+        name: Of the model, for messages.
+        design: Its layer.
+        d_in, d_out, d_edge: Widths of node features, outputs and edge attributes.
+        decoder: As of ``build_model``.
+        o: Its options, of the class that the design names.
+
+    Raises:
+        ConfigError: The decoder is not known, or the graph does not have what the model needs.
+    """
+    if decoder not in DECODERS:
+        raise ConfigError(f"decoder {decoder!r} is not known; choose from {', '.join(DECODERS)}")
+    if d_in < 1:
+        raise ConfigError(f"{name} reads node features and the graph has none; give it x, for example node degrees")
+    if design.reads_edges and d_edge < 1:
+        raise ConfigError(f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a model such as gat")
+    end = d_out if decoder == "none" else o.hidden
+    head_follows = design.whole or o.jumping != "none"
+    embed = MLP(d_in, (), o.hidden) if design.whole else None
+    layers, widths, width = [], [], o.hidden if design.whole else d_in
+    for i in range(o.layers):
+        last = i == o.layers - 1 and not head_follows
+        layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o)
+        if isinstance(layer, Layer):
+            layer.direction = o.direction
+        layers.append(layer)
+        widths.append(width)
+    head = NodeHead(sum(widths) if o.jumping == "concat" else width, (), end) if head_follows else None
+    made = Network(layers, widths, activation=design.activation if o.activation == "auto" else o.activation, dropout=o.dropout, norm=o.norm,
+                   residual=design.residual if o.residual else "none", jumping=o.jumping, embed=embed, head=head,
+                   decoder=_decoder(decoder, o.hidden, d_out, d_edge), plain_end=not head_follows)
+    if o.decay_first_layer_only:
+        made.decay_first_layer_only()
+    return made
+
+
+def _decoder(kind: str, hidden: int, d_out: int, d_edge: int) -> Layer | None:
+    if kind == "edge":
+        return EdgeDecoder(hidden, d_out, d_edge, hidden=(hidden,))
+    if kind == "none":
+        return None
+    if d_out != 1:
+        raise ConfigError(f"a {kind} decoder gives one score per link, but {d_out} outputs are wanted; use decoder='edge'")
+    return DotDecoder() if kind == "dot" else HadamardDecoder(hidden, hidden=(hidden,))

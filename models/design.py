@@ -1,0 +1,98 @@
+"""What a model declares: its options, and how a layer of it is made.
+
+An option is a field of a class: its type, bounds and default are those of the field, and the text below it is its line of
+help. Keys of jobs, flags, checks and messages are made from these fields.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from graphtheta.errors import ConfigError
+from graphtheta.wording import explain, literals
+
+from ..engine.layer.module import Module
+
+AnyOptions = TypeVar("AnyOptions", bound="Options")
+
+
+class Options(BaseModel):
+    """Values that are checked when they are given, and cannot be changed afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+
+
+def read_options(kind: type[AnyOptions], values: Mapping[str, Any]) -> AnyOptions:
+    """Options from values, which may be text.
+
+    Args:
+        kind: Class of the options.
+        values: By name; the class has a field for each.
+
+    Raises:
+        ConfigError: A value is not allowed.
+    """
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        allowed = {key: literals(field.annotation) for key, field in kind.model_fields.items()}
+        raise ConfigError("\n".join(explain(e, allowed.__getitem__) for e in error.errors(include_url=False))) from None
+
+
+class NetworkOptions(Options):
+    """Options of every network; a model with options of its own derives a class from this one."""
+
+    layers: int = Field(2, ge=1, le=10_000)
+    """Number of layers, and so of hops."""
+    hidden: int = Field(16, ge=1)
+    """Width of the hidden layers; of each head for attention models."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Share of the inputs of each layer set to zero in training."""
+    residual: bool = False
+    """Add the input of a hidden layer to its output."""
+    norm: Literal["none", "batch", "layer"] = "none"
+    """Normalisation after each hidden layer; batch uses the statistics over all workers."""
+    jumping: Literal["none", "concat", "max"] = "none"
+    """Jumping knowledge: a linear map reads the outputs of all layers, side by side (concat) or the largest (max)."""
+    activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
+    """Activation between layers; auto is what the model was published with."""
+    direction: Literal["in", "out", "both"] = "in"
+    """Which edges carry messages: those that come in, those that go out, or both."""
+    decay_first_layer_only: bool = False
+    """Put the penalty on the first layer only, as the original GCN does."""
+
+    def has_bias(self, last: bool) -> bool:
+        """Whether a layer ends by adding a bias: not in front of batch norm, which follows every layer but the last."""
+        return last or self.norm != "batch"
+
+    @classmethod
+    def own(cls) -> dict[str, FieldInfo]:
+        """The options that not every network has."""
+        return {name: field for name, field in cls.model_fields.items() if name not in NetworkOptions.model_fields}
+
+
+@dataclass(frozen=True)
+class Design:
+    """A model, as a network of one kind of layer.
+
+    Attributes:
+        layer: (d_in, d_out, d_edge, last, options) to the layer, a ``Layer`` or a module called as ``layer(graph, h)``, and the width
+            that it gives. ``last`` says that its values are those of the network; ``options`` is of the class below.
+        options: Class of its options, derived from ``NetworkOptions``.
+        activation: Published activation between layers.
+        whole: Published with an embedding before and a head after its layers.
+        residual: Where the network adds a residual that is asked for: "before" or "after" norm and activation; "none" if the layer
+            adds it itself.
+        reads_edges: Whether it needs edge attributes.
+    """
+
+    layer: Callable[[int, int, int, bool, Any], tuple[Module, int]]
+    options: type[NetworkOptions] = NetworkOptions
+    activation: str = "relu"
+    whole: bool = False
+    residual: str = "after"
+    reads_edges: bool = False
