@@ -77,10 +77,10 @@ class Split:
                 if value is run_blocks or isinstance(value, Dispatcher):
                     setattr(module, name, self.timed("kernels", value))
         for p in PRIMITIVES.values():
-            kind = "products" if p.name == "matmul" else "arrays"
+            kind = "products" if p.traits.contraction else "arrays"
             p.forward = self.timed(kind, p.forward)
             p.rules = {name: rule and self.timed(kind, rule) for name, rule in p.rules.items()}
-        owners = [(c, ("start", "finish", "spread", "merge")) for c in vars(aggregator).values() if isinstance(c, type)]
+        owners = [(c, ("start", "finish", "backward_state", "merge")) for c in vars(aggregator).values() if isinstance(c, type)]
         for owner, names in [*owners, (Gradients, ("add",))]:
             for name in set(names) & set(vars(owner)):
                 setattr(owner, name, self.timed("arrays", vars(owner)[name]))

@@ -18,9 +18,9 @@ _FRONT = {
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics"}
-_EDGE = {"softmax": "edge.program"}
+_EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
-    "Parameter", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",
+    "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",
     "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max",
     "maximum", "mean", "min", "minimum", "primitive", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum",
     "tanh", "to_dense",

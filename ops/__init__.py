@@ -6,6 +6,8 @@ from .autodiff.init import default_dtype, dtype_scope, init_scope
 from .autodiff.primitive import PRIMITIVES, Primitive, defvjp, primitive
 from .autodiff.space import RowSpace
 from .autodiff.tape import Parameter, Tape, Var, current
+from .autodiff.traits import Traits
+from .compile.scalar import Scalar
 from .edge.program import softmax
 from .functions import operators  # noqa: F401  (fills the operators of variables)
 from .functions.dense import linear, matmul, to_dense
@@ -53,7 +55,9 @@ __all__ = [
     "Primitive",
     "RowSpace",
     "RunningStats",
+    "Scalar",
     "Tape",
+    "Traits",
     "Var",
     "absolute",
     "add",

@@ -157,7 +157,7 @@ class _Run:
         phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
         grads = self._zero_grads()
         with ledger.stage("gather"):
-            spreads = {n: phase.aggregators[n].spread(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
+            spreads = {n: phase.aggregators[n].backward_state(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
         for p, halo in zip(self.level.passes, self.halos, strict=True):
             with ledger.stage("move"):
                 spreading = p.receivers.to_mirrors_begin({f"{n}/{c}": x for n, s in spreads.items() for c, x in s.items()})

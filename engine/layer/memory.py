@@ -16,7 +16,7 @@ import numpy as np
 from graphtheta.cgroup import memory_left
 from graphtheta.errors import MemoryLimitError
 
-from ...ops.backend.fused import kept_width
+from ...ops.backend.fused import saved_width
 from ...ops.backend.reference import CHUNK_BYTES
 from ..comm.communicator import Comm
 from ..partition.partition import Partition
@@ -77,7 +77,7 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     plans = len(partition.src_plan.rows) + len(partition.dst_plan.rows)
     # a halo column is held at the mirrors and, while it moves, packed at both ends
     halo = probe.halo_width * (2 * mirrors + plans)
-    kept = max((kept_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
+    kept = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     parameters = probe.parameters * itemsize

@@ -67,7 +67,7 @@ def precompute(model: Model, partition: Partition) -> Saving:
         except (ColumnError, ShapeError, UserFunctionError) as error:
             raise ConfigError(f"precompute: {name} does not run on the features as they are ({error}); do without precompute, or begin "
                               "with a layer that does") from error
-        if total.needs_grad or any(e.prim is not None and e.prim.name == "dropout" for e in traced.order) or not isinstance(layer.sum, str):
+        if total.needs_grad or any(e.traits.random for e in traced.order) or not isinstance(layer.sum, str):
             raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
                               "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
         layer.precomputed = Ingredients.of(layer.direction, traced, columns)

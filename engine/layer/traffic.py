@@ -49,7 +49,7 @@ class Widths:
             state = aggregator.start(0, shapes, dtype)
             total = aggregator.finish(state)
             partial += Layout(state).width
-            spread += Layout(aggregator.spread(state, total, total)).width
+            spread += Layout(aggregator.backward_state(state, total, total)).width
         src, dst = (_read(phase, end, None) for end in ("src", "dst"))
         return cls(src, dst, partial, spread, *(_read(phase, end, learned) for end in ("src", "dst")))
 

@@ -15,6 +15,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.traffic import Widths
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError
+from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
 from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, widths
 from graphtheta.ops.edge.plan import told, written
@@ -146,7 +147,7 @@ def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:
     """Of the operations on nodes in a stage, for one node."""
     itemsize = np.dtype(trainer.job.dtype).itemsize
     found = [o for o in trainer.probe.operations if o.superstep == superstep and o.stage == stage and o.name != "gather"]
-    return sum((node_cost(o.name, o.inputs, o.outputs, itemsize) for o in found), Cost())
+    return sum((node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in found), Cost())
 
 
 def _row(stage: str, n: int, of: str, each: Cost) -> Row:

@@ -16,6 +16,7 @@ from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
 
 from .operation import Operation
 from .tape import Operators, needs_grad, value_of
+from .traits import PLAIN, Traits
 
 # the planner looks for zeros and ones in constants of up to so many numbers
 MOST_COMPARED = 1024
@@ -52,6 +53,11 @@ class Expr(Operators):
         self.dims = dims
         self.dtype = np.dtype(dtype)
         self.live = live
+
+    @property
+    def traits(self) -> Traits:
+        """What its operation declares; nothing for a leaf."""
+        return PLAIN if self.prim is None else self.prim.traits
 
     @property
     def shape(self) -> tuple[int | None, ...]:

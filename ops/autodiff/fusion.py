@@ -1,8 +1,9 @@
-"""Elementwise functions of large row values are put off until somebody looks at the result, and then run as one pass.
+"""Lazy elementwise fusion: functions of large row values run when their result is read, several in one pass over memory.
 
 ``dropout(relu(total * factor + bias), 0.5)`` reads ``total`` once and writes its result once; backward reads the two
-gradients' worth of memory it must and nothing else. Which functions were put off shows nowhere but in time: a value
-that is looked at, or read by a second function, is computed there and then.
+gradients' worth of memory it must and nothing else. Which functions were deferred shows nowhere but in time: a value
+that is looked at, or read by a second function, is computed there and then. Deferred are functions whose scalar form
+calls only what ``compile.element`` has as vector code; NumPy is faster at others, such as log.
 
 Small values, where calling costs more than computing, are computed at once.
 """
@@ -18,19 +19,15 @@ from graphtheta import rng
 from graphtheta.rng import Purpose
 
 from .buffers import by_blocks, empty, row_blocks
-from .fusion_code import ChainWriter, Leaf, Step, Structure
+from .fusion_code import FusionWriter, Leaf, Step, Structure
 from .operation import Operation
-from .scalar import scalar
 from .space import RowSpace
 from .tape import Parameter, Tape, Var, current, needs_grad, value_of
 
-# elements from which a value is put off
+# elements from which a value is deferred
 SMALLEST = 1 << 16
-# functions of one chain; more would be more variables than registers
+# functions that are fused; more would need more variables than there are registers
 LONGEST = 16
-# costly functions that have vector code of their own
-QUICK = ("elu", "sigmoid")
-OTHERS = ("expand_last", "dropout", "sum")
 
 
 class Deferred(Var):
@@ -65,23 +62,23 @@ class Deferred(Var):
 
 
 def is_open(x: Any) -> TypeGuard[Deferred]:
-    """Whether x is put off and not yet computed."""
+    """Whether x is deferred and not yet computed."""
     return isinstance(x, Deferred) and x._value is None
 
 
 def hand_over(x: Var, maker: Tape, heir: Tape) -> list[Var]:
-    """What is put off on one tape goes on to another as it is; returns the values it starts from, or x if it is computed."""
+    """What is deferred on one tape goes on to another as it is; returns the values it starts from, or x if it is computed."""
     if is_open(x) and x.tape is maker:
         x.tape = heir
         return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in hand_over(a, maker, heir)]
-    # of what was put off before either tape, this is the last moment to be recorded
+    # of what was deferred before either tape, this is the last moment to be recorded
     _ = x.value
     return [x]
 
 
 def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
     """prim(*args) as a value to be computed later; None if it should be computed now."""
-    operands = args[:1] if prim.name == "dropout" else args
+    operands = _valued(prim, args)
     if not any(isinstance(a, Var) and prod(a.shape) >= SMALLEST for a in operands) or not _fits(prim, operands, static):
         return None
     rows = [a for a in operands if isinstance(a, Var) and a.space is not None]
@@ -93,9 +90,9 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
         return None
     if len(shape) != len(rows[0].shape) - 1 or not _one_type(operands):
         return None
-    if prim.name == "expand_last":
+    if prim.traits.lazy == "axes":
         shape += (1,) * static["n"]
-    elif prim.name == "sum":
+    elif prim.traits.lazy == "total":
         kept = [1 if k - len(shape) in static["axis"] else d for k, d in enumerate(shape)]
         shape = tuple(kept) if static["keepdims"] else tuple(d for k, d in enumerate(shape) if k - len(shape) not in static["axis"])
     _read(operands)
@@ -110,14 +107,13 @@ def _trailing(x: Any) -> tuple[int, ...]:
 
 
 def _fits(prim: Operation, operands: tuple[Any, ...], static: dict[str, Any]) -> bool:
-    if prim.name == "expand_last":
+    if prim.traits.lazy == "axes":
         # of an array it is a view and costs nothing
         return is_open(operands[0])
-    if prim.name in OTHERS:
+    if prim.traits.lazy:
         return True
-    code = scalar(prim.name, static) if prim.name not in ("cast", "ones_like") else None
-    # NumPy's vector code of others such as log is faster than what a compiled loop calls
-    return code is not None and (not code.costly or prim.name in QUICK)
+    form = prim.form(static)
+    return form is not None and form.lazy
 
 
 def _one_type(operands: tuple[Any, ...]) -> bool:
@@ -129,19 +125,19 @@ def _one_type(operands: tuple[Any, ...]) -> bool:
 
 
 def _read(operands: tuple[Any, ...]) -> None:
-    """What is read twice, is a sum, or would make a chain too long, is computed."""
+    """What is read twice, is a sum, or would fuse too many functions, is computed."""
     for a in {id(a): a for a in operands}.values():
         if is_open(a):
             a.readers += 1
-            # what was put off before a piece that may run again is recorded before it
-            if a.readers > 1 or a.prim.name == "sum" or a.tape is not current():
+            # what was deferred before a piece that may run again is recorded before it
+            if a.readers > 1 or a.prim.traits.lazy == "total" or a.tape is not current():
                 _compute(a)
     for a in operands:
         if sum(x.length for x in operands if is_open(x)) >= LONGEST and is_open(a):
             _compute(a)
 
 
-class _Chain:
+class _Fused:
     """The functions that lead to a value, and what they start from."""
 
     def __init__(self, root: Deferred):
@@ -158,7 +154,7 @@ class _Chain:
         self.values = [_plain(x, root.dtype) for x in self.leaves]
         self.n, self.shape, self.dtype = root.shape[0], root.shape, root.dtype
         self.width = max(prod(d.shape[1:]) for d in [*self._steps, *(a for a in root.args if isinstance(a, Var))])
-        top = root.args[0].shape[1:] if root.prim.name == "sum" else root.shape[1:]
+        top = root.args[0].shape[1:] if root.prim.traits.lazy == "total" else root.shape[1:]
         self.code = _code(self.structure)
         self.lengths = [prod(top[k] for k in group) for group in self.code.groups]
         self._steps = []
@@ -180,12 +176,13 @@ class _Chain:
 
     def _step(self, d: Deferred, number: dict[int, int]) -> Step:
         static, operands = dict(d.static), _operands(d)
-        if d.prim.name == "dropout":
+        kind, form = d.prim.traits.lazy or "scalar", d.prim.form(static)
+        if kind == "draw":
             rate, site = static.pop("rate"), static.pop("site")
             static = {"threshold": min(int(rate * 2.0**64), 2**64 - 1), "scale": 1 / (1 - rate)}
             self.draws.append((d.args[1], np.uint64(rng.key(int(d.args[2]), Purpose.DROPOUT, site))))
         ranks = tuple(len(_trailing(a)) for a in operands)
-        return Step(d.prim.name, tuple(number[id(a)] for a in operands), tuple(static.items()), ranks)
+        return Step(kind, form, tuple(number[id(a)] for a in operands), tuple(static.items()), ranks)
 
     # ---- running
 
@@ -227,24 +224,24 @@ class _Code:
         self._structure = structure
         self._forward: dict[str, Callable[..., None]] = {}
         self._backward: dict[str, tuple[Callable[..., None], dict[int, int]]] = {}
-        self.groups = ChainWriter(structure).groups
+        self.groups = FusionWriter(structure).groups
 
     def forward(self, dtype: str) -> Callable[..., None]:
         if dtype not in self._forward:
-            self._forward[dtype] = _compiled(ChainWriter(self._structure).forward(), dtype)
+            self._forward[dtype] = _compiled(FusionWriter(self._structure).forward(), dtype)
         return self._forward[dtype]
 
     def backward(self, dtype: str) -> tuple[Callable[..., None], dict[int, int]]:
         if dtype not in self._backward:
-            source, shared = ChainWriter(self._structure).backward()
+            source, shared = FusionWriter(self._structure).backward()
             self._backward[dtype] = _compiled(source, dtype), shared
         return self._backward[dtype]
 
 
 def _compiled(source: str, dtype: str) -> Callable[..., None]:
     # numba takes longer to import than many programs to run
+    from ..compile.element import HEADER
     from ..compile.generated import compiled
-    from ..kernels.element import HEADER
 
     return compiled(source, dtype, HEADER)
 
@@ -259,7 +256,12 @@ def _code(structure: Structure) -> _Code:
 
 
 def _operands(d: Deferred) -> tuple[Any, ...]:
-    return d.args[:1] if d.prim.name == "dropout" else d.args
+    return _valued(d.prim, d.args)
+
+
+def _valued(prim: Operation, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments that are values; ids and the key of draws follow them."""
+    return args[:1] if prim.traits.random else args
 
 
 def _plain(x: Any, dtype: np.dtype) -> Any:
@@ -271,9 +273,9 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
 
 
 def _compute(d: Deferred) -> None:
-    tape, chain = d.tape, _Chain(d)
-    d._value = chain.forward()
+    tape, fused = d.tape, _Fused(d)
+    d._value = fused.forward()
     # the tape will hold the value, which must not hold the tape
     d.tape, d.args = None, ()
     assert tape is not None
-    tape.add("chain", chain.leaves, [d], lambda gs: chain.backward(gs[0]))
+    tape.add("fused", fused.leaves, [d], lambda gs: fused.backward(gs[0]))

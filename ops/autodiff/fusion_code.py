@@ -1,8 +1,8 @@
-"""Chains of elementwise functions as the source of one loop nest over rows, forward and backward.
+"""Fused elementwise functions as the source of one loop nest over rows, forward and backward.
 
-A chain is evaluated for one element at a time, all of it in registers: what it reads and what it makes pass memory
+They are evaluated for one element at a time, all of it in registers: what it reads and what it makes pass memory
 once. Every value is worked out in the outermost loop that knows its indices, so a factor of each row costs one
-evaluation a row. Backward works the values out again and walks the chain back; a gradient that sums over a loop is
+evaluation a row. Backward works the values out again and passes gradients back; a gradient that sums over a loop is
 collected in a variable of the loop around it, one that sums over rows in an array of each block of rows.
 """
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .scalar import scalar
+from ..compile.scalar import Scalar
 
 # per axis of a value: the loop it runs with, or None for an axis of length 1
 Index = tuple[int | None, ...]
@@ -19,7 +19,7 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Leaf:
-    """An input of a chain: "row" [n, ...], "whole" (the same for all rows), "number", and whether it wants a gradient."""
+    """An input of fused functions: "row" [n, ...], "whole" (the same for all rows), "number", and whether it wants a gradient."""
 
     kind: str
     live: bool = False
@@ -27,9 +27,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Step:
-    """One function of a chain; its arguments are numbers of leaves or, counted on behind them, of earlier steps."""
+    """One of the functions; its arguments are numbers of leaves or, counted on behind them, of earlier steps.
 
-    name: str
+    Attributes:
+        kind: "scalar", or as ``Traits.lazy``.
+        form: Of a scalar function; None for others.
+    """
+
+    kind: str
+    form: Scalar | None
     args: tuple[int, ...]
     static: tuple[tuple[str, Any], ...]
     ranks: tuple[int, ...]
@@ -37,10 +43,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Structure:
-    """All that the code of a chain depends on.
+    """All that the code of fused functions depends on.
 
     Attributes:
-        leaves, steps: The last step is the result; ``sum`` may only be that.
+        leaves, steps: The last step is the result; a "total" may only be that.
         unit: For every leaf and step, which of its axes (without rows) have length 1.
     """
 
@@ -64,8 +70,8 @@ class _Use:
     slopes: list[str] = field(default_factory=list)
 
 
-class ChainWriter:
-    """Writes the two kernels of a chain; see ``forward`` and ``backward`` for their arguments."""
+class FusionWriter:
+    """Writes the two kernels of fused functions; see ``forward`` and ``backward`` for their arguments."""
 
     def __init__(self, structure: Structure):
         self.s = structure
@@ -74,7 +80,7 @@ class ChainWriter:
         self.order: list[_Use] = []
         self._known: dict[tuple[int, Axes], _Use] = {}
         root, n = structure.steps[-1], len(structure.leaves)
-        self.total = root.name == "sum"
+        self.total = root.kind == "total"
         top = root.args[0] if self.total else n + len(structure.steps) - 1
         unit = structure.unit[top]
         whole: Index = tuple(None if u else k for k, u in enumerate(unit))
@@ -99,7 +105,7 @@ class ChainWriter:
             step = self.s.steps[number - n]
             for a, rank in zip(step.args, step.ranks, strict=True):
                 # a value of each row meets its axes from the left, all others from the right
-                part = index[:rank] if step.name == "expand_last" else index[len(index) - rank:]
+                part = index[:rank] if step.kind == "axes" else index[len(index) - rank:]
                 made.args.append(self._use(a, part))
             made.live = any(a.live for a in made.args)
         self._known[number, axes] = made
@@ -141,17 +147,16 @@ class ChainWriter:
         if step is None:
             kind = self.s.leaves[u.number].kind
             self.put(f"{u.name} = " + {"row": f"a{u.number}[i, {at}]", "whole": f"a{u.number}[{at}]", "number": f"a{u.number}"}[kind])
-        elif step.name == "expand_last":
+        elif step.kind == "axes":
             u.name = u.args[0].name
-        elif step.name == "dropout":
+        elif step.kind == "draw":
             u.keep = f"k{u.key}"
             low = dict(step.static)["threshold"]
             self.put(f"{u.keep} = mix(h{u.number} + np.uint64({at} + 1) * COLUMN) >= np.uint64({low})")
             self.put(f"{u.name} = {self.kept(u, u.args[0].name)}")
         else:
-            code = scalar(step.name, dict(step.static))
-            assert code is not None
-            self.put(f"{u.name} = {code.value.format(*(a.name for a in u.args))}")
+            assert step.form is not None
+            self.put(f"{u.name} = {step.form.value.format(*(a.name for a in u.args))}")
 
     def kept(self, u: _Use, what: str) -> str:
         step = self._step(u)
@@ -165,7 +170,7 @@ class ChainWriter:
 
     def _dropouts(self) -> list[int]:
         n = len(self.s.leaves)
-        return [n + k for k, step in enumerate(self.s.steps) if step.name == "dropout"]
+        return [n + k for k, step in enumerate(self.s.steps) if step.kind == "draw"]
 
     def _begin(self) -> None:
         self.lines, self.tab = [], 1
@@ -187,8 +192,8 @@ class ChainWriter:
         self._begin()
         # a sum over the inner loops is collected in a variable, any other in the row of the result
         inner = self.out == tuple(range(len(self.out)))
-        self.spread = self.total and not inner
-        if self.spread:
+        self.scattered = self.total and not inner
+        if self.scattered:
             self._clear("out")
         self._forward(0)
         return self._whole("out")
@@ -196,7 +201,7 @@ class ChainWriter:
     def _forward(self, depth: int) -> None:
         self.write_values(depth)
         at, stop = f"out[i, {self.flat(self.out)}]", len(self.out)
-        collected = self.total and not self.spread
+        collected = self.total and not self.scattered
         if collected and depth == stop:
             self.put("total = T(0)")
         if depth < self.loops:
@@ -205,7 +210,7 @@ class ChainWriter:
             self._forward(depth + 1)
             self.tab -= 1
         elif self.total:
-            self.put(f"{at} += {self.top.name}" if self.spread else f"total += {self.top.name}")
+            self.put(f"{at} += {self.top.name}" if self.scattered else f"total += {self.top.name}")
         else:
             self.put(f"{at} = {self.top.name}")
         if collected and depth == stop:
@@ -254,9 +259,9 @@ class ChainWriter:
             self.put(f"g = gradient[i, {self.flat(self.out)}]")
             self.top.slopes.append("g")
         for u in reversed(here):
-            self._walk_back(u)
+            self._backpropagate(u)
 
-    def _walk_back(self, u: _Use) -> None:
+    def _backpropagate(self, u: _Use) -> None:
         slope = f"s{u.key}"
         if u.depth == self.loops:
             if len(u.slopes) == 1 and u.slopes[0].isidentifier():
@@ -266,12 +271,11 @@ class ChainWriter:
         step = self._step(u)
         if step is None:
             self._store(u, slope)
-        elif step.name in ("expand_last", "dropout"):
-            self._give(u.args[0], slope if step.name == "expand_last" else self.kept(u, slope))
+        elif step.kind in ("axes", "draw"):
+            self._give(u.args[0], slope if step.kind == "axes" else self.kept(u, slope))
         else:
-            code = scalar(step.name, dict(step.static))
-            assert code is not None
-            for a, rule in zip(u.args, code.grads, strict=True):
+            assert step.form is not None
+            for a, rule in zip(u.args, step.form.grads, strict=True):
                 if a.live and rule is not None:
                     self._give(a, rule.format(*(x.name for x in u.args), g=slope, y=u.name))
 

@@ -11,7 +11,7 @@ from graphtheta.errors import CommError, GraphThetaError, UserFunctionError, ann
 
 # Python's own complaint about one of our values
 _SYMBOL = re.compile(r"\b(Expr|Var|Deferred|Totals)\b")
-_OURS = {Path(__file__).parent.parent / folder for folder in ("ops", "engine", "models")}
+_OURS = {Path(__file__).parents[2] / folder for folder in ("ops", "engine", "models")}
 
 
 @contextmanager
@@ -52,5 +52,5 @@ def _advice(value: str) -> str:
 
 def _line(error: Exception) -> str:
     """Where the innermost function ran that is not ours, as " (FILE, line N)"."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent not in _OURS]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _OURS.isdisjoint(Path(f.filename).parents)]
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

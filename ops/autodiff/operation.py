@@ -1,4 +1,4 @@
-"""What a primitive is, apart from how it is called: a named array function, its traits, and a gradient rule per argument."""
+"""What a primitive is, apart from how it is called: a named array function, what it declares, and a gradient rule per argument."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,6 +9,9 @@ from typing import Any
 
 from graphtheta.errors import MissingRuleError
 
+from ..compile.scalar import Scalar
+from .traits import Traits
+
 
 class Operation:
     """A named array function with one gradient rule per positional argument.
@@ -16,16 +19,21 @@ class Operation:
     Attributes:
         rowwise: Each output row depends on the same row of the inputs only, so it may be used inside ``gather``.
         sparse: Takes scipy CSR arrays as they are; for other primitives they are made dense first.
-        spread: Takes one row value and is worth spreading over threads by blocks of rows.
-        args: Names of the positional arguments; the last one stands for all that follow if ``variadic``.
+        threaded: Takes one row value and is worth running on blocks of rows in several threads.
+        scalar: The scalar form if it is elementwise, as a function of the static keywords.
+        traits: What the planner and the generators of code know of it.
+        args: Names of the positional arguments; the last one includes all that follow if ``variadic``.
     """
 
-    def __init__(self, name: str, forward: Callable[..., Any], rowwise: bool, sparse: bool = False, spread: bool = False):
+    def __init__(self, name: str, forward: Callable[..., Any], *, rowwise: bool, sparse: bool, threaded: bool,
+                 scalar: Callable[..., Scalar] | None, traits: Traits):
         self.name = name
         self.forward = forward
         self.rowwise = rowwise
         self.sparse = sparse
-        self.spread = spread
+        self.threaded = threaded
+        self.scalar = scalar
+        self.traits = traits
         kinds = signature(forward).parameters.values()
         self.args = tuple(p.name for p in kinds if p.kind in (Arg.POSITIONAL_OR_KEYWORD, Arg.VAR_POSITIONAL))
         self.variadic = any(p.kind is Arg.VAR_POSITIONAL for p in kinds)
@@ -37,6 +45,15 @@ class Operation:
 
     def __call__(self, *args: Any, **static: Any) -> Any:
         raise NotImplementedError
+
+    def form(self, static: dict[str, Any]) -> Scalar | None:
+        """The scalar form for these static keywords; None if it is not elementwise."""
+        return None if self.scalar is None else self.scalar(**static)
+
+    @property
+    def free(self) -> bool:
+        """Whether a loop over edges gets it for nothing."""
+        return self.traits.free or self.traits.structural
 
     def rule(self, position: int) -> Callable[..., Any] | None:
         """The gradient rule of a positional argument.

@@ -23,12 +23,14 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
 
+from ..compile.scalar import Scalar
 from .buffers import rowwise
 from .expr import Expr, build, tracing
 from .fusion import defer
 from .operation import Operation
 from .space import RowSpace
 from .tape import Var, current, needs_grad, space_of, value_of
+from .traits import PLAIN, Traits
 
 PRIMITIVES: dict[str, Primitive] = {}
 
@@ -52,9 +54,9 @@ class Primitive(Operation):
         if not self.sparse:
             values = [v.toarray() if issparse(v) else v for v in values]
         # of a value without rows, axis 0 may be one that the function works along
-        spread: Callable[..., Any] = rowwise if self.spread and space_of(args[0]) is not None else lambda f: f
+        by_rows: Callable[..., Any] = rowwise if self.threaded and space_of(args[0]) is not None else lambda f: f
         try:
-            y = spread(self.forward)(*values, **static)
+            y = by_rows(self.forward)(*values, **static)
         except GraphThetaError:
             raise
         except (ValueError, IndexError) as error:
@@ -66,7 +68,7 @@ class Primitive(Operation):
         rules = [self.rule(i) if needs_grad(a) else None for i, a in enumerate(args)]
 
         def vjp(gs: list[Any]) -> list[Any]:
-            return [None if r is None else spread(r)(gs[0], y, *values, **static) for r in rules]
+            return [None if r is None else by_rows(r)(gs[0], y, *values, **static) for r in rules]
 
         current().add(self.name, args, [out], vjp)
         return out
@@ -84,22 +86,38 @@ def _registered(name: str) -> Primitive:
     return PRIMITIVES[name]
 
 
-def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, spread: bool = False) -> Callable[[Callable[..., Any]], Primitive]:
+def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded: bool = False,
+              scalar: Scalar | Callable[..., Scalar] | None = None, traits: Traits = PLAIN) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a function on plain arrays as a primitive.
 
     A name that is registered already, as when a notebook cell runs again, is given to the new function; the older primitive goes
     on working where it is used.
 
+    Args:
+        name: For messages and for what the planner prints.
+        rowwise: Whether each row of the result depends on the same row of the arguments only, so that ``gather`` may use it.
+        sparse: Whether it takes scipy CSR rows as they are; otherwise it gets dense arrays.
+        threaded: Whether it takes one row value and is worth running on blocks of rows in several threads.
+        scalar: The scalar form of an elementwise function, with which compiled gathers and lazy fusion run it; a function of
+            the static keywords if there are any. Without one, a gather that uses it runs on the reference back end.
+        traits: What the planner may use.
+
     Raises:
-        UserFunctionError: The name belongs to an operation of this package.
+        UserFunctionError: The name belongs to an operation of this package, or the scalar form has no gradient text for each
+            argument.
     """
     def register(forward: Callable[..., Any]) -> Primitive:
         known = PRIMITIVES.get(name)
-        # the compiled back end knows the operations of this package by their names
+        # copies of a model find its operations by name
         if known is not None and known.forward.__module__.split(".")[0] == __name__.split(".")[0]:
             raise UserFunctionError(f"gt.primitive({name!r}): gt has an operation of this name; choose another, such as 'my_{name}'")
-        PRIMITIVES[name] = Primitive(name, forward, rowwise, sparse, spread)
-        return PRIMITIVES[name]
+        form = (lambda: scalar) if isinstance(scalar, Scalar) else scalar
+        made = Primitive(name, forward, rowwise=rowwise, sparse=sparse, threaded=threaded, scalar=form, traits=traits)
+        if isinstance(scalar, Scalar) and len(scalar.grads) != len(made.args):
+            raise UserFunctionError(f"gt.primitive({name!r}): its scalar form has {len(scalar.grads)} gradient texts for the arguments "
+                                    f"{', '.join(made.args)}; give one for each, or None for an argument without a gradient")
+        PRIMITIVES[name] = made
+        return made
     return register
 
 

@@ -27,7 +27,7 @@ class EdgeLists:
         start: Storage position of the block.
         offset: Position of the first edge in the order of the level.
         tie_shift: Added to global ids where equal messages are told apart.
-        scale: How many edges each stands for, in the order of receivers, or None.
+        scale: Importance weight of each edge, in the order of receivers, or None.
         walk: How kernels go over them.
     """
 

@@ -22,12 +22,11 @@ from graphtheta.rng import Purpose
 from ..autodiff import buffers
 from ..autodiff.expr import Expr
 from ..autodiff.tape import value_of
-from ..codegen import Kept, Kernel, Variant, generate, kept_at_most, numbers, unsupported, worth_keeping
+from ..codegen import Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
 from ..compile.generated import compiled
+from ..compile.header import HEADER
 from ..edge.aggregator import State
 from ..edge.program import EdgeProgram, Phase
-from ..functions.embedding import check_range
-from ..kernels.header import HEADER
 from ..kernels.pool import run_blocks
 from .edges import EdgeLists
 from .reference import Arrays, Columns
@@ -65,9 +64,9 @@ def fallbacks(program: EdgeProgram) -> list[str]:
     return [reason for reason in found if reason]
 
 
-def kept_width(phase: Phase) -> int:
-    """Numbers per edge that walking back holds at most, from the walk by receivers to that by senders."""
-    return kept_at_most(phase) if usable(phase) else 0
+def saved_width(phase: Phase) -> int:
+    """Numbers per edge that backward saves at most, from the kernel by receivers to the kernel by senders."""
+    return saved_at_most(phase) if usable(phase) else 0
 
 
 def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],
@@ -96,16 +95,16 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
     have = (tuple(spreads), tuple(output_grads))
     arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in spreads.items() for c, x in state.items()}
     arrays |= {f"gout_{name}": np.ascontiguousarray(x) for name, x in output_grads.items()}
-    frontier = _frontier(phase, grads)
-    mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in frontier}
+    learned = _learned(phase, grads)
+    mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in learned}
     walks = [(lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
              for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src}))
              if wanted and lists is not None and int(lists.ptr[-1])]
-    kept = _kept(phase, *(variant for _, variant in walks)) if len(walks) == 2 else ()
-    if kept:
-        arrays["kept"] = buffers.empty((int(receivers.ptr[-1]), numbers(phase, kept)), walks[0][1].dtype)
+    residuals = _residuals(phase, *(variant for _, variant in walks)) if len(walks) == 2 else ()
+    if residuals:
+        arrays["kept"] = buffers.empty((int(receivers.ptr[-1]), numbers(phase, residuals)), walks[0][1].dtype)
     for lists, variant in walks:
-        mode, wanted, variant = variant.mode, variant.wanted, replace(variant, kept=kept)
+        mode, wanted, variant = variant.mode, variant.wanted, replace(variant, residuals=residuals)
         into = dict(arrays)
         for i, e in enumerate(phase.order):
             if e.leaf is not None and e.leaf in wanted:
@@ -114,7 +113,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
         at_the_row = "gdst" if mode == "receiver" else "gsrc"
         spill = {n: np.zeros((len(lists.walk.hubs), *x.shape[1:]), variant.dtype) for n, x in into.items() if n.startswith(at_the_row)}
         if mode == "receiver":
-            sums = _partial_sums(phase, variant, frontier, lists.walk.n_blocks)
+            sums = _partial_sums(phase, variant, learned, lists.walk.n_blocks)
         _run(phase, variant, columns, lists, edge_gid, values, into, sums, spill)
         for i, row in enumerate(lists.walk.hubs):
             for name, x in spill.items():
@@ -130,8 +129,8 @@ def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> 
     except IndexError:
         number = {id(e): i for i, e in enumerate(phase.order)}
         for e in phase.order:
-            if e.prim is not None and e.prim.name == "embedding" and e.rows:
-                check_range(_column(e.args[1], columns), len(constants[number[id(e.args[0])]]), **e.static)
+            if e.rows and (lowering := lowering_of(e)) is not None:
+                lowering.check(e, lambda a: constants[number[id(a)]], lambda a: _column(a, columns))
         raise
 
 
@@ -162,7 +161,7 @@ def _constants(phase: Phase, columns: Columns) -> dict[int, Any]:
     return values
 
 
-def _frontier(phase: Phase, grads: Columns) -> list[int]:
+def _learned(phase: Phase, grads: Columns) -> list[int]:
     """Rowless expressions that edges read directly and through which a wanted operand gets its gradient."""
     number = {id(e): i for i, e in enumerate(phase.order)}
     leads: set[int] = set()
@@ -175,7 +174,7 @@ def _frontier(phase: Phase, grads: Columns) -> list[int]:
 
 
 def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: Columns) -> None:
-    """Walk the gradients of rowless expressions back to operands."""
+    """Pass the gradients of rowless expressions to operands."""
     number = {id(e): i for i, e in enumerate(phase.order)}
     flow: dict[int, np.ndarray] = {}
     for name, g in sums.items():
@@ -205,11 +204,11 @@ def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.n
 # ---- running a kernel
 
 
-def _partial_sums(phase: Phase, variant: Variant, frontier: list[int], n_blocks: int) -> dict[str, np.ndarray]:
+def _partial_sums(phase: Phase, variant: Variant, learned: list[int], n_blocks: int) -> dict[str, np.ndarray]:
     """Zeros for the gradients of rowless expressions: an array for each block, or for several that run in turn if they are large."""
     arguments = _kernel(phase, variant)[0].arguments
     shapes = {f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
-              for n in frontier for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
+              for n in learned for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
     size = sum(map(prod, shapes.values())) * np.dtype(variant.dtype).itemsize
     count = max(1, min(n_blocks, MOST_PARTIAL // max(size, 1)))
     return {name: np.zeros((count, *shape), variant.dtype) for name, shape in shapes.items()}
@@ -221,11 +220,11 @@ def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted
                    phase.dtype.name)
 
 
-def _kept(phase: Phase, receiver: Variant, sender: Variant) -> Kept:
-    """What the first of two walks leaves for the second."""
-    known: dict[tuple[Variant, Variant], Kept] = phase.__dict__.setdefault("_kept", {})
+def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
+    """What the first of two kernels saves for the second."""
+    known: dict[tuple[Variant, Variant], Residuals] = phase.__dict__.setdefault("_residuals", {})
     if (receiver, sender) not in known:
-        known[receiver, sender] = worth_keeping(phase, receiver, sender)
+        known[receiver, sender] = worth_saving(phase, receiver, sender)
     return known[receiver, sender]
 
 
@@ -280,7 +279,7 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
 
 def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:
     """The arrays behind one expression, under the names the kernel knows them by."""
-    if e.prim is not None and e.prim.name == "dropout" and columns.key is not None:
+    if e.traits.random and columns.key is not None:
         return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
     if i in constants:
         value = np.asarray(constants[i])

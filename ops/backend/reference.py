@@ -31,7 +31,7 @@ class Chunk:
         gid: Global edge ids, [n] int64; random draws are keyed by them.
         tie: Numbers that decide between equal messages, [n] int64: as gid, but a loop met in both directions has two.
         groups: Edges grouped by the row that sums them.
-        scale: How many edges each stands for, [n], or None.
+        scale: Importance weight of each edge, [n], or None.
     """
 
     src: np.ndarray

@@ -6,18 +6,23 @@ columns). Rows are worked on serially inside and in parallel outside, so that no
 results do not depend on their number.
 
 Values: every number of an edge is a lane of a vector (``kernels.lanes``); one line computes one vector. Values used once
-are written where they are used, others are kept in variables, one for each vector. What belongs to the row that edges
+are written where they are used, others are saved in variables, one for each vector. What belongs to the row that edges
 share, such as its running sums, is loaded before its edges and stored after them. Values too wide for variables are
 worked on in loops over scratch space.
 
-Each module adds one step to the writer of the one before: place, held, text, value, keep, gradient, aggregate, kernel.
-``frontier`` decides what the walk by receivers leaves for the one by senders.
+Parts, each of which holds those it needs: ``Source`` collects lines, names and arguments; ``Values`` gives the text of an
+expression; ``Registers`` saves values and sums; ``Gradients`` passes gradients back; ``Messages`` makes totals; ``kernel`` puts
+them together. Elementwise operations bring their scalar form. All others have a lowering, registered by operation
+(``lowering``) or by aggregator (``aggregate``) in the files that are imported here. ``boundary`` decides what the kernel by
+receivers saves for the one by senders.
 """
 if __name__ != "graphtheta.ops.codegen":
     raise ImportError("import graphtheta.ops.codegen, not ops.codegen")
 
-from .frontier import Kept, numbers
-from .kernel import Kernel, generate, kept_at_most, unsupported, worth_keeping
-from .text import Variant
+from . import concat, dropout, embedding, extremes, product, reductions, softmax, standardise, structural, sums  # noqa: F401  (register)
+from .boundary import numbers
+from .kernel import Kernel, generate, saved_at_most, unsupported, worth_saving
+from .lowering import lowering_of
+from .variant import Residuals, Variant
 
-__all__ = ["Kept", "Kernel", "Variant", "generate", "kept_at_most", "numbers", "unsupported", "worth_keeping"]
+__all__ = ["Kernel", "Residuals", "Variant", "generate", "lowering_of", "numbers", "saved_at_most", "unsupported", "worth_saving"]

@@ -1,4 +1,4 @@
-"""The whole kernel: loops over rows and edges around the body, and its arguments in order."""
+"""The whole kernel: its parts put together, the loops over rows and edges around the body, and its arguments in order."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -6,16 +6,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..autodiff.expr import Expr
-from ..autodiff.scalar import SCALARS
 from ..edge.program import Phase
-from .aggregate import AggregateWriter
-from .frontier import Frontier, Kept, numbers
-from .text import Variant
-from .value import STRUCTURAL
+from .aggregate import AGGREGATES
+from .boundary import Boundary, numbers, paths
+from .gradients import Gradients
+from .lane_slice import slices
+from .lowering import lowering_of
+from .messages import Messages
+from .prefetch import ahead, lines_of_edge
+from .registers import Registers
+from .source import Source
+from .values import Values
+from .variant import Residuals, Variant
 
-# edges between asking for a row and reading it, and cache lines asked for at most
-AHEAD, MOST_LINES, LINE = 8, 16, 64
-KNOWN = (*STRUCTURAL, "sum", "max", "matmul", "dropout", "concat", "embedding", "standardise")
+# vectors of one value that are held in variables; wider values are worked on in loops over scratch space
+MOST_VECTORS = 64
 FIXED = ("lo", "hi", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
 
 
@@ -28,7 +33,7 @@ class Kernel:
         arguments: Names in order.
         maps: Constant index arrays among them.
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
-        lines: Cache lines that an edge reads at places nobody can foresee.
+        lines: Cache lines that an edge reads at scattered rows.
     """
 
     source: str
@@ -39,17 +44,20 @@ class Kernel:
 
 
 def unsupported(phase: Phase) -> str:
-    """Which operations on the rows of a phase have no fused form, and the remedy; empty if all have one.
+    """What in a phase has no compiled form, and the remedy; empty if all has one.
 
-    The fused form knows the operations of this package, and computes in the one float type of the kernel. Integers are read, and
-    parts of them are taken, as they are.
+    Kernels are made of operations that are elementwise or have a lowering and of aggregators that have one, and compute in the one
+    float type of the phase. Integers are read, and parts of them are taken, as they are.
     """
     dtype = phase.dtype
     computed = [(e, e.prim) for e in phase.order if e.prim is not None and e.rows]
-    unknown = {prim.name for _, prim in computed if prim.name not in KNOWN and prim.name not in SCALARS}
+    unknown = {prim.name for e, prim in computed if prim.scalar is None and lowering_of(e) is None}
     if unknown:
         return (f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it with the functions of gt, or compute "
                 "it in transform")
+    sums = {a.name for a in phase.aggregators.values() if a not in AGGREGATES}
+    if sums:
+        return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max and min have one"
     other = sorted({f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype != dtype and not _selects(e)})
     if other:
         return (f"its gather computes {', '.join(other)}, and compiled gathers compute in {dtype} only; compute it in transform, or store "
@@ -59,103 +67,86 @@ def unsupported(phase: Phase) -> str:
 
 def _selects(e: Expr) -> bool:
     """Whether it is an integer column, or the same numbers in another shape or a part of them."""
-    return e.dtype.kind in "iu" and (e.leaf is not None or (e.prim is not None and e.prim.name in STRUCTURAL and _selects(e.args[0])))
+    return e.dtype.kind in "iu" and (e.leaf is not None or (e.traits.structural and _selects(e.args[0])))
+
+
+def saved_at_most(phase: Phase) -> int:
+    """Numbers that are saved for an edge between the two backward kernels, if all it reads gets a gradient."""
+    wanted = frozenset(e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.live)
+    totals = tuple(phase.aggregators), tuple(phase.outputs)
+    return numbers(phase, residuals_of(phase, Variant("sender", False, True, False, frozenset(), wanted, totals, phase.dtype.name)))
+
+
+def residuals_of(phase: Phase, sender: Variant) -> Residuals:
+    """What the kernel by receivers may save for the kernel by senders."""
+    values = values_of(phase, sender)
+    return Boundary(values, paths(values)).residuals
+
+
+def worth_saving(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
+    """What the kernel by receivers should save.
+
+    It must replace more scattered cache lines than the row takes that is written and read.
+    """
+    residuals = residuals_of(phase, sender)
+    if not residuals:
+        return ()
+    plain, saving = (sum(generate(phase, replace(v, residuals=found)).lines for v in (receiver, sender)) for found in ((), residuals))
+    return residuals if saving < plain else ()
+
+
+def values_of(phase: Phase, variant: Variant) -> Values:
+    """The values of a phase, with a source to write into."""
+    lanes = 64 // np.dtype(variant.dtype).itemsize
+    rolled = max(len(slices(e.dims, lanes)) for e in phase.order if e.rows) > MOST_VECTORS
+    return Values(Source(variant.dtype, rolled), phase, variant)
 
 
 def generate(phase: Phase, variant: Variant) -> Kernel:
     """The source of one kernel."""
-    return KernelWriter(phase, variant).build()
+    values = values_of(phase, variant)
+    registers = Registers(values.source, values)
+    gradients = Gradients(registers)
+    messages = Messages(registers, gradients)
+    if variant.mode == "forward":
+        registers.save([*phase.message, *phase.outputs.values()])
+        messages.accumulate()
+    else:
+        registers.save(_roots(phase, variant, gradients))
+        messages.seed()
+        gradients.backpropagate()
+        if variant.mode == "receiver":
+            gradients.leave()
+    return _assembled(values)
 
 
-def kept_at_most(phase: Phase) -> int:
-    """Numbers that an edge keeps while the phase is walked back, if all it reads gets a gradient."""
-    wanted = frozenset(e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.live)
-    spreads = tuple(phase.aggregators), tuple(phase.outputs)
-    sender = Variant("sender", False, True, False, frozenset(), wanted, spreads, phase.dtype.name)
-    return numbers(phase, Frontier(KernelWriter(phase, sender)).kept)
+def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
+    """The values that a backward kernel evaluates."""
+    if variant.mode == "sender" and variant.residuals:
+        return gradients.take()
+    roots = [*(phase.message if variant.totals[0] else ()), *(phase.outputs[n] for n in variant.totals[1])]
+    return roots + [phase.order[n] for kind, n in variant.residuals if kind == "value"]
 
 
-def worth_keeping(phase: Phase, receiver: Variant, sender: Variant) -> Kept:
-    """What the kernel that walks by receivers should keep of each edge for the one that walks by senders.
+def _assembled(values: Values) -> Kernel:
+    """The sections in their loops."""
+    source, sender, head = values.source, values.variant.mode == "sender", _head(values)
+    lines = [*source.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
+    lines += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *source.sections["row"]]
+    lines += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *source.sections["edge"]]
+    lines += [*source.sections["end"], *source.sections["bottom"]]
+    arguments = [*FIXED, *source.arguments]
+    functions = [f"{name} = {made}" for name, made in sorted(source.functions.items())]
+    text = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(arguments)}):", *lines]) + "\n"
+    return Kernel(text, arguments, source.maps, source.buffers, lines_of_edge(values))
 
-    It must save more scattered cache lines than the row takes that is written and read.
-    """
-    kept = Frontier(KernelWriter(phase, sender)).kept
-    if not kept:
-        return ()
-    plain, keeping = (sum(generate(phase, replace(v, kept=k)).lines for v in (receiver, sender)) for k in ((), kept))
-    return kept if keeping < plain else ()
 
-
-class KernelWriter(AggregateWriter):
-    """Puts the sections into their loops."""
-
-    def build(self) -> Kernel:
-        v = self.v
-        if v.mode == "forward":
-            self.keep_values([*self.phase.message, *self.phase.outputs.values()])
-            self.accumulate()
-        else:
-            if v.mode == "sender" and v.kept:
-                roots = self.take()
-            else:
-                roots = [*(self.phase.message if v.spreads[0] else ()), *(self.phase.outputs[n] for n in v.spreads[1])]
-                roots += [self.phase.order[n] for kind, n in v.kept if kind == "value"]
-            self.keep_values(roots)
-            self.seed()
-            self.walk_back()
-            if v.mode == "receiver":
-                self.leave()
-        sender, head = v.mode == "sender", self.head()
-        lines = [*self.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
-        lines += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *self.sections["row"]]
-        lines += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *self.sections["edge"]]
-        lines += [*self.sections["end"], *self.sections["bottom"]]
-        arguments = [*FIXED, *self.arguments]
-        functions = [f"{name} = {made}" for name, made in sorted(self.functions.items())]
-        source = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(arguments)}):", *lines]) + "\n"
-        return Kernel(source, arguments, self.maps, self.buffers, sum(-(-size // LINE) for _, _, size in self.far()))
-
-    def head(self) -> list[str]:
-        """Where an edge stands, and the rows that a later one needs."""
-        v, lines = self.v, self.ahead()
-        sender = v.mode == "sender"
-        lines += ["en = at[k]" if sender else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
-        lines += ["se = start + positions[en]" if v.listed else "se = start + en", "ce = offset + en"]
-        if any(a.name in ("max", "min") for a in self.phase.aggregators.values()):
-            lines.append(f"tie = {self.arg('edge_gid')}[se] + tie_shift")
-        return ["            " + line for line in lines]
-
-    def ahead(self) -> list[str]:
-        """Ask for the rows that a later edge reads at places nobody can foresee."""
-        far = self.far()
-        if not far:
-            return []
-        lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
-        if any(place != "far" for _, place, _ in far):
-            lines += ["el = at[later]", "sl = start + positions[el]" if self.v.listed else "sl = start + el"]
-        for name, place, size in far:
-            lines += [f"prefetch({name}, {place}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
-        return lines
-
-    def far(self) -> list[tuple[str, str, int]]:
-        """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
-        item, found = np.dtype(self.v.dtype).itemsize, []
-        for n, e in enumerate(self.phase.order):
-            if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or f"{e.leaf[0]}{n}" not in self.arguments:
-                continue
-            kind, name = e.leaf
-            size = e.dtype.itemsize * int(np.prod(e.dims))
-            if kind == "edge" and self.v.mode == "sender":
-                found.append((f"{kind}{n}", "offset + el" if name in self.v.carried else "sl", size))
-            elif kind not in ("edge", self.fixed_end):
-                found.append((f"{kind}{n}", "far", size))
-        if self.v.mode == "sender":
-            score, value = self.phase.message[:1], self.phase.message[-1:]
-            for name in self.arguments:
-                if name.startswith("spread_"):
-                    (e,) = value if name.endswith("_g") else score
-                    found.append((name, "far", item * int(np.prod(e.dims))))
-            if self.v.kept:
-                found.append(("kept", "el", item * numbers(self.phase, self.v.kept)))
-        return found
+def _head(values: Values) -> list[str]:
+    """Where an edge is, and the rows that a later one needs."""
+    v, lines = values.variant, ahead(values)
+    sender = v.mode == "sender"
+    lines += ["en = at[k]" if sender else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
+    lines += ["se = start + positions[en]" if v.listed else "se = start + en", "ce = offset + en"]
+    if any(AGGREGATES[a].ties for a in values.phase.aggregators.values()):
+        lines.append(f"tie = {values.source.arg('edge_gid')}[se] + tie_shift")
+    return ["            " + line for line in lines]

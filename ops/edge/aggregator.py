@@ -2,11 +2,14 @@
 
 An aggregator is a monoid. Its state is started neutral, takes in messages chunk by chunk, merges with the state of
 other edges or other workers, and is finished into the total. Because merging is associative, the work may be split
-anywhere. Backward is a *spread*: a few columns per destination from which each edge computes the gradient of its own
+anywhere. The backward state is a few columns per destination from which each edge computes the gradient of its own
 message, so that the only thing moved is one row per (master, mirror) pair.
 
 A state is a dict of arrays with one row per destination. Merging order is fixed by the caller (chunks in edge order,
-workers in rank order). ``scale`` is the weight a sampled edge carries: how many edges it stands for.
+workers in rank order). ``scale`` is the importance weight of a sampled edge: how many edges it represents.
+
+One's own aggregator is an object of a subclass of ``Aggregator``, given to ``AGGREGATORS.add``; ``sum = "its name"`` then works in
+any layer. It runs on the reference back end, because the fused one has compiled forms of the built-in aggregators only.
 """
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.errors import ConfigError
+from graphtheta.registry import Registry
 
 from ..autodiff import buffers
 from ..autodiff.buffers import rowwise
@@ -49,7 +53,7 @@ class Segments:
         """Sum the edges of each group, [n_groups, ...]."""
         return np.add.reduceat(x, self.start, axis=0)
 
-    def spread(self, x: np.ndarray) -> np.ndarray:
+    def broadcast(self, x: np.ndarray) -> np.ndarray:
         """Give each edge the row of its group, [n_edges, ...]."""
         return np.repeat(x, np.diff(self.start, append=len(self.of_edge)), axis=0)
 
@@ -60,10 +64,18 @@ def expand(x: np.ndarray, like: int) -> np.ndarray:
 
 
 class Aggregator(ABC):
-    """One rule of Sum; stateless, so one object serves every layer."""
+    """One rule of Sum; without state of its own, so that one object serves every layer, thread and rank.
+
+    All arrays have one row per destination or per edge; their other axes are those of the message. The results must not depend
+    on how edges are split into chunks, nor on the order in which states are merged, except for rounding.
+
+    Attributes:
+        name: What layers write as ``sum``.
+        linear: Whether the total is linear in the message, so that a product with a matrix may be done to the total instead.
+    """
 
     name: str
-    parts = 1
+    linear = False
 
     @abstractmethod
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
@@ -71,29 +83,38 @@ class Aggregator(ABC):
 
     @abstractmethod
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
-        """Take in the messages of one chunk, [n_edges, ...] per part."""
+        """Add the messages of one chunk to the state, in place.
+
+        Args:
+            state: Of all destinations.
+            seg: The edges of the chunk, grouped by destination.
+            parts: The message, [n_edges, ...]; one array, except for a softmax-weighted sum, which has score and value.
+            gid: A number of each edge that is the same on any number of ranks, [n_edges] int64, to decide ties.
+            scale: How many edges each edge represents, [n_edges], or None for one each.
+        """
 
     @abstractmethod
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
-        """Merge another worker's state of these rows (no row twice)."""
+        """Merge another worker's state into these rows of the state, in place; no row is given twice."""
 
     @abstractmethod
     def finish(self, state: State) -> np.ndarray:
-        """The total, [n, ...]; zero where there were no edges."""
+        """The totals, [n, ...] of the type of the messages; zero where there are no edges."""
 
     @abstractmethod
-    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        """The columns that edges need to compute the gradient of their message."""
+    def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+        """The columns that edges need to compute the gradient of their message, by name, given the gradient g of the totals."""
 
     @abstractmethod
-    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
-        """Gradients of the message parts; ``spread`` holds one row per edge here."""
+    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        """Gradients of the message parts, one array for each; ``columns`` is the backward state with one row per edge."""
 
 
 class Sum(Aggregator):
-    """Total of all messages; a sampled edge counts for the edges it stands for."""
+    """Total of all messages; a sampled edge counts for the edges that it represents."""
 
     name = "sum"
+    linear = True
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return {"sum": buffers.full((n, *shapes[0]), 0, dtype)}
@@ -108,16 +129,16 @@ class Sum(Aggregator):
     def finish(self, state: State) -> np.ndarray:
         return state["sum"]
 
-    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+    def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g}
 
-    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
-        g = spread["g"]
+    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        g = columns["g"]
         return [g if scale is None else g * expand(scale.astype(g.dtype), g.ndim)]
 
 
 class Mean(Sum):
-    """Mean of the messages, weighted by what sampled edges stand for."""
+    """Mean of the messages, weighted by how many edges sampled ones represent."""
 
     name = "mean"
 
@@ -136,7 +157,7 @@ class Mean(Sum):
     def finish(self, state: State) -> np.ndarray:
         return _over(state["sum"], expand(self._weight(state), state["sum"].ndim))
 
-    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+    def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": _over(g, expand(self._weight(state), g.ndim))}
 
     @staticmethod
@@ -158,7 +179,7 @@ class Max(Aggregator):
         x = parts[0] * self._sign
         best = np.maximum.reduceat(x, seg.start, axis=0)
         # "not below" and not "equal", so that a NaN shows in the total
-        candidate = np.where(x < seg.spread(best), NO_EDGE, expand(gid, x.ndim))
+        candidate = np.where(x < seg.broadcast(best), NO_EDGE, expand(gid, x.ndim))
         self.merge(state, seg.row, {"best": best, "edge": np.minimum.reduceat(candidate, seg.start, axis=0)})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
@@ -170,12 +191,12 @@ class Max(Aggregator):
     def finish(self, state: State) -> np.ndarray:
         return np.where(state["edge"] == NO_EDGE, 0, state["best"] * self._sign).astype(state["best"].dtype)
 
-    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+    def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, "edge": state["edge"]}
 
-    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
-        g = spread["g"]
-        return [np.where(spread["edge"] == expand(gid, g.ndim), g, 0).astype(g.dtype)]
+    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        g = columns["g"]
+        return [np.where(columns["edge"] == expand(gid, g.ndim), g, 0).astype(g.dtype)]
 
 
 class Min(Max):
@@ -196,7 +217,7 @@ class LogSumExp(Aggregator):
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         z = _scaled(parts[0], scale)
         top = np.maximum.reduceat(z, seg.start, axis=0)
-        self.merge(state, seg.row, {"max": top, "sum": seg.add(np.exp(z - seg.spread(_finite(top))))})
+        self.merge(state, seg.row, {"max": top, "sum": seg.add(np.exp(z - seg.broadcast(_finite(top))))})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         top, here, there = _rebase(state, rows, other)
@@ -206,11 +227,11 @@ class LogSumExp(Aggregator):
     def finish(self, state: State) -> np.ndarray:
         return _log_normaliser(state)
 
-    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+    def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, "lse": total}
 
-    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
-        return [spread["g"] * _share(_scaled(parts[0], scale), spread["lse"])]
+    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+        return [columns["g"] * _share(_scaled(parts[0], scale), columns["lse"])]
 
 
 class SoftmaxSum(Aggregator):
@@ -218,11 +239,11 @@ class SoftmaxSum(Aggregator):
 
     Carries (max, sum of exponentials, weighted sum), so a worker sends one message where a distributed softmax
     usually takes three. In backward the inner product of gradient and total is computed once at the master and
-    stands for the sum over all edges.
+    replaces the sum over all edges.
     """
 
     name = "softmax-sum"
-    parts = 2
+    linear = True
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         score, value = shapes
@@ -232,7 +253,7 @@ class SoftmaxSum(Aggregator):
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         z, x = _scaled(parts[0], scale), parts[1]
         top = np.maximum.reduceat(z, seg.start, axis=0)
-        e = np.exp(z - seg.spread(_finite(top)))
+        e = np.exp(z - seg.broadcast(_finite(top)))
         self.merge(state, seg.row, {"max": top, "sum": seg.add(e), "total": seg.add(expand(e, x.ndim) * x)})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
@@ -245,15 +266,15 @@ class SoftmaxSum(Aggregator):
     def finish(self, state: State) -> np.ndarray:
         return _over(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
 
-    def spread(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
+    def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, "lse": _log_normaliser(state), "inner": _inner(g, total, kept=state["sum"].ndim)}
 
-    def backward(self, spread: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
         z, x = _scaled(parts[0], scale), parts[1]
-        weight, g = _share(z, spread["lse"]), spread["g"]
+        weight, g = _share(z, columns["lse"]), columns["g"]
         inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
         # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be the gradient
-        return [np.where(weight == 1, 0, weight * (inner - spread["inner"])), expand(weight, g.ndim) * g]
+        return [np.where(weight == 1, 0, weight * (inner - columns["inner"])), expand(weight, g.ndim) * g]
 
 
 _over = rowwise(np.true_divide)
@@ -267,7 +288,7 @@ def _inner(x: np.ndarray, y: np.ndarray, kept: int) -> Any:
 
 
 def _scaled(z: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
-    """Scores of edges that stand for several: exp(z + log n) = n exp(z)."""
+    """Scores with the importance weights of edges: exp(z + log n) = n exp(z)."""
     return z if scale is None else z + expand(np.log(scale).astype(z.dtype), z.ndim)
 
 
@@ -300,8 +321,12 @@ def _log_of_mass(mass: np.ndarray, top: np.ndarray) -> Any:
     return np.where(some, np.where(some, top, 0) + np.log(np.where(some, mass, 1)), 0).astype(mass.dtype)
 
 
-AGGREGATORS: dict[str, Aggregator] = {a.name: a for a in (Sum(), Mean(), Max(), Min())}
+SUM, MEAN, MAX, MIN = Sum(), Mean(), Max(), Min()
 LOG_SUM_EXP, SOFTMAX_SUM = LogSumExp(), SoftmaxSum()
+BUILT_IN = (SUM, MEAN, MAX, MIN, LOG_SUM_EXP, SOFTMAX_SUM)
+# those that a layer may name
+AGGREGATORS: Registry[Aggregator] = Registry("aggregator", lambda x: isinstance(x, Aggregator), (a.name for a in BUILT_IN),
+                                             (SUM, MEAN, MAX, MIN))
 
 
 def aggregator(name: str) -> Aggregator:
@@ -312,5 +337,5 @@ def aggregator(name: str) -> Aggregator:
     """
     if name not in AGGREGATORS:
         raise ConfigError(f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, "
-                          "or weigh messages with gt.softmax(score) inside gather")
+                          "weigh messages with gt.softmax(score) inside gather, or make one with gt.AGGREGATORS.add")
     return AGGREGATORS[name]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ..autodiff.operation import Operation
 from .program import Phase
 
 # the row at the other end, and the position of the edge
@@ -31,30 +32,31 @@ class Cost:
         return Cost(self.bytes * n, self.flops * n)
 
 
-def operation_flops(name: str, inputs: Sequence[Shape], output: Shape) -> int:
-    """Of one primitive for one row: two for each multiplication of a product, one for each number of anything else.
+def operation_flops(prim: Operation | None, inputs: Sequence[Shape], output: Shape) -> int:
+    """Of one operation for one row: two for each multiplication of a product, one for each number of anything else.
 
     Args:
-        name: Of the primitive.
+        prim: None for what the tape records besides primitives.
         inputs: Trailing shapes of its arguments.
         output: Trailing shape of its result.
     """
-    if name == "matmul":
+    work = "result" if prim is None else prim.traits.work
+    if work == "contraction":
         return 2 * prod(output) * inputs[0][-1]
-    if name in ("prefix", "reshape", "expand_last", "getitem", "broadcast_to", "repeat_rows", "pad", "concat", "to_dense"):
+    if work == "none":
         return 0
-    return max(prod(inputs[0]), prod(output)) if name in ("sum", "max") else prod(output)
+    return max(prod(inputs[0]), prod(output)) if work == "argument" else prod(output)
 
 
-def node_cost(name: str, inputs: Sequence[Shape], outputs: Sequence[Shape], itemsize: int) -> Cost:
-    """Of an operation on node values, for one node."""
-    flops = operation_flops(name, inputs, outputs[0])
+def node_cost(prim: Operation | None, inputs: Sequence[Shape], outputs: Sequence[Shape], itemsize: int) -> Cost:
+    """Of an operation on node values, for one node; arguments as for ``operation_flops``."""
+    flops = operation_flops(prim, inputs, outputs[0])
     return Cost(itemsize * (prod(inputs[0]) + sum(map(prod, outputs))) if flops else 0, flops)
 
 
 def edge_cost(phase: Phase) -> Cost:
     """Of a pass over the edges, for one edge: its columns and indices are read, its message is made and added."""
-    flops = sum(operation_flops(e.prim.name, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
+    flops = sum(operation_flops(e.prim, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
     added = len(phase.aggregators) * sum(prod(e.dims) for e in phase.message)
     columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] != "gid"]
     moved = sum(e.dtype.itemsize * prod(e.dims) for e in [*columns, *phase.outputs.values()])

@@ -4,18 +4,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..autodiff.expr import Expr, Tracer, ordered, replaced
-from ..autodiff.scalar import scalar
-from .rewrite import count_uses, end_of, is_a, size
-
-# the same numbers in another order, which a loop over edges has for nothing
-_FREE = ("reshape", "expand_last", "getitem", "broadcast_to", "to_dense", "repeat_rows", "cast", "ones_like", "concat", "embedding")
+from .rewrite import count_uses, end_of, size
 
 
 def _costly(e: Expr) -> bool:
     """Whether computing it takes more than reading what it is made of: products, reductions, transcendental functions."""
     assert e.prim is not None
-    code = scalar(e.prim.name, e.static)
-    return e.prim.name not in _FREE and (code is None or code.costly)
+    form = e.prim.form(e.static)
+    return not e.prim.free and (form is None or form.costly)
 
 
 def chosen(roots: Sequence[Expr]) -> dict[Expr, str]:
@@ -46,7 +42,7 @@ def _reason(e: Expr, uses: dict[Expr, int]) -> str:
     below = ordered([e])
     inside = count_uses([e])
     before = sum(size(x) for x in below if x.rows and x.leaf is not None and inside[x] == uses[x])
-    works = any(x.rows and x.prim is not None and not is_a(x, *_FREE) for x in below)
+    works = any(x.rows and x.prim is not None and not x.prim.free for x in below)
     if before > size(e):
         return f"edges read {size(e)} numbers instead of {before}"
     if before == size(e) and works:

@@ -12,13 +12,11 @@ from typing import Any
 
 from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..functions.dense import matmul
-from ..functions.rows import expand_last, prefix
+from ..functions.rows import expand_last, expand_last_p, prefix
 from .aggregator import SOFTMAX_SUM
 from .hoist import hoist, prepare
 from .program import EdgeProgram, Note, Phase, total_of
-from .rewrite import LINEAR, SIMPLIFY, SPLIT, is_a, rewrite, size
-
-LINEAR_SUMS = ("sum", "mean", "softmax-sum")
+from .rewrite import LINEAR, SIMPLIFY, SPLIT, rewrite, size
 
 
 def plan(program: EdgeProgram) -> EdgeProgram:
@@ -65,7 +63,7 @@ def _deferred(scope: Tracer, phase: Phase, after: Expr | None) -> tuple[Phase, E
     A factor that is the same for all columns of the product stays with the message: w * (m @ W) sums w * m. In a
     softmax-weighted sum m must have an axis beside those of the scores.
     """
-    if not phase.message or any(a.name not in LINEAR_SUMS for a in phase.aggregators.values()):
+    if not phase.message or any(not a.linear for a in phase.aggregators.values()):
         return phase, after
     *scores, value = phase.message
     found = _factored(scope, value)
@@ -83,12 +81,12 @@ def _deferred(scope: Tracer, phase: Phase, after: Expr | None) -> tuple[Phase, E
 
 def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
     """(m, m @ W) for e = m @ W, and (c * m, m @ W) for e = c * (m @ W) with c the same for all columns of the product."""
-    if is_a(e, "matmul"):
+    if e.traits.contraction:
         return e.args[0], e
-    if not is_a(e, "mul", "div") or e.prim is None:
+    if e.prim is None or len(e.args) != 2 or e.prim.scalar is None:
         return None
-    at = next((i for i, a in enumerate(e.args) if a.rows and is_a(a, "matmul")), None)
-    if at is None or (at == 1 and is_a(e, "div")):
+    at = next((i for i, a in enumerate(e.args) if a.rows and a.traits.contraction), None)
+    if at is None or at not in e.traits.linear:
         return None
     product, factor = e.args[at], e.args[1 - at]
     m, inside = product.args[0], len(product.args[1].dims) - 1
@@ -96,7 +94,7 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
         return None
     # the axes of the product give way to the one that is contracted
     if inside != 1:
-        if not is_a(factor, "expand_last") or factor.static["n"] < inside:
+        if factor.prim is not expand_last_p or factor.static["n"] < inside:
             return None
         factor = expand_last(factor.args[0], factor.static["n"] - inside + 1)
     pair = (m, factor) if at == 0 else (factor, m)
@@ -129,13 +127,11 @@ def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int) -
 
 # ---- for people
 
-_SIGNS = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / ", "matmul": " @ "}
-
 
 def written(e: Expr, operands: Sequence[Any] = ()) -> str:
     """An expression as a user would have written it; operands by name and value if they are given."""
     text = _text(e, operands)
-    return text[1:-1] if is_a(e, *_SIGNS) else text
+    return text[1:-1] if e.traits.sign else text
 
 
 def _text(e: Expr, operands: Sequence[Any]) -> str:
@@ -147,29 +143,16 @@ def _text(e: Expr, operands: Sequence[Any]) -> str:
     assert e.prim is not None
     shown = [(a, _text(a, operands)) for a in e.args if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))]
     args = [text for _, text in shown]
-    name = e.prim.name
-    if name in _SIGNS:
-        return f"({_SIGNS[name].join(args)})"
-    if name in ("expand_last", "repeat_rows", "cast"):
-        return args[0]
-    if name == "getitem":
-        return f"{args[0]}[{', '.join(map(_index, e.static['key']))}]"
-    if name == "neg":
-        return f"-{args[0]}"
-    return f"{name}({', '.join(a[1:-1] if is_a(x, *_SIGNS) else a for x, a in shown)})"
+    if e.prim.traits.sign:
+        return f"({f' {e.prim.traits.sign} '.join(args)})"
+    if e.prim.traits.written is not None:
+        return e.prim.traits.written(args, e.static)
+    return f"{e.prim.name}({', '.join(a[1:-1] if x.traits.sign else a for x, a in shown)})"
 
 
 def told(program: EdgeProgram) -> list[str]:
     """What the planner did and why, a line each."""
     return [text.format(*(written(e, program.operands) for e in about)) for text, about in program.notes]
-
-
-def _index(key: tuple[Any, ...]) -> str:
-    """One entry of an index."""
-    kind, *rest = key
-    if kind == "slice":
-        return ":".join("" if v is None else str(v) for v in rest[:2 if rest[2] is None else 3])
-    return {"new": "None", "...": "..."}.get(kind, str(rest[0] if kind == "int" else rest))
 
 
 def _plain(name: str) -> str:

@@ -17,13 +17,13 @@ from graphtheta.errors import UserFunctionError
 
 from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.traits import Traits
+from ..compile.scalar import Scalar
 from ..functions.elementwise import exp, sub
-from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, Aggregator, aggregator
+from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, SUM, Aggregator, aggregator
 from .symbolic import SymbolicTrace
 
 Note = tuple[str, tuple[Expr, ...]]
-# linear in their first argument, alike for all edges
-_LINEAR = ("reshape", "getitem", "expand_last", "neg", "div", "sum", "matmul")
 
 
 @primitive("edge_softmax")
@@ -35,7 +35,7 @@ def _edge_softmax(score: Any) -> Any:
 defvjp(_edge_softmax, score=lambda g, y, score: g)
 
 
-@primitive("ones_like")
+@primitive("ones_like", scalar=Scalar("single(ONE)", (None,)), traits=Traits(free=True, constant=1))
 def ones_like(x: Any) -> Any:
     """Ones in the shape of x."""
     return np.ones_like(x)
@@ -144,7 +144,7 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
 
 def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> tuple[list[Phase], Expr | None]:
     softmaxes = _softmaxes([message])
-    plain = list(aggregators) == [""] and aggregators[""].name == "sum"
+    plain = list(aggregators) == [""] and aggregators[""] is SUM
     if plain and len(softmaxes) == 1 and not _softmaxes([*outputs.values()]):
         found = _weighted(tracer, message, softmaxes[0])
         if found is not None:
@@ -163,7 +163,8 @@ def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr |
         value = _coefficient(tracer, message, weight)
         if value is not None and message.dims[: len(weight.dims)] == weight.dims and value.dims == message.dims:
             break
-        if message.prim is None or message.prim.name not in _LINEAR or any(a.rows for a in message.args[1:]):
+        declared = message.traits
+        if 0 not in declared.linear or declared.random or any(a.rows for a in message.args[1:]):
             return None
         done.append(message)
         message = message.args[0]
@@ -203,27 +204,15 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
     if e.prim is None:
         return None
     inside = [any(x is weight for x in ordered([a])) for a in e.args]
-    name = e.prim.name
-    linear_first = name in ("neg", "expand_last", "dropout", "div") or (name in _LINEAR and _keeps(e, len(weight.dims)))
-    if (linear_first or name == "mul") and sum(inside) == 1 and (inside[0] or name == "mul"):
-        at = inside.index(True)
+    at, declared = inside.index(True), e.prim.traits
+    if sum(inside) == 1 and at in declared.linear and declared.keeps(len(weight.dims), e.args[at].dims, e.dims, e.static):
         inner = _coefficient(tracer, e.args[at], weight)
         return None if inner is None else tracer.node(e.prim, (*e.args[:at], inner, *e.args[at + 1:]), e.static)
-    if name in ("add", "sub") and all(inside):
-        left, right = (_coefficient(tracer, a, weight) for a in e.args)
-        return None if left is None or right is None else tracer.node(e.prim, (left, right), e.static)
+    if declared.additive and all(inside):
+        parts = [_coefficient(tracer, a, weight) for a in e.args]
+        found = [part for part in parts if part is not None]
+        return tracer.node(e.prim, tuple(found), e.static) if len(found) == len(parts) else None
     return None
-
-
-def _keeps(e: Expr, n: int) -> bool:
-    """Whether a sum, product or change of shape leaves the first n axes alone."""
-    assert e.prim is not None
-    x = e.args[0]
-    if e.prim.name == "sum":
-        return bool(min(e.static["axis"]) >= n - len(x.dims))
-    if e.prim.name == "matmul":
-        return len(x.dims) > n
-    return e.prim.name == "reshape" and e.dims[:n] == x.dims[:n]
 
 
 def _softmaxes(roots: list[Expr]) -> list[Expr]:

@@ -13,7 +13,7 @@ from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..functions.dense import matmul
 from ..functions.elementwise import add
 from ..functions.index import getitem
-from ..functions.shape import reshape
+from ..functions.shape import concat_p, repeat_rows_p, reshape, reshape_p, sum_p
 from ..functions.shape import sum as sum_over
 
 Uses = dict[Expr, int]
@@ -23,11 +23,6 @@ Rule = Callable[[Tracer, Expr, Uses], Expr | None]
 def size(e: Expr) -> int:
     """Numbers per edge, or in all if there are no rows."""
     return prod(e.dims)
-
-
-def is_a(e: Expr, *names: str) -> bool:
-    """Whether it is one of these primitives."""
-    return e.prim is not None and e.prim.name in names
 
 
 def end_of(e: Expr) -> str:
@@ -77,40 +72,39 @@ def rewrite(scope: Tracer, roots: Sequence[Expr], rules: dict[str, Rule]) -> tup
 
 
 def drop_neutral(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
-    """x * 1, x / 1, x + 0, x - 0, x ** 1, x * ones_like(y) -> x."""
+    """x * 1, x / 1, x + 0, x - 0, x * ones_like(y) -> x."""
     kept: Expr | None = None
-    if is_a(e, "mul", "add"):
-        neutral = 1 if is_a(e, "mul") else 0
-        kept = next((x for x, other in (e.args, e.args[::-1]) if _is_all(scope, other, neutral)), None)
-    elif is_a(e, "div", "sub"):
-        kept = e.args[0] if _is_all(scope, e.args[1], 1 if is_a(e, "div") else 0) else None
-    elif is_a(e, "power"):
-        kept = e.args[0] if e.static["exponent"] == 1 else None
-    same = kept is not None and (kept.rows, kept.dims, kept.dtype) == (e.rows, e.dims, e.dtype)
-    return kept if same else None
+    neutral = e.traits.neutral
+    if neutral is not None:
+        pairs = (e.args, e.args[::-1]) if e.traits.commutative else (e.args,)
+        kept = next((x for x, other in pairs if _is_all(scope, other, neutral)), None)
+    return kept if kept is not None and _alike(kept, e) else None
 
 
 def _is_all(scope: Tracer, e: Expr, number: int) -> bool:
-    if number == 1 and is_a(e, "ones_like"):
-        return True
-    if is_a(e, "expand_last", "cast"):
+    if e.traits.constant is not None:
+        return e.traits.constant == number
+    # the same numbers in another shape or type
+    if e.traits.identity is not None and e.prim is not None and e.prim.free:
         return _is_all(scope, e.args[0], number)
     return scope.neutral(e) == number
 
 
+def _alike(x: Expr, y: Expr) -> bool:
+    return (x.rows, x.dims, x.dtype) == (y.rows, y.dims, y.dtype)
+
+
 def cancel(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
-    """-(-x) -> x; a change of shape or type that changes nothing -> x; two in a row -> one."""
+    """-(-x) -> x; a change of shape or type that changes nothing, and x ** 1 -> x; two in a row -> one."""
     if e.prim is None or not e.args:
         return None
-    x = e.args[0]
-    if is_a(e, "neg") and is_a(x, "neg"):
+    x, declared = e.args[0], e.prim.traits
+    if declared.involution and e.prim is x.prim:
         return x.args[0]
-    if is_a(e, "reshape", "broadcast_to", "cast", "expand_last") and (e.dims, e.dtype) == (x.dims, x.dtype):
+    if declared.identity is not None and declared.identity(e.static) and _alike(x, e):
         return x
-    if e.prim is x.prim and is_a(e, "reshape", "broadcast_to"):
-        return scope.node(e.prim, x.args, e.static)
-    if is_a(e, "expand_last") and is_a(x, "expand_last"):
-        return scope.node(e.prim, x.args, {"n": e.static["n"] + x.static["n"]})
+    if declared.joined is not None and e.prim is x.prim:
+        return scope.node(e.prim, x.args, declared.joined(x.static, e.static))
     return None
 
 
@@ -119,12 +113,12 @@ def cancel(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 def _linear(e: Expr) -> bool:
     """A product of edge values with a matrix."""
-    return is_a(e, "matmul") and e.rows
+    return e.traits.contraction and e.rows
 
 
 def reshape_matrix(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """reshape(x @ W) -> x @ reshape(W)."""
-    if not is_a(e, "reshape") or not _linear(e.args[0]) or uses[e.args[0]] > 1:
+    if e.prim is not reshape_p or not _linear(e.args[0]) or uses[e.args[0]] > 1:
         return None
     x, w = e.args[0].args
     lead = len(x.dims) - 1
@@ -136,10 +130,10 @@ def reshape_matrix(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """sum((x @ W) * c) -> x @ sum(W * c), also without c: a small product instead of one on every edge."""
-    if not is_a(e, "sum"):
+    if e.prim is not sum_p:
         return None
     inner, factor = e.args[0], None
-    if is_a(inner, "mul") and uses[inner] == 1:
+    if inner.traits.commutative and inner.traits.linear == (0, 1) and uses[inner] == 1:
         linear = [a for a in inner.args if _linear(a)]
         rowless = [a for a in inner.args if not a.rows]
         if len(linear) == 1 and len(rowless) == 1 and inner.dims == linear[0].dims:
@@ -170,17 +164,17 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """concat([a, b]) @ W -> a @ W[:k] + b @ W[k:], the parts of one end together, where some part reads one end or none."""
-    if not _linear(e) or not is_a(e.args[0], "concat") or e.args[0].static["axis"] != -1 or end_of(e) != "both":
+    if not _linear(e) or e.args[0].prim is not concat_p or e.args[0].static["axis"] != -1 or end_of(e) != "both":
         return None
     parts, w = e.args[0].args, e.args[1]
-    if all(end_of(p) == "both" and not is_a(p, "repeat_rows") for p in parts):
+    if all(end_of(p) == "both" and p.prim is not repeat_rows_p for p in parts):
         return None
     terms: dict[str, list[Expr]] = {"src": [], "dst": [], "both": [], "": []}
     at = 0
     for p in parts:
         slab = getitem(w, slice(at, at + p.dims[-1]))
         at += p.dims[-1]
-        p = p.args[0] if is_a(p, "repeat_rows") else p
+        p = p.args[0] if p.prim is repeat_rows_p else p
         terms[end_of(p)].append(matmul(p, slab))
     made: Expr = reduce(add, [reduce(add, group) for group in terms.values() if group])
     return made

@@ -15,7 +15,7 @@ from graphtheta.errors import ColumnError, UserFunctionError
 
 from ..autodiff.expr import Expr, Tracer, ordered
 from ..autodiff.naming import naming
-from .aggregator import Shape
+from .aggregator import Shape, aggregator
 
 Schema = Mapping[str, tuple[Shape, Any, bool]]
 
@@ -44,6 +44,11 @@ class SymbolicTrace:
         return self.tracer.operands
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the aggregators."""
+        return () if self.sums is None else (self.sums,) if isinstance(self.sums, str) else self.sums
+
+    @property
     def order(self) -> list[Expr]:
         """All expressions, arguments first."""
         return ordered([self.message, *self.outputs.values()])
@@ -51,13 +56,17 @@ class SymbolicTrace:
     def structure(self) -> tuple[Any, ...]:
         """All that planning looks at, as a key: equal for traces that differ in the values of their operands only.
 
-        Of the values of constants the planner looks at zeros and ones only, so these are part of it.
+        Of the values of constants the planner looks at zeros and ones only, so these are part of it. So are the
+        aggregators themselves, because a name may be given to another one.
+
+        Raises:
+            ConfigError: There is no aggregator of a name that the layer gives.
         """
         order = self.order
         number = {id(e): i for i, e in enumerate(order)}
         nodes = tuple(self._node(e, number) for e in order)
         outputs = tuple((name, number[id(e)]) for name, e in self.outputs.items())
-        return nodes, number[id(self.message)], outputs, self.sums, len(self.operands)
+        return nodes, number[id(self.message)], outputs, self.sums, tuple(map(aggregator, self.names)), len(self.operands)
 
     def _node(self, e: Expr, number: dict[int, int]) -> tuple[Any, ...]:
         what = (e.rows, e.dims, e.dtype, e.live)

@@ -11,6 +11,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.buffers import by_blocks, empty, run_parts
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.traits import Traits
 from .elementwise import add
 from .rows import has_rows, same_dtype, trailing
 
@@ -19,8 +20,10 @@ from .rows import has_rows, same_dtype, trailing
 _PARTS, _ROWS, _ENTRIES = 32, 1024, 20
 
 
-@primitive("matmul", sparse=True)
-def _matmul(x: Any, w: Any) -> Any:
+@primitive("matmul", sparse=True, traits=Traits(
+    work="contraction", contraction=True, linear=(0, 1), kept_axes=lambda x, y, static: len(x) - 1, sign="@"))
+def matmul_p(x: Any, w: Any) -> Any:
+    """The last axis of x against the first of w."""
     flat = w.reshape(w.shape[0], prod(w.shape[1:]))
     return _product(_flat(x), flat).reshape(x.shape[:-1] + w.shape[1:])
 
@@ -77,7 +80,7 @@ def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:
 
 
 # sparse rows are input features: constants
-defvjp(_matmul, x=_matmul_x, w=_matmul_w)
+defvjp(matmul_p, x=_matmul_x, w=_matmul_w)
 
 
 def matmul(x: Any, w: Any) -> Any:
@@ -103,10 +106,10 @@ def matmul(x: Any, w: Any) -> Any:
         raise ShapeError(f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}")
     if trailing(x)[-1] != trailing(w)[0]:
         raise ShapeError(f"matmul: the last axis of x {_shown(x)} must be as long as the first of w {_shown(w)}")
-    return _matmul(x, w)
+    return matmul_p(x, w)
 
 
-@primitive("to_dense", sparse=True)
+@primitive("to_dense", sparse=True, traits=Traits(work="none", structural=True))
 def to_dense(x: Any) -> Any:
     """Sparse rows as an ordinary array, [n, d]; anything else as it is. Layers that move raw features need it."""
     return x.toarray() if issparse(x) else x

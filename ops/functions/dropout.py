@@ -18,13 +18,14 @@ from graphtheta.rng import Purpose
 from ..autodiff.expr import Expr, tracer, tracing
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import current, space_of
+from ..autodiff.traits import Traits, all_axes
 
 # elements a thread takes at a time
 _BLOCK = 1 << 17
 
 
-@primitive("dropout", sparse=True)
-def _dropout(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
+@primitive("dropout", sparse=True, traits=Traits(linear=(0,), kept_axes=all_axes, random=True, lazy="draw"))
+def dropout_p(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
     """Elements of x kept with probability 1 - rate and scaled by its inverse; x itself if there is no key."""
     if key is None:
         return x
@@ -74,7 +75,7 @@ def _dropout_vjp(g: Any, y: Any, x: Any, ids: Any, key: Any, rate: float, site: 
     return g if key is None else _drop(g, ids, key, rate, site)
 
 
-defvjp(_dropout, x=_dropout_vjp, ids=None, key=None)
+defvjp(dropout_p, x=_dropout_vjp, ids=None, key=None)
 
 
 def dropout(x: Any, rate: float) -> Any:
@@ -99,13 +100,13 @@ def dropout(x: Any, rate: float) -> Any:
         scope = tracer()
         ids: Any = scope.leaf("edge", "gid", (), np.int64, live=False) if getattr(x, "rows", False) else _positions(x)
         run = scope.leaf("key", "run", (), np.uint64, rows=False, live=False)
-        return _dropout(x, ids, run, rate=rate, site=scope.next_site())
+        return dropout_p(x, ids, run, rate=rate, site=scope.next_site())
     tape = current()
     if not tape.training:
         return x
     key = tape.random_key()
     space = space_of(x)
-    return _dropout(x, space.gid if space is not None else _positions(x), key, rate=rate, site=0) if rate else x
+    return dropout_p(x, space.gid if space is not None else _positions(x), key, rate=rate, site=0) if rate else x
 
 
 def _positions(x: Any) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Elementwise functions. Two values are aligned as ``rows.py`` says; gradients undo the broadcasting."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,38 +10,43 @@ from scipy.special import erf, expit
 from graphtheta.errors import UserFunctionError
 
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.traits import Traits, all_axes
+from ..compile.scalar import Scalar
 from .rows import align, unbroadcast
 
 _SQRT_HALF = 0.5**0.5
 _INV_SQRT_2PI = (2 * np.pi) ** -0.5
 
 
-@primitive("add")
+@primitive("add", scalar=Scalar("({0} + {1})", ("{g}", "{g}")),
+           traits=Traits(additive=True, neutral=0, commutative=True, sign="+"))
 def _add(x: Any, y: Any) -> Any:
     return np.add(x, y)
 
 
-@primitive("sub")
+@primitive("sub", scalar=Scalar("({0} - {1})", ("{g}", "-{g}")), traits=Traits(additive=True, neutral=0, sign="-"))
 def _sub(x: Any, y: Any) -> Any:
     return np.subtract(x, y)
 
 
-@primitive("mul")
+@primitive("mul", scalar=Scalar("({0} * {1})", ("{g} * {1}", "{g} * {0}")),
+           traits=Traits(linear=(0, 1), kept_axes=all_axes, neutral=1, commutative=True, sign="*"))
 def _mul(x: Any, y: Any) -> Any:
     return np.multiply(x, y)
 
 
-@primitive("div")
+@primitive("div", scalar=Scalar("({0} / {1})", ("{g} / {1}", "-{g} * {y} / {1}")),
+           traits=Traits(linear=(0,), kept_axes=all_axes, neutral=1, sign="/"))
 def _div(x: Any, y: Any) -> Any:
     return np.true_divide(x, y)
 
 
-@primitive("maximum")
+@primitive("maximum", scalar=Scalar("maximum({0}, {1})", ("if_ge({0}, {1}, {g})", "if_gt({1}, {0}, {g})")))
 def _maximum(x: Any, y: Any) -> Any:
     return np.maximum(x, y)
 
 
-@primitive("minimum")
+@primitive("minimum", scalar=Scalar("minimum({0}, {1})", ("if_ge({1}, {0}, {g})", "if_gt({0}, {1}, {g})")))
 def _minimum(x: Any, y: Any) -> Any:
     return np.minimum(x, y)
 
@@ -84,67 +90,68 @@ def minimum(x: Any, y: Any) -> Any:
     return _minimum(*align(x, y))
 
 
-@primitive("neg")
+@primitive("neg", scalar=Scalar("(-{0})", ("-{g}",)),
+           traits=Traits(linear=(0,), kept_axes=all_axes, involution=True, written=lambda x, static: f"-{x[0]}"))
 def neg(x: Any) -> Any:
     """-x."""
     return np.negative(x)
 
 
-@primitive("exp", spread=True)
+@primitive("exp", threaded=True, scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True))
 def exp(x: Any) -> Any:
     """e to the power of x."""
     return np.exp(x)
 
 
-@primitive("log", spread=True)
+@primitive("log", threaded=True, scalar=Scalar("log({0})", ("{g} / {0}",), costly=True))
 def log(x: Any) -> Any:
     """Natural logarithm."""
     return np.log(x)
 
 
-@primitive("sqrt", spread=True)
+@primitive("sqrt", threaded=True, scalar=Scalar("sqrt({0})", ("{g} / (T(2) * {y})",), costly=True))
 def sqrt(x: Any) -> Any:
     """Square root."""
     return np.sqrt(x)
 
 
-@primitive("square")
+@primitive("square", scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)))
 def square(x: Any) -> Any:
     """x * x."""
     return np.square(x)
 
 
-@primitive("absolute")
+@primitive("absolute", scalar=Scalar("absolute({0})", ("{g} * sign({0})",)))
 def absolute(x: Any) -> Any:
     """|x|; gradient 0 at 0."""
     return np.abs(x)
 
 
-@primitive("relu")
+@primitive("relu", scalar=Scalar("relu({0})", ("if_positive({0}, {g})",)))
 def relu(x: Any) -> Any:
     """max(x, 0); gradient 0 at 0."""
     return np.maximum(x, 0)
 
 
-@primitive("sigmoid", spread=True)
+@primitive("sigmoid", threaded=True, scalar=Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), costly=True))
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     return expit(x)
 
 
-@primitive("tanh", spread=True)
+@primitive("tanh", threaded=True, scalar=Scalar("tanh({0})", ("{g} * tanh_slope({y})",), costly=True))
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
     return np.tanh(x)
 
 
-@primitive("softplus", spread=True)
+@primitive("softplus", threaded=True, scalar=Scalar("softplus({0})", ("{g} * sigmoid({0})",), costly=True))
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
 
 
-@primitive("gelu", spread=True)
+@primitive("gelu", threaded=True, scalar=Scalar("gelu({0})", ("{g} * gelu_slope({0})",), costly=True))
 def gelu(x: Any) -> Any:
     """x times the normal distribution function of x; the exact form, not the tanh approximation.
 
@@ -174,7 +181,19 @@ defvjp(softplus, x=lambda g, y, x: g * expit(x))
 defvjp(gelu, x=_gelu_vjp)
 
 
-@primitive("power", spread=True)
+_PRODUCTS = {0: "single(ONE)", 1: "{0}", 2: "square({0})", 3: "cube({0})"}
+
+
+def _raised(exponent: float) -> str:
+    return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"power({{0}}, T({exponent!r}))"
+
+
+def _power_form(exponent: float) -> Scalar:
+    return Scalar(_raised(exponent), (f"{{g}} * T({exponent!r}) * {_raised(exponent - 1)}",), exponent not in _PRODUCTS)
+
+
+@primitive("power", threaded=True, scalar=_power_form,
+           traits=Traits(identity=lambda static: bool(static["exponent"] == 1)))
 def _power(x: Any, *, exponent: float) -> Any:
     return np.power(x, exponent)
 
@@ -183,17 +202,23 @@ def _power_vjp(g: Any, y: Any, x: Any, exponent: float) -> Any:
     return np.zeros_like(g) if exponent == 0 else g * exponent * np.power(x, exponent - 1)
 
 
-@primitive("leaky_relu")
+@primitive("leaky_relu", scalar=lambda slope: Scalar(f"leaky_relu({{0}}, T({slope!r}))", (f"{{g}} * step({{0}}, T({slope!r}))",)))
 def _leaky_relu(x: Any, *, slope: float) -> Any:
     return np.where(x > 0, x, slope * x)
 
 
-@primitive("elu", spread=True)
+@primitive("elu", threaded=True, scalar=lambda alpha: Scalar(
+    f"elu({{0}}, T({alpha!r}))", (f"{{g}} * elu_slope({{0}}, {{y}}, T({alpha!r}))",), costly=True))
 def _elu(x: Any, *, alpha: float) -> Any:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
-@primitive("clip")
+def _clip_form(low: float | None, high: float | None) -> Scalar:
+    bounds = f"T({-math.inf if low is None else low!r}), T({math.inf if high is None else high!r})".replace("inf", "np.inf")
+    return Scalar(f"clip({{0}}, {bounds})", (f"{{g}} * inside({{0}}, {bounds})",))
+
+
+@primitive("clip", scalar=_clip_form)
 def _clip(x: Any, *, low: float | None, high: float | None) -> Any:
     return np.clip(x, low, high)
 

@@ -9,11 +9,13 @@ from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.traits import Traits
 from .rows import has_rows
 
 
-@primitive("embedding")
-def _embedding(table: Any, index: Any, *, of: str = "the index", among: str = "the table") -> Any:
+@primitive("embedding", traits=Traits(free=True))
+def embedding_p(table: Any, index: Any, *, of: str = "the index", among: str = "the table") -> Any:
+    """Rows of a table by number."""
     check_range(index, len(table), of, among)
     return table[index]
 
@@ -24,7 +26,7 @@ def _embedding_table(g: Any, y: Any, table: Any, index: Any, of: str = "", among
     return out
 
 
-defvjp(_embedding, table=_embedding_table, index=None)
+defvjp(embedding_p, table=_embedding_table, index=None)
 
 
 def check_range(index: np.ndarray, size: int, of: str, among: str) -> None:
@@ -62,4 +64,4 @@ def embedding(table: Any, index: Any) -> Any:
                                 f"node_columns=..., edge_columns=...); expected (parameter, integers), got {table!r} and {index!r}")
     of = repr(index) if isinstance(index, Expr) else getattr(index, "name", "")
     among = getattr(table, "name", "")
-    return _embedding(table, index, of=of or "the index", among=f"the table {among}" if among else "the table")
+    return embedding_p(table, index, of=of or "the index", among=f"the table {among}" if among else "the table")

@@ -11,6 +11,7 @@ from graphtheta.errors import ShapeError
 
 from ..autodiff.buffers import by_blocks
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.traits import Traits
 from .rows import has_rows, trailing
 
 Key = tuple[tuple[Any, ...], ...]
@@ -60,8 +61,21 @@ def add_distinct(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
     by_blocks(lambda b, begin, end: add(to, rows, more, begin, end), len(more), more.shape[1])
 
 
-@primitive("getitem")
-def _getitem(x: Any, *, key: Key) -> Any:
+def _written(texts: list[str], static: dict[str, Any]) -> str:
+    return f"{texts[0]}[{', '.join(map(_index, static['key']))}]"
+
+
+def _index(key: tuple[Any, ...]) -> str:
+    """One entry of an index."""
+    kind, *rest = key
+    if kind == "slice":
+        return ":".join("" if v is None else str(v) for v in rest[:2 if rest[2] is None else 3])
+    return {"new": "None", "...": "..."}.get(kind, str(rest[0] if kind == "int" else rest))
+
+
+@primitive("getitem", traits=Traits(work="none", structural=True, linear=(0,), written=_written))
+def getitem_p(x: Any, *, key: Key) -> Any:
+    """Part of a value, by a key of hashable entries."""
     return x[_decoded(key)]
 
 
@@ -75,7 +89,7 @@ def _getitem_vjp(g: Any, y: Any, x: Any, key: Key) -> Any:
     return out
 
 
-defvjp(_getitem, x=_getitem_vjp)
+defvjp(getitem_p, x=_getitem_vjp)
 
 
 def getitem(x: Any, key: Any) -> Any:
@@ -96,7 +110,7 @@ def getitem(x: Any, key: Any) -> Any:
     kinds = [k[0] for k in encoded]
     if kinds.count("list") > 1 or ("list" in kinds and "int" in kinds):
         raise ShapeError("an index may hold one list, and then no integers beside it; index twice instead")
-    return _getitem(x, key=encoded)
+    return getitem_p(x, key=encoded)
 
 
 def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:

@@ -106,8 +106,8 @@ def _statistics(x: np.ndarray, all_sum: Callable[[np.ndarray], np.ndarray]) -> t
     return mean, squares / max(total, 1), total
 
 
-@primitive("standardise", spread=True)
-def _standardise(x: Any, *, eps: float) -> Any:
+@primitive("standardise", threaded=True)
+def standardise_p(x: Any, *, eps: float) -> Any:
     """Mean 0 and variance 1 over the last axis."""
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + eps)
@@ -118,7 +118,7 @@ def _standardise_vjp(g: Any, y: Any, x: Any, eps: float) -> Any:
     return (g - g.mean(axis=-1, keepdims=True) - y * (g * y).mean(axis=-1, keepdims=True)) / deviation
 
 
-defvjp(_standardise, x=_standardise_vjp)
+defvjp(standardise_p, x=_standardise_vjp)
 
 
 def layer_norm(x: Any, gamma: Any = None, beta: Any = None, eps: float = 1e-5) -> Any:
@@ -136,6 +136,6 @@ def layer_norm(x: Any, gamma: Any = None, beta: Any = None, eps: float = 1e-5) -
     """
     if not trailing(x):
         raise ShapeError("layer_norm normalises the last axis, but x has one number per row")
-    y = _standardise(x, eps=float(eps))
+    y = standardise_p(x, eps=float(eps))
     y = y if gamma is None else mul(y, gamma)
     return y if beta is None else add(y, beta)

@@ -23,9 +23,11 @@ from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.space import RowSpace
 from ..autodiff.tape import Parameter, Var, space_of
+from ..autodiff.traits import Traits, all_axes, always, first
+from ..compile.scalar import Scalar
 
 
-@primitive("prefix", rowwise=False, sparse=True)
+@primitive("prefix", rowwise=False, sparse=True, traits=Traits(work="none"))
 def _prefix(x: Any, *, n: int) -> Any:
     """The first n rows."""
     return x[:n]
@@ -40,16 +42,18 @@ def _pad_rows(g: Any, y: Any, x: Any, n: int) -> Any:
 defvjp(_prefix, x=_pad_rows)
 
 
-@primitive("expand_last")
-def _expand_last(x: Any, *, n: int) -> Any:
+@primitive("expand_last", traits=Traits(
+    work="none", structural=True, linear=(0,), kept_axes=all_axes, identity=always, lazy="axes", written=first,
+    joined=lambda inner, outer: {"n": inner["n"] + outer["n"]}))
+def expand_last_p(x: Any, *, n: int) -> Any:
     """n axes of length 1 added at the right."""
     return x.reshape(x.shape + (1,) * n)
 
 
-defvjp(_expand_last, x=lambda g, y, x, n: g.reshape(x.shape))
+defvjp(expand_last_p, x=lambda g, y, x, n: g.reshape(x.shape))
 
 
-@primitive("cast")
+@primitive("cast", scalar=lambda dtype: Scalar("as_float({0})", ("{g}",)), traits=Traits(free=True, identity=always, written=first))
 def _cast(x: Any, *, dtype: str) -> Any:
     """x in another type."""
     return np.asarray(x).astype(dtype)
@@ -82,7 +86,7 @@ def prefix(x: Any, n: int) -> Any:
 
 def expand_last(x: Any, n: int = 1) -> Any:
     """x with n axes of length 1 added at the right, [...] -> [..., 1]."""
-    return _expand_last(x, n=n) if n else x
+    return expand_last_p(x, n=n) if n else x
 
 
 def cast(x: Any, dtype: Any) -> Any:

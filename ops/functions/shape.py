@@ -14,29 +14,33 @@ import numpy as np
 from graphtheta.errors import ShapeError
 
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.traits import Shape, Traits, always, first
 from .elementwise import div, neg
 from .rows import has_rows, same_dtype, same_rows, trailing, unbroadcast
 
 Axis = int | tuple[int, ...] | None
 
 
-@primitive("sum")
-def _sum(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+@primitive("sum", traits=Traits(
+    work="argument", linear=(0,), kept_axes=lambda x, y, static: len(x) + builtins.min(static["axis"]), lazy="total"))
+def sum_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Sum over axes."""
     return np.sum(x, axis=axis, keepdims=keepdims)
 
 
-def _spread(g: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+def _restored(g: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """Bring a gradient of a reduction back to the axes of x, of length 1 where reduced."""
     kept = [1 if i - x.ndim in axis else d for i, d in enumerate(x.shape)]
     return g if keepdims else g.reshape(kept)
 
 
 def _sum_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-    return np.broadcast_to(_spread(g, x, axis, keepdims), x.shape)
+    return np.broadcast_to(_restored(g, x, axis, keepdims), x.shape)
 
 
-@primitive("max", spread=True)
-def _max(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+@primitive("max", threaded=True, traits=Traits(work="argument"))
+def max_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Largest value over axes."""
     return np.max(x, axis=axis, keepdims=keepdims)
 
 
@@ -50,8 +54,8 @@ def _max_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> A
     return np.moveaxis(out.reshape(moved.shape), last, axis)
 
 
-defvjp(_sum, x=_sum_vjp)
-defvjp(_max, x=_max_vjp)
+defvjp(sum_p, x=_sum_vjp)
+defvjp(max_p, x=_max_vjp)
 
 
 def sum(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
@@ -66,7 +70,7 @@ def sum(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
         ShapeError: An axis is the row axis or does not exist.
     """
     axes = _axes("sum", x, axis)
-    return _sum(x, axis=axes, keepdims=keepdims) if axes else x
+    return sum_p(x, axis=axes, keepdims=keepdims) if axes else x
 
 
 def mean(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
@@ -78,7 +82,7 @@ def mean(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
 def max(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """Largest value over trailing axes; the gradient goes to the first of equal ones. Arguments as for ``sum``."""
     axes = _axes("max", x, axis)
-    return _max(x, axis=axes, keepdims=keepdims) if axes else x
+    return max_p(x, axis=axes, keepdims=keepdims) if axes else x
 
 
 def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
@@ -100,12 +104,23 @@ def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
-@primitive("reshape")
-def _reshape(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
+def _leading(argument: Shape, result: Shape, static: dict[str, Any]) -> int:
+    """How many leading axes are alike."""
+    alike = [a == b for a, b in zip(argument, result, strict=False)]
+    return alike.index(False) if False in alike else len(alike)
+
+
+def _outer(inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
+    return outer
+
+
+@primitive("reshape", traits=Traits(work="none", structural=True, linear=(0,), kept_axes=_leading, identity=always, joined=_outer))
+def reshape_p(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
+    """The same numbers in other axes, after the first ``keep``."""
     return x.reshape(x.shape[:keep] + shape)
 
 
-defvjp(_reshape, x=lambda g, y, x, keep, shape: g.reshape(x.shape))
+defvjp(reshape_p, x=lambda g, y, x, keep, shape: g.reshape(x.shape))
 
 
 def reshape(x: Any, *shape: int) -> Any:
@@ -125,7 +140,7 @@ def reshape(x: Any, *shape: int) -> Any:
         new[new.index(-1)] = prod(old) // rest if rest > 0 else 0
     if prod(new) != prod(old) or builtins.min(new, default=0) < 0:
         raise ShapeError(f"reshape: {list(old)} holds {prod(old)} numbers and cannot become {list(shape)}")
-    return _reshape(x, keep=int(has_rows(x)), shape=tuple(new))
+    return reshape_p(x, keep=int(has_rows(x)), shape=tuple(new))
 
 
 def flatten(x: Any) -> Any:
@@ -133,8 +148,9 @@ def flatten(x: Any) -> Any:
     return reshape(x, prod(trailing(x)))
 
 
-@primitive("concat")
-def _concat(*xs: Any, axis: int) -> Any:
+@primitive("concat", traits=Traits(work="none", free=True))
+def concat_p(*xs: Any, axis: int) -> Any:
+    """Values joined along an axis."""
     return np.concatenate(xs, axis=axis)
 
 
@@ -145,15 +161,16 @@ def _concat_vjp(position: int, g: Any, y: Any, *xs: Any, axis: int) -> Any:
     return g[tuple(at)]
 
 
-defvjp(_concat, xs=_concat_vjp)
+defvjp(concat_p, xs=_concat_vjp)
 
 
-@primitive("repeat_rows")
-def _repeat_rows(x: Any, like: Any) -> Any:
+@primitive("repeat_rows", traits=Traits(work="none", structural=True, written=first))
+def repeat_rows_p(x: Any, like: Any) -> Any:
+    """x for every row of ``like``."""
     return np.broadcast_to(x, like.shape[:1] + np.shape(x))
 
 
-defvjp(_repeat_rows, x=lambda g, y, x, like: g.sum(axis=0), like=None)
+defvjp(repeat_rows_p, x=lambda g, y, x, like: g.sum(axis=0), like=None)
 
 
 def repeat_rows(x: Any, like: Any) -> Any:
@@ -164,15 +181,16 @@ def repeat_rows(x: Any, like: Any) -> Any:
     """
     if has_rows(x) or not has_rows(like):
         raise ShapeError("repeat_rows: expected a value without rows and one with rows")
-    return _repeat_rows(x, like)
+    return repeat_rows_p(x, like)
 
 
-@primitive("broadcast_to")
-def _broadcast_to(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
+@primitive("broadcast_to", traits=Traits(work="none", structural=True, identity=always, joined=_outer))
+def broadcast_to_p(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
+    """Axes of length 1 repeated, after the first ``keep``."""
     return np.broadcast_to(x, x.shape[:keep] + shape)
 
 
-defvjp(_broadcast_to, x=lambda g, y, x, keep, shape: unbroadcast(g, x))
+defvjp(broadcast_to_p, x=lambda g, y, x, keep, shape: unbroadcast(g, x))
 
 
 def broadcast_to(x: Any, *shape: int) -> Any:
@@ -183,7 +201,7 @@ def broadcast_to(x: Any, *shape: int) -> Any:
     """
     if has_rows(x) and len(trailing(x)) != len(shape):
         raise ShapeError(f"broadcast_to: trailing axes {list(trailing(x))} cannot become {list(shape)}; add axes with expand_last first")
-    return _broadcast_to(x, keep=int(has_rows(x)), shape=tuple(shape))
+    return broadcast_to_p(x, keep=int(has_rows(x)), shape=tuple(shape))
 
 
 def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
@@ -210,7 +228,7 @@ def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     at = _axes("concat", parts[0], axis)[0]
     if len({(len(s), s[:at], s[at:][1:]) for s in shapes}) > 1:
         raise ShapeError(f"concat along axis {axis}: the other trailing axes must agree, got {', '.join(str(list(s)) for s in shapes)}")
-    return _concat(*parts, axis=at) if len(parts) > 1 else parts[0]
+    return concat_p(*parts, axis=at) if len(parts) > 1 else parts[0]
 
 
 def stack(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:

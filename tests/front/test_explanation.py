@@ -12,6 +12,7 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
+from graphtheta.ops import PRIMITIVES
 from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, operation_flops
 
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--hidden", "8")
@@ -98,10 +99,10 @@ def test_a_trainer_is_explained_as_it_is() -> None:
 
 
 def test_costs_of_operations() -> None:
-    assert operation_flops("matmul", [(8,), (8, 2, 3)], (2, 3)) == 2 * 8 * 6
-    assert operation_flops("sum", [(2, 3)], (2,)) == operation_flops("mul", [(2, 3), (3,)], (2, 3)) == 6
-    assert node_cost("reshape", [(6,)], [(2, 3)], 4) == Cost(0, 0)
-    assert node_cost("mul", [(2, 3), (2, 1)], [(2, 3)], 4) == Cost(48, 6)
+    assert operation_flops(PRIMITIVES["matmul"], [(8,), (8, 2, 3)], (2, 3)) == 2 * 8 * 6
+    assert operation_flops(PRIMITIVES["sum"], [(2, 3)], (2,)) == operation_flops(PRIMITIVES["mul"], [(2, 3), (3,)], (2, 3)) == 6
+    assert node_cost(PRIMITIVES["reshape"], [(6,)], [(2, 3)], 4) == Cost(0, 0)
+    assert node_cost(PRIMITIVES["mul"], [(2, 3), (2, 1)], [(2, 3)], 4) == Cost(48, 6)
     assert (Cost(2, 3) + Cost(1, 1)).times(10) == Cost(30, 40)
 
 

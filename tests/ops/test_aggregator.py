@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheta.errors import ConfigError
-from graphtheta.ops.edge.aggregator import AGGREGATORS, LOG_SUM_EXP, NO_EDGE, SOFTMAX_SUM, Segments, aggregator
+from graphtheta.ops.edge.aggregator import AGGREGATORS, BUILT_IN, LOG_SUM_EXP, NO_EDGE, SOFTMAX_SUM, Segments, aggregator
 
-ALL = {**AGGREGATORS, "logsumexp": LOG_SUM_EXP, "softmax-sum": SOFTMAX_SUM}
+ALL = {a.name: a for a in BUILT_IN}
 SHAPES = {"softmax-sum": [(2,), (2, 3)]}
 
 
@@ -37,7 +37,7 @@ def total(agg, n, row, parts, gid, scale=None):
 
 
 def gradients(agg, state, out, g, row, parts, gid, scale=None):
-    spread = agg.spread(state, out, g)
+    spread = agg.backward_state(state, out, g)
     return agg.backward({c: x[row] for c, x in spread.items()}, parts, gid, scale)
 
 
@@ -137,7 +137,7 @@ def test_type_is_kept_forward_and_backward(name, dtype):
     state, out = total(ALL[name], 5, row, parts, gid, scale)
     grads = gradients(ALL[name], state, out, np.ones_like(out), row, parts, gid, scale)
     assert out.dtype == dtype and all(g.dtype == dtype and g.shape == p.shape for g, p in zip(grads, parts, strict=True))
-    assert all(x.dtype == dtype for n, x in ALL[name].spread(state, out, np.ones_like(out)).items() if n != "edge")
+    assert all(x.dtype == dtype for n, x in ALL[name].backward_state(state, out, np.ones_like(out)).items() if n != "edge")
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -21,8 +21,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from graphtheta.errors import ConfigError
 from graphtheta.ops.compile import cache, generated, jit, private
 from graphtheta.ops.compile.generated import compiled
+from graphtheta.ops.compile.header import HEADER
 from graphtheta.ops.kernels import loss
-from graphtheta.ops.kernels.header import HEADER
 
 STRANGER = 65534
 SOURCE = """@kernel_form
@@ -35,7 +35,7 @@ PROCESS = """
 import os, sys
 import numpy as np
 from graphtheta.ops.compile.generated import compiled
-from graphtheta.ops.kernels.header import HEADER
+from graphtheta.ops.compile.header import HEADER
 os.umask(int(sys.argv[1], 8))
 kernel = compiled({source!r}, "float64", HEADER)
 for dtype in {dtypes}:

@@ -11,9 +11,8 @@ from graphtheta.ops import Parameter, RowSpace, Tape, Var, embedding
 from graphtheta.ops.backend import edges, fused
 from graphtheta.ops.backend.edges import EdgeLists
 from graphtheta.ops.backend.reference import Columns
-from graphtheta.ops.codegen.frontier import Frontier
-from graphtheta.ops.codegen.kernel import KernelWriter, unsupported
-from graphtheta.ops.codegen.text import Variant
+from graphtheta.ops.codegen.kernel import residuals_of, unsupported
+from graphtheta.ops.codegen.variant import Variant
 
 SPACE = RowSpace(np.arange(4))
 NODES = {"z": ((4,), np.float32, True), "kind": ((), np.int32, False)}
@@ -99,8 +98,8 @@ def test_no_integer_is_kept_among_floats():
     """From one walk back to the next; it would be rounded."""
     phase = phase_of(lambda e: e.src.z * embedding(table(4, 4), e.pair[..., 0]) * gt.sigmoid(e.src.z.sum(-1) * e.size))
     sender = Variant("sender", False, True, False, frozenset(), frozenset({("src", "z")}), (("",), ()), "float32")
-    kept = Frontier(KernelWriter(phase, sender)).kept
-    assert kept and all(phase.order[n].dtype.kind == "f" for _, n in kept)
+    saved = residuals_of(phase, sender)
+    assert saved and all(phase.order[n].dtype.kind == "f" for _, n in saved)
 
 
 def walked(phase, index, weights, z):

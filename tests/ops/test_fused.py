@@ -22,8 +22,7 @@ from graphtheta.engine.view.view import global_view
 from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var
 from graphtheta.ops.backend import edges, fused
 from graphtheta.ops.backend.fused import backend_scope
-from graphtheta.ops.codegen.frontier import Frontier
-from graphtheta.ops.codegen.kernel import KernelWriter
+from graphtheta.ops.codegen.kernel import residuals_of
 
 pytestmark = pytest.mark.fused
 DTYPES = {"float64": 1e-12, "float32": 1e-5}
@@ -228,17 +227,17 @@ def test_softmax(name):
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_what_is_kept_is_what_would_be_computed(name, monkeypatch):
-    """Whatever may be left for the walk by senders is left, worth it or not."""
-    kept = {}
+def test_what_is_saved_is_what_would_be_computed(name, monkeypatch):
+    """Whatever may be saved for the kernel by senders is saved, worth it or not."""
+    saved = {}
 
-    def keep(phase, receiver, sender):
-        return kept.setdefault((id(phase), sender), Frontier(KernelWriter(phase, sender)).kept)
+    def save(phase, receiver, sender):
+        return saved.setdefault((id(phase), sender), residuals_of(phase, sender))
 
-    monkeypatch.setattr(fused, "worth_keeping", keep)
+    monkeypatch.setattr(fused, "worth_saving", save)
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
     both(SCORES[name], direction="both", size=2)
-    assert any(kept.values()) == (name not in ("softmax alone", "softmax, full width"))
+    assert any(saved.values()) == (name not in ("softmax alone", "softmax, full width"))
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -42,7 +42,7 @@ def run(phase: Phase, agg: Aggregator, operands: list, shapes: dict) -> None:
     total = agg.finish(state)
     zeros = [{k: np.zeros_like(x) for k, x in made[kind].items()} for kind in ("src", "dst")]
     grads = Columns(*zeros, {}, frozenset(), {i: np.zeros(p.shape, F) for i, p in enumerate(operands) if isinstance(p, gt.Parameter)})
-    fused.backward(phase, columns, receivers, senders, np.arange(n), {"": agg.spread(state, total, np.ones_like(total))}, {}, grads)
+    fused.backward(phase, columns, receivers, senders, np.arange(n), {"": agg.backward_state(state, total, np.ones_like(total))}, {}, grads)
 
 
 @pytest.mark.skipif(not {"avx2", "fma"} <= FLAGS, reason="this processor has no AVX2")
@@ -65,7 +65,7 @@ def test_loops_over_columns_are_vector_code(name: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["gat", "gated"])
-def test_senders_read_what_receivers_kept(name: str) -> None:
+def test_senders_read_what_receivers_saved(name: str) -> None:
     """A row of a weight and a gradient per head, instead of scores made of columns and attributes once more."""
     gather, nodes, edges = PROGRAMS[name]
     program = trace(gather, nodes, edges, "sum", "Mine")
@@ -74,7 +74,7 @@ def test_senders_read_what_receivers_kept(name: str) -> None:
     made = {variant.mode: kernel for variant, (kernel, _) in phase.__dict__["_kernels"].items()}
     read = [n for n in made["sender"].arguments if n.startswith(("src", "dst", "edge", "spread", "kept")) and n != "edge_gid"]
     assert read == ["kept", "spread__g"] or read == ["spread__g", "kept"]
-    assert fused.kept_width(phase) == 8
+    assert fused.saved_width(phase) == 8
     assert "exp(" not in made["sender"].source and "kept" in made["receiver"].arguments
 
 

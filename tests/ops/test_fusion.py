@@ -1,4 +1,4 @@
-"""Elementwise functions that are put off give what they give at once, values and gradients."""
+"""Elementwise functions that are deferred give what they give at once, values and gradients."""
 import numpy as np
 import pytest
 
@@ -26,7 +26,7 @@ from graphtheta.ops.functions.rows import expand_last
 N = 600
 SPACE = RowSpace(np.arange(N) * 3)
 
-CHAINS = {
+FUSED = {
     "bias, relu, dropout": (lambda x, f, b: dropout(relu(add(mul(x, f), b)), 0.5), [(16,), ()], [(16,)]),
     "attention": (lambda z, a: shape.sum(mul(z, a)), [(4, 8)], [(4, 8)]),
     "mean of weighted heads": (lambda z, s: shape.mean(mul(z, s), -2), [(4, 8), (4,)], []),
@@ -42,6 +42,7 @@ CHAINS = {
     "a value read twice": (lambda x, y: (lambda z: add(relu(z), mul(z, y)))(mul(x, 2.0)), [(16,), (16,)], []),
     "costly in between": (lambda x, y: minimum(power(add(square(x), 1.0), -0.5), y), [(16,), (16,)], []),
     "dropout of what is repeated": (lambda x, y: mul(dropout(mul(x, 2.0), 0.3), y), [(4, 1), (4, 8)], []),
+    "powers 0 and 1": (lambda x, y: mul(mul(power(x, 0), power(y, 1)), y), [(16,), (16,)], []),
     "quick exponentials": (lambda x, y: mul(elu(mul(x, 3.0), 0.7), sigmoid(mul(y, 9.0))), [(16,), (16,)], []),
     "very long": (lambda x, y: add(*[sum(((mul(x, 0.1), y)[k % 2] for k in range(20)), start=x)] * 2), [(16,), (16,)], []),
 }
@@ -58,9 +59,9 @@ def run(monkeypatch, smallest, make, rows, wholes, dtype=np.float64, n=N):
     return out, [grads.of(x) for x in leaves]
 
 
-@pytest.mark.parametrize("name", CHAINS)
-def test_a_chain_equals_its_functions_one_by_one(monkeypatch, name):
-    now, later = (run(monkeypatch, smallest, *CHAINS[name]) for smallest in (1 << 40, 0))
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_functions_equal_one_by_one(monkeypatch, name):
+    now, later = (run(monkeypatch, smallest, *FUSED[name]) for smallest in (1 << 40, 0))
     assert isinstance(later[0], fusion.Deferred) and not isinstance(now[0], fusion.Deferred)
     assert later[0].space is now[0].space and later[0].shape == now[0].shape
     for a, b in zip([now[0].value, *now[1]], [later[0].value, *later[1]], strict=True):
@@ -70,12 +71,12 @@ def test_a_chain_equals_its_functions_one_by_one(monkeypatch, name):
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_few_rows_or_none(monkeypatch, n):
-    out, grads = run(monkeypatch, 0, *CHAINS["bias, relu, dropout"], n=n)
+    out, grads = run(monkeypatch, 0, *FUSED["bias, relu, dropout"], n=n)
     assert out.value.shape == (n, 16) and grads[2].shape == (16,)
 
 
 def test_single_precision_stays(monkeypatch):
-    out, grads = run(monkeypatch, 0, *CHAINS["bias, relu, dropout"], dtype=np.float32)
+    out, grads = run(monkeypatch, 0, *FUSED["bias, relu, dropout"], dtype=np.float32)
     assert {x.dtype for x in (out.value, *grads)} == {np.dtype(np.float32)}
 
 
@@ -87,7 +88,7 @@ def test_the_number_of_threads_does_not_show(monkeypatch):
     try:
         for n in (1, min(2, threads)):
             numba.set_num_threads(n)
-            out, grads = run(monkeypatch, 0, *CHAINS["bias, relu, dropout"], dtype=np.float32)
+            out, grads = run(monkeypatch, 0, *FUSED["bias, relu, dropout"], dtype=np.float32)
             results.append([out.value, *grads])
     finally:
         numba.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Which numbers of a value a vector stands for."""
+"""Which numbers of a value a vector holds."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass
-class Place:
+class LaneSlice:
     """Positions in a flattened value.
 
     Attributes:
@@ -22,13 +22,13 @@ class Place:
     active: int
     start: str = "0"
 
-    def through(self, where: np.ndarray) -> Place:
+    def through(self, where: np.ndarray) -> LaneSlice:
         """The positions that a map gives these."""
-        return Place(where[self.at], self.active, self.start)
+        return LaneSlice(where[self.at], self.active, self.start)
 
-    def after(self, first: int) -> Place:
+    def after(self, first: int) -> LaneSlice:
         """The positions in a row where the value begins at ``first``."""
-        return Place(self.at + first, self.active, self.start) if first else self
+        return LaneSlice(self.at + first, self.active, self.start) if first else self
 
     @property
     def run(self) -> str | None:
@@ -45,11 +45,11 @@ class Place:
         return int(self.at[0]) if (self.at == self.at[0]).all() else None
 
 
-def cells(shape: Shape, lanes: int) -> list[Place]:
+def slices(shape: Shape, lanes: int) -> list[LaneSlice]:
     """The vectors of a value: along its last axis longer than 1, so that what is broadcast along it is one number."""
     size = int(np.prod(shape))
     last = next((d for d in reversed(shape) if d != 1), 1)
-    return [Place(np.arange(o + s, o + min(s + lanes, last)), min(lanes, last - s))
+    return [LaneSlice(np.arange(o + s, o + min(s + lanes, last)), min(lanes, last - s))
             for o in range(0, size, max(last, 1)) for s in range(0, last, lanes)]
 
 

@@ -32,3 +32,9 @@ def inside_table(i, size):
 
 
 '''
+
+# elementwise functions of vectors that scalar forms may call
+FUNCTIONS = frozenset((
+    "absolute", "as_float", "clip", "cube", "elu", "elu_slope", "exp", "gelu", "gelu_slope", "if_ge", "if_gt", "if_positive", "inside",
+    "leaky_relu", "log", "maximum", "minimum", "power", "relu", "sigmoid", "sigmoid_slope", "sign", "single", "softplus", "sqrt", "square",
+    "step", "tanh", "tanh_slope"))

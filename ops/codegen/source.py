@@ -1,57 +1,29 @@
-"""Lines, scopes, scratch space and arguments of a kernel being written."""
+"""Source of a kernel: lines by section, names, arguments, scratch space, and vectors read and written."""
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
-from ..edge.program import Phase
-from .place import Place, cells
+from .lane_slice import LaneSlice, slices
 
-# vectors of one value that are held in variables; wider values are worked on in loops over scratch space
-MOST_VECTORS = 64
 # where a line stands: before all rows, before and after the edges of a row, with every edge, after all rows
 SECTIONS = ("top", "row", "edge", "end", "bottom")
 DEPTHS = {"top": 1, "row": 2, "edge": 3, "end": 2, "bottom": 1}
 
 
-@dataclass(frozen=True)
-class Variant:
-    """What a kernel is specialised for, besides the phase.
+class Source:
+    """Collects the lines of each section, and what must be allocated and passed for them.
 
-    Attributes:
-        mode: "forward", "receiver" or "sender".
-        listed: Whether edges are given by a list of positions, or lie in order from a start.
-        training: Whether dropout drops.
-        scaled: Whether edges stand for several.
-        carried: Edge values indexed in the level's own order.
-        wanted: Leaves whose gradients this kernel computes, as (kind, name).
-        spreads: Totals with a gradient, and output values with one.
+    Args:
         dtype: Of the numbers.
-        kept: What walking by receivers leaves for walking by senders, as (kind, number of the expression).
+        rolled: Whether values are too wide for variables, and worked on in loops over scratch space.
     """
 
-    mode: str
-    listed: bool
-    training: bool
-    scaled: bool
-    carried: frozenset[str]
-    wanted: frozenset[tuple[str, object]]
-    spreads: tuple[tuple[str, ...], tuple[str, ...]]
-    dtype: str
-    kept: tuple[tuple[str, int], ...] = ()
-
-
-class TextWriter:
-    """Collects the lines of each section, and what must be allocated and passed for them."""
-
-    def __init__(self, phase: Phase, variant: Variant):
-        self.phase, self.v = phase, variant
-        self.number = {id(e): i for i, e in enumerate(phase.order)}
-        self.lanes = 64 // np.dtype(variant.dtype).itemsize
-        self.rolled = max(len(cells(e.dims, self.lanes)) for e in phase.order if e.rows) > MOST_VECTORS
+    def __init__(self, dtype: str, rolled: bool):
+        self.dtype, self.rolled = dtype, rolled
+        self.lanes = 64 // np.dtype(dtype).itemsize
         self.sections: dict[str, list[str]] = {name: [] for name in SECTIONS}
         self.section = "edge"
         self.indent = 0
@@ -63,6 +35,7 @@ class TextWriter:
         self._names = 0
 
     def put(self, line: str) -> None:
+        """Add a line to the current section."""
         self.sections[self.section].append("    " * (DEPTHS[self.section] + self.indent) + line)
 
     @contextmanager
@@ -91,12 +64,13 @@ class TextWriter:
         return f"{prefix}_{self._names}"
 
     def arg(self, name: str) -> str:
+        """An argument of the kernel."""
         self.arguments[name] = None
         return name
 
     def buffer(self, name: str, size: int, dtype: str = "") -> str:
         """Scratch space of one edge, one row; allocated outside, because allocation in the kernel costs a sixth of its compilation."""
-        self.buffers[self.arg(name)] = (max(size, 1), dtype or self.v.dtype)
+        self.buffers[self.arg(name)] = (max(size, 1), dtype or self.dtype)
         return name
 
     def map(self, where: np.ndarray) -> str:
@@ -115,39 +89,41 @@ class TextWriter:
 
     # ---- numbers of rows
 
-    def cells(self, shape: tuple[int, ...]) -> Iterator[Place]:
+    def slices(self, shape: tuple[int, ...]) -> Iterator[LaneSlice]:
         """Vectors that cover a value: one after another, or the body of a loop and what is left."""
         if not self.rolled:
-            yield from cells(shape, self.lanes)
+            yield from slices(shape, self.lanes)
             return
         size = int(np.prod(shape))
         whole = size // self.lanes * self.lanes
         if whole:
             name = self.name("z")
             with self.block(f"for {name} in range(0, {whole}, {self.lanes}):"):
-                yield Place(np.arange(whole), self.lanes, name)
+                yield LaneSlice(np.arange(whole), self.lanes, name)
         if whole < size:
-            yield Place(np.arange(whole, size), size - whole)
+            yield LaneSlice(np.arange(whole, size), size - whole)
 
-    def read(self, array: str, row: str, place: Place) -> str:
+    def read(self, array: str, row: str, cell: LaneSlice) -> str:
         """Numbers of a row as a vector."""
-        if place.run is not None:
-            return f"{self.loads(place.active)}({array}, {row}, {place.run})"
-        if place.same is not None:
-            return f"{self.loads(1)}({array}, {row}, {place.same})"
-        name = self.function(f"pick{place.active}", f"lanes.picker({place.active})")
-        return f"{name}({array}, {row}, {self.map(place.at)}, {place.start})"
+        if cell.run is not None:
+            return f"{self.loads(cell.active)}({array}, {row}, {cell.run})"
+        if cell.same is not None:
+            return f"{self.loads(1)}({array}, {row}, {cell.same})"
+        name = self.function(f"pick{cell.active}", f"lanes.picker({cell.active})")
+        return f"{name}({array}, {row}, {self.map(cell.at)}, {cell.start})"
 
     def loads(self, active: int) -> str:
+        """The function that loads a vector from consecutive positions."""
         return self.function(f"load{active}", f"lanes.loader({active})")
 
-    def zeros(self, place: Place) -> str:
-        return f"{self.function(f'zeros{place.active}', f'lanes.zeros({place.active}, ELEMENT)')}()"
+    def zeros(self, cell: LaneSlice) -> str:
+        """A vector of zeros."""
+        return f"{self.function(f'zeros{cell.active}', f'lanes.zeros({cell.active}, ELEMENT)')}()"
 
-    def write(self, array: str, row: str, place: Place, text: str) -> None:
+    def write(self, array: str, row: str, cell: LaneSlice, text: str) -> None:
         """Lanes of a vector into a row."""
-        assert place.run is not None
-        self.put(f"{self.function(f'store{place.active}', f'lanes.storer({place.active})')}({array}, {row}, {place.run}, {text})")
+        assert cell.run is not None
+        self.put(f"{self.function(f'store{cell.active}', f'lanes.storer({cell.active})')}({array}, {row}, {cell.run}, {text})")
 
     def once(self, text: str, section: str = "") -> str:
         """A variable with this value; the same one where it is known already."""
@@ -161,3 +137,23 @@ class TextWriter:
                 with self.within(section):
                     self.put(f"{known[text]} = {text}")
         return known[text]
+
+    def add_up(self, known: str | None, active: int, text: str) -> str:
+        """A variable that takes in the lanes of one more vector."""
+        more = f"{self.cut(active, self.lanes)}({text})"
+        if known is None:
+            known = self.name("d")
+            self.put(f"{known} = {more}")
+        else:
+            self.put(f"{known} = {known} + {more}")
+        return known
+
+    def cut(self, active: int, lanes: int) -> str:
+        """The function that makes a vector of all lanes, of which some are active."""
+        return self.function(f"first{active}", f"lane_tools.first({active}, {lanes})")
+
+    def scratch(self, text: str, active: int) -> str:
+        """Scratch space with the lanes of a vector, to be read number by number."""
+        name = self.buffer(self.name("x"), self.lanes)
+        self.write(name, "0", LaneSlice(np.arange(active), active), text)
+        return name

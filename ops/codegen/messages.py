@@ -1,0 +1,55 @@
+"""What becomes of messages: totals and new edge values forward, the gradients that these give them backward."""
+from __future__ import annotations
+
+from .aggregate import AGGREGATES
+from .gradients import Gradients
+from .lane_slice import Shape
+from .register_buffer import RegisterBuffer
+from .registers import Registers, Text
+
+
+class Messages:
+    """The message parts and new edge values of a phase.
+
+    Args:
+        registers: Of the kernel, with its source and values.
+        gradients: Take the gradients of the parts; used backward only.
+    """
+
+    def __init__(self, registers: Registers, gradients: Gradients):
+        self.registers, self.values, self.source = registers, registers.values, registers.source
+        self.gradients = gradients
+
+    def accumulate(self) -> None:
+        """Add messages to totals and write new edge values."""
+        phase, s = self.values.phase, self.source
+        for name, aggregator in phase.aggregators.items():
+            AGGREGATES[aggregator].forward(self, name, phase.message)
+        for name, e in phase.outputs.items():
+            for cell in s.slices(e.dims):
+                s.write(s.arg(f"out_{name}"), "ce", cell, self.values.text(e, cell))
+
+    def seed(self) -> None:
+        """Give message parts and new edge values the gradients of what was made of them."""
+        phase, s = self.values.phase, self.source
+        totals, outputs = self.values.variant.totals
+        for name in totals:
+            AGGREGATES[phase.aggregators[name]].backward(self, name, phase.message)
+        for name in outputs:
+            e, array = phase.outputs[name], s.arg(f"gout_{name}")
+            self.gradients.give(e, e.dims, lambda p, array=array: s.read(array, "ce", p))  # type: ignore[misc]
+
+    # ---- for lowerings
+
+    def state(self, name: str, column: str, shape: Shape) -> RegisterBuffer:
+        """A column of the state of the row being worked on."""
+        return self.registers.over_the_row(self.source.arg(f"state_{name}_{column}"), shape)
+
+    def column(self, name: str, column: str) -> Text:
+        """A column of the backward state of the edge's destination."""
+        array, s, fixed = self.source.arg(f"spread_{name}_{column}"), self.source, self.values.fixed_end == "dst"
+        return lambda p: s.once(s.read(array, "dr", p), "row" if fixed and p.start == "0" else "")
+
+    def weighted(self, text: str) -> str:
+        """A number times the importance weight of the edge."""
+        return f"{text} * as_float({self.source.arg('scale')}[en])" if self.values.variant.scaled else text

@@ -1,0 +1,52 @@
+"""Rows that a later edge reads are fetched ahead: which arrays are read at scattered rows, and the lines that prefetch them."""
+from __future__ import annotations
+
+import numpy as np
+
+from .boundary import numbers
+from .values import Values
+
+# edges between asking for a row and reading it, and cache lines asked for at most
+AHEAD, MOST_LINES, LINE = 8, 16, 64
+
+
+def ahead(values: Values) -> list[str]:
+    """Ask for the rows that a later edge reads at scattered positions."""
+    scattered = far(values)
+    if not scattered:
+        return []
+    lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
+    if any(row != "far" for _, row, _ in scattered):
+        lines += ["el = at[later]", "sl = start + positions[el]" if values.variant.listed else "sl = start + el"]
+    for name, row, size in scattered:
+        lines += [f"prefetch({name}, {row}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
+    return lines
+
+
+def lines_of_edge(values: Values) -> int:
+    """Cache lines that an edge reads at scattered rows."""
+    return sum(-(-size // LINE) for _, _, size in far(values))
+
+
+def far(values: Values) -> list[tuple[str, str, int]]:
+    """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
+    variant, arguments, found = values.variant, values.source.arguments, []
+    sender, item = variant.mode == "sender", np.dtype(variant.dtype).itemsize
+    for n, e in enumerate(values.phase.order):
+        if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or f"{e.leaf[0]}{n}" not in arguments:
+            continue
+        kind, name = e.leaf
+        size = e.dtype.itemsize * int(np.prod(e.dims))
+        if kind == "edge" and sender:
+            found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
+        elif kind not in ("edge", values.fixed_end):
+            found.append((f"{kind}{n}", "far", size))
+    if sender:
+        score, value = values.phase.message[:1], values.phase.message[-1:]
+        for name in arguments:
+            if name.startswith("spread_"):
+                (e,) = value if name.endswith("_g") else score
+                found.append((name, "far", item * int(np.prod(e.dims))))
+        if variant.residuals:
+            found.append(("kept", "el", item * numbers(values.phase, variant.residuals)))
+    return found

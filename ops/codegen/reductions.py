@@ -1,0 +1,72 @@
+"""Lowerings of sums and largest values over axes."""
+from __future__ import annotations
+
+import numpy as np
+
+from ..autodiff.expr import Expr
+from ..functions.shape import max_p, sum_p
+from .gradients import Gradients
+from .lowering import Lowering, register
+from .register_buffer import RegisterBuffer
+from .registers import Registers, Text
+
+
+class SumOverAxes(Lowering):
+    """Numbers added up where they meet."""
+
+    def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
+        a, v = e.args[0], r.values
+        return r.fold(reduced(e), a.dims, lambda p: v.text(a, p), r.total(name, e.dims))
+
+    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+        where = reduced(e)
+        to.give(e.args[0], e.args[0].dims, lambda p: g(p.through(where)))
+
+
+class MaxOverAxes(Lowering):
+    """The first of the largest numbers, found in a loop; its position is put aside for the gradient."""
+
+    repeats = True
+    puts_aside = True
+
+    def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
+        s, v = r.source, r.values
+        a, n = e.args[0], v.number[id(e)]
+        held = RegisterBuffer.scratch(s, name, e.dims)
+        winner, values = s.buffer(f"w{n}", int(np.prod(e.dims)), "int64"), RegisterBuffer.scratch(s, f"all{n}", a.dims)
+        for cell in s.slices(a.dims):
+            values.set(cell, v.text(a, cell))
+        order = np.argsort(reduced(e), kind="stable")
+        size = int(np.prod(e.dims))
+        where, each = s.map(order), len(order) // max(size, 1)
+        with s.block(f"for i in range({size}):"):
+            s.put("best, which = T(-np.inf), 0")
+            with s.block(f"for j in range({each}):"):
+                s.put(f"at_j = {where}[0, i * {each} + j]")
+                with s.block(f"if {values.name}[0, at_j] > best:"):
+                    s.put(f"best, which = {values.name}[0, at_j], at_j")
+            s.put(f"{name}[0, i] = best")
+            s.put(f"{winner}[0, i] = which")
+        return held
+
+    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+        s, v = to.source, to.values
+        a, n, size = e.args[0], v.number[id(e)], int(np.prod(e.dims))
+        mine, spread = RegisterBuffer.scratch(s, f"gmax{n}", e.dims), RegisterBuffer.scratch(s, f"gall{n}", a.dims)
+        spread.clear()
+        for cell in s.slices(e.dims):
+            mine.set(cell, g(cell))
+        with s.block(f"for i in range({size}):"):
+            s.put(f"{spread.name}[0, w{n}[0, i]] += {mine.name}[0, i]")
+        to.give(a, a.dims, spread.get)
+
+
+def reduced(e: Expr) -> np.ndarray:
+    """Position in a sum of each number of its argument."""
+    a = e.args[0]
+    kept = [1 if k - len(a.dims) in e.static["axis"] else d for k, d in enumerate(a.dims)]
+    return np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), a.dims).ravel()
+
+
+register(sum_p, SumOverAxes())
+register(max_p, MaxOverAxes())

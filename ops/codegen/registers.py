@@ -1,0 +1,170 @@
+"""Which values are computed once and saved in register buffers, and sums over positions."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..autodiff.expr import Expr
+from .lane_slice import LaneSlice, Shape, slices
+from .lowering import lowering_of
+from .register_buffer import RegisterBuffer
+from .source import Source
+from .values import Values
+
+Text = Callable[[LaneSlice], str]
+# elementwise steps written into one line
+MOST_STEPS = 6
+# vectors of a gradient of all edges that are held in variables
+MOST_SUMMED = 16
+
+
+class Registers:
+    """Writes values of the current edge, and what edges add up to, into variables or scratch space."""
+
+    def __init__(self, source: Source, values: Values):
+        self.source, self.values = source, values
+        self.sums: dict[str, RegisterBuffer] = {}
+
+    def save(self, roots: list[Expr]) -> None:
+        """Write what must be saved, arguments first."""
+        needed: set[int] = set()
+
+        def visit(e: Expr) -> None:
+            if id(e) not in needed and self.values.number[id(e)] not in self.values.saved:
+                needed.add(id(e))
+                # a constant reads the shape of its argument only
+                for a in () if e.traits.constant is not None else e.args:
+                    visit(a)
+
+        for root in roots:
+            visit(root)
+        uses = self.values.uses()
+        steps: dict[int, int] = {}
+        for e in self.values.phase.order:
+            if id(e) not in needed or not e.rows or e.prim is None or self.values.is_alias(e):
+                continue
+            steps[id(e)] = 1 + max(steps.get(id(a), 0) for a in e.args)
+            if self.must_save(e, uses.get(id(e), []), any(e is root for root in roots), steps[id(e)]):
+                steps[id(e)] = 0
+                if self.values.fixed(e):
+                    with self.source.within("row"):
+                        self.save_one(e)
+                else:
+                    self.save_one(e)
+
+    def must_save(self, e: Expr, uses: list[Expr], root: bool, steps: int) -> bool:
+        """Whether a value gets a register buffer, rather than being written where it is used."""
+        code, count = self.values.form(e), len(uses) + root
+        if code is None and not e.traits.structural:
+            return True
+        if any(low is not None and low.reads_again for low in map(lowering_of, uses)):
+            return True
+        if code is None or e.traits.free:
+            return False
+        size = int(np.prod(e.dims))
+        wider = any(int(np.prod(u.dims)) > size for u in uses)
+        return count > 1 or wider or steps > MOST_STEPS or (code.costly and self.values.variant.mode != "forward")
+
+    def save_one(self, e: Expr) -> None:
+        """Write a value into a register buffer."""
+        n, lowering = self.values.number[id(e)], lowering_of(e)
+        if lowering is not None and not e.traits.structural:
+            self.values.saved[n] = lowering.forward(self, e, f"t{n}")
+            return
+        held = RegisterBuffer.best(self.source, f"t{n}", e.dims)
+        for cell in self.source.slices(e.dims):
+            held.set(cell, self.values.text(e, cell))
+        self.values.saved[n] = held
+
+    def fold(self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer) -> RegisterBuffer:
+        """Add up the numbers of a value of ``shape`` at the positions that a map gives them."""
+        if self.source.rolled:
+            self.fold_in_memory(where, shape, text, made)
+            return made
+        out = slices(made.shape, self.source.lanes)
+        starts = {(int(c.at[0]), c.active) for c in out}
+        dots: dict[int, str] = {}
+        for cell in slices(shape, self.source.lanes):
+            q = cell.through(where)
+            if q.same is not None and (q.run is None or (q.same, 1) not in starts):
+                dots[q.same] = self.source.add_up(dots.get(q.same), cell.active, text(cell))
+            elif q.run is not None and (int(q.at[0]), q.active) in starts:
+                made.add(q, text(cell))
+            else:
+                # neither along nor across the vectors: number by number
+                spread = self.source.scratch(text(cell), cell.active)
+                for i, p in enumerate(q.at):
+                    dots[int(p)] = self.source.add_up(dots.get(int(p)), 1, f"{self.source.loads(1)}({spread}, 0, {i})")
+        for c in out:
+            inside = [dots.get(int(p)) for p in c.at]
+            if any(inside):
+                name = self.source.function(f"totals{c.active}", f"lane_tools.totals({c.active})")
+                zero = f"{self.source.cut(1, self.source.lanes)}(single(ZERO))"
+                made.add(c, f"{name}({', '.join(x or zero for x in inside)})")
+        made.fill_up()
+        return made
+
+    def fold_in_memory(self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer) -> None:
+        """The same in a loop over scratch space."""
+        assert made.backing is not None
+        array, row = made.backing
+        for cell in self.source.slices(shape):
+            q = cell.through(where)
+            if q.run is not None:
+                made.add(q, text(cell))
+                continue
+            x, i = self.source.scratch(text(cell), cell.active), self.source.name("i")
+            with self.source.block(f"for {i} in range({cell.active}):"):
+                self.source.put(f"{array}[{row}, {self.source.map(q.at)}[0, {cell.start} + {i}]] += {x}[0, {i}]")
+
+    def total(self, name: str, shape: Shape) -> RegisterBuffer:
+        """A value to be added up."""
+        held = RegisterBuffer.best(self.source, name, shape)
+        held.clear()
+        return held
+
+    def memory(self, e: Expr) -> tuple[str, str]:
+        """Where a value can be read number by number at run time."""
+        n = self.values.number[id(e)]
+        if not e.rows:
+            return self.source.arg(f"c{n}"), "0"
+        if e.leaf is not None:
+            return self.source.arg(f"{e.leaf[0]}{n}"), self.values.row(e)
+        if n in self.values.saved:
+            return self.values.saved[n].memory()
+        if self.values.is_alias(e):
+            return self.memory(e.args[0])
+        held = RegisterBuffer.scratch(self.source, f"m{n}", e.dims)
+        for cell in self.source.slices(e.dims):
+            held.set(cell, self.values.text(e, cell))
+        return held.memory()
+
+    def over_the_row(self, array: str, shape: Shape) -> RegisterBuffer:
+        """What the edges of the row add up to: in variables while they are worked on, then in the memory of the row."""
+        if self.source.rolled:
+            return RegisterBuffer(self.source, array, shape, (array, "tr"))
+        if array not in self.sums:
+            held = self.sums[array] = RegisterBuffer(self.source, f"sum_{array}", shape)
+            for cell in slices(shape, self.source.lanes):
+                held.filled.add(int(cell.at[0]))
+                with self.source.within("row"):
+                    held.set(cell, self.source.read(array, "tr", cell))
+                with self.source.within("end"):
+                    self.source.write(array, "tr", cell, held.get(cell))
+        return self.sums[array]
+
+    def summed(self, name: str, shape: Shape) -> RegisterBuffer:
+        """The gradient of a value without rows, over all edges of the block."""
+        self.source.arg(name)
+        if self.source.rolled or len(slices(shape, self.source.lanes)) > MOST_SUMMED:
+            return RegisterBuffer(self.source, name, shape, (name, "0"))
+        if name not in self.sums:
+            held = self.sums[name] = RegisterBuffer(self.source, f"sum_{name}", shape)
+            for cell in slices(shape, self.source.lanes):
+                held.filled.add(int(cell.at[0]))
+                with self.source.within("top"):
+                    held.set(cell, self.source.zeros(cell))
+                with self.source.within("bottom"):
+                    self.source.write(name, "0", cell, f"{self.source.read(name, '0', cell)} + {held.get(cell)}")
+        return self.sums[name]

@@ -1,0 +1,34 @@
+"""What a kernel is specialised for."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# ("value" | "weight" | "gradient", number of the expression) of what is saved for each edge; the weight is the softmax of a score
+Residuals = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a kernel is specialised for, besides the phase.
+
+    Attributes:
+        mode: "forward", "receiver" or "sender".
+        listed: Whether edges are given by a list of positions, or are in order from a start.
+        training: Whether dropout drops.
+        scaled: Whether edges have importance weights.
+        carried: Edge values indexed in the level's own order.
+        wanted: Leaves whose gradients this kernel computes, as (kind, name).
+        totals: Totals with a gradient, and output values with one.
+        dtype: Of the numbers.
+        residuals: What the kernel by receivers saves for the one by senders.
+    """
+
+    mode: str
+    listed: bool
+    training: bool
+    scaled: bool
+    carried: frozenset[str]
+    wanted: frozenset[tuple[str, object]]
+    totals: tuple[tuple[str, ...], tuple[str, ...]]
+    dtype: str
+    residuals: Residuals = ()

@@ -1,0 +1,115 @@
+"""The scalar form of an elementwise operation: its value and its gradients as text, which loops are generated from.
+
+A scalar form stands beside its operation, ``@primitive("exp", scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True))``, and means
+the same as the NumPy function and its rules, also for NaN, which must show; tests hold the two together. A form
+names each argument once where it can, through the functions below, so that text does not double with every step.
+"""
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from string import Formatter
+
+from graphtheta.errors import UserFunctionError
+
+from . import element, header
+
+Rule = str | None
+_NUMBER = re.compile(r"-?(np\.inf|[0-9][0-9.]*(e[+-]?[0-9]+)?)")
+_SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.USub)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """The code of an elementwise operation for single numbers.
+
+    It is text of + - * / and parentheses over ``{0}``, ``{1}`` (arguments), ``T(number)`` (a constant in the type of the
+    kernel) and calls of the functions in ``graphtheta.ops.compile.header.FUNCTIONS``.
+
+    Args:
+        value: The result.
+        grads: The gradient of each argument, also over ``{g}`` (gradient of the result) and ``{y}`` (the result); None where an
+            argument has no gradient.
+        costly: Whether computing it takes more than reading its arguments, so that it is computed once and saved.
+
+    Raises:
+        UserFunctionError: A text is not of this form, or reads an argument that has no gradient entry.
+
+    Example:
+        ``Scalar("{0} / (T(1) + absolute({0}))", ("{g} / square(T(1) + absolute({0}))",))`` is softsign.
+    """
+
+    value: str
+    grads: tuple[Rule, ...]
+    costly: bool = False
+    functions: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        called = _called(self.value, len(self.grads), False)
+        for rule in self.grads:
+            called |= _called(rule, len(self.grads), True) if rule is not None else set()
+        object.__setattr__(self, "functions", called)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether lazy elementwise fusion can run it: its loops have all functions as vector code."""
+        return self.functions <= element.FUNCTIONS
+
+
+@lru_cache(maxsize=1024)
+def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
+    """The functions that a text calls, once it is seen to be of the form that ``Scalar`` describes."""
+    what, known = f"Scalar: {text!r}", {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set())
+    try:
+        read = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+        if read - known:
+            raise UserFunctionError(f"{what} reads {_shown(read - known)}; it may read {_shown(known)}")
+        tree = ast.parse(text.format(*(f"_{i}" for i in range(arguments)), g="_g", y="_y"), mode="eval")
+    except (ValueError, SyntaxError) as error:
+        raise UserFunctionError(f"{what} is not an expression over {_shown(known)}: {error}") from error
+    called: set[str] = set()
+    for part in _parts(tree.body):
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and not part.keywords and not _wrong_number(part):
+            called.add(part.func.id)
+        elif not (isinstance(part, (ast.BinOp, ast.UnaryOp)) and isinstance(part.op, _SIGNS)) and not _named(part):
+            raise UserFunctionError(f"{what} holds {_read(part)}; write it with + - * /, T(number) and functions")
+    called -= {"T"}
+    if called - header.FUNCTIONS:
+        raise UserFunctionError(f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not have; they have "
+                                f"{', '.join(sorted(header.FUNCTIONS))}")
+    return frozenset(called)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    """An expression and all below it, without the names of functions and what T is called with."""
+    yield node
+    below = (node.args if not _is_t(node) else []) if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+    for part in below:
+        if isinstance(part, ast.expr):
+            yield from _parts(part)
+
+
+def _is_t(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == "T"
+
+
+def _wrong_number(node: ast.Call) -> bool:
+    """Whether it is T of anything but a number."""
+    return _is_t(node) and not (len(node.args) == 1 and _NUMBER.fullmatch(ast.unparse(node.args[0])))
+
+
+def _named(node: ast.expr) -> bool:
+    """Whether it is an argument; a number by itself would decide the type of the result."""
+    return isinstance(node, ast.Name) and (node.id == "ONE" or node.id.startswith("_"))
+
+
+def _read(node: ast.expr) -> str:
+    """A part as it stands in the text."""
+    return re.sub(r"\b_(\w+)\b", r"{\1}", ast.unparse(node))
+
+
+def _shown(names: set[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(names))
