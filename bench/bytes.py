@@ -74,7 +74,7 @@ def step(comm: Any, graph: gt.Graph, model: str, keys: dict[str, Any]) -> np.nda
     view, copies = trainer.strategy.batch(0, 0), mirrors(trainer)
     active, before = ActiveGraph(view), comm.ledger.snapshot()
     with Tape(all_sum=comm.all_sum) as tape:
-        loss = trainer.task.loss(view, trainer.model.run(active))
+        loss = trainer.setup.task.loss(view, trainer.model.run(active))
         tape.backward(loss)
     sent = comm.ledger.since(before)["move"]["bytes"]
     predicted = sum(t.forward + t.backward for t in active.traffic)

@@ -72,7 +72,7 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
         return told[0] if len(set(told)) == 1 else f"ranks refuse in different words: {told}"
     if nudge:
         rng = np.random.default_rng(nudge)
-        for p in trainer.parameters:
+        for p in trainer.setup.parameters:
             p.value = p.value * (1 + np.finfo(p.dtype).eps * rng.integers(-1, 2, p.shape))
     losses, rows = [], []
     for epoch in range(job.epochs):
@@ -80,7 +80,7 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
         if not np.isfinite(losses[-1]).all():
             return f"diverges: the loss of view {np.flatnonzero(~np.isfinite(losses[-1]))[0]} of epoch {epoch} is not finite"
         with backend_scope(job.backend):
-            rows.append(trainer.evaluator.metrics(trainer.model))
+            rows.append(trainer.measure())
     state = trainer.model.state()
     bits = comm.all_gather(np.concatenate([x.reshape(-1) for x in state.values()]))
     found = {"loss": np.concatenate(losses), "ranks that differ": np.array(sum(b.tobytes() != bits[0].tobytes() for b in bits))}

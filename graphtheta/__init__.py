@@ -11,7 +11,8 @@ __version__ = "0.1.0"
 
 # where each public name lives
 _FRONT = {
-    "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Result": "recovery.progress",
+    "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
+    "Callback": "train.callback", "Result": "recovery.progress",
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
 }

@@ -48,7 +48,7 @@ class GCN(Layer):
         self.norm = norm
 
     def transform(self, node: Any) -> dict[str, Any]:
-        z = matmul(node.h, self.weight) if self._first(node.h) else node.h
+        z = matmul(node.h, self.weight) if self._first(node) else node.h
         return {"z": mul(z, self._factor(node)) if self.norm == "sym" else z}
 
     def gather(self, edge: Any) -> Any:
@@ -56,11 +56,11 @@ class GCN(Layer):
 
     def apply(self, node: Any, total: Any) -> Any:
         total = mul(total, self._factor(node))
-        out = total if self._first(node.h) else matmul(total, self.weight)
+        out = total if self._first(node) else matmul(total, self.weight)
         return out if self.bias is None else add(out, self.bias)
 
-    def _first(self, h: Any) -> bool:
-        return self.precomputed is None and project_first(h, self.weight)
+    def _first(self, node: Any) -> bool:
+        return not node.precomputed and project_first(node.h, self.weight)
 
     def _factor(self, node: Any) -> Any:
         """A power of the degree, 0 where the degree is 0, [n]."""

@@ -33,17 +33,17 @@ class GIN(Layer):
         self.eps: Parameter | float = Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
 
     def transform(self, node: Any) -> dict[str, Any]:
-        return {"z": self.mlp.start(node.h) if self._first(node.h) else node.h}
+        return {"z": self.mlp.start(node.h) if self._first(node) else node.h}
 
     def gather(self, edge: Any) -> Any:
         return edge.src.z
 
     def apply(self, node: Any, total: Any) -> Any:
         z = add(total, mul(node.z, add(self.eps, 1)) if isinstance(self.eps, Parameter) else mul(node.z, 1 + self.eps))
-        return self.mlp.finish(z) if self._first(node.h) else self.mlp(z)
+        return self.mlp.finish(z) if self._first(node) else self.mlp(z)
 
-    def _first(self, h: Any) -> bool:
-        return self.precomputed is None and project_first(h, self.mlp.weights[0])
+    def _first(self, node: Any) -> bool:
+        return not node.precomputed and project_first(node.h, self.mlp.weights[0])
 
 
 class GINOptions(NetworkOptions):

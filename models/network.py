@@ -67,7 +67,6 @@ class Network(Model):
         finished = len(self.layers) - plain_end
         self.norms = [make_norm(norm, w) for w in widths[:finished]]
         self.activation, self.dropout, self.residual, self.jumping = activation, dropout, residual, jumping
-        self.recomputed = False
 
     def forward(self, graph: ActiveGraph) -> Var:
         h = graph.x
@@ -75,10 +74,11 @@ class Network(Model):
             h = ACTIVATIONS[self.activation](self.embed(h))
         h = self._passed(h)
         reached: list[Any] = []
-        for some in self._pieces():
+        again = id(self) in graph.settings.recomputed
+        for some in self._ranges():
             run = partial(self._run, some)
             # what runs last is walked back at once
-            h, found = recompute(run, graph, h) if self.recomputed and some.stop < len(self.layers) else run(graph, h)
+            h, found = recompute(run, graph, h) if again and some.stop < len(self.layers) else run(graph, h)
             reached += found
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
@@ -86,12 +86,12 @@ class Network(Model):
         out: Var = h if self.decoder is None else self.decoder(graph, h)
         return out
 
-    def recompute_layers(self, on: bool) -> None:
-        """Choose whether a training step keeps the values between pieces of the network only, and runs each piece again."""
-        self.recomputed = on
+    def pieces(self) -> list[Module]:
+        """The network itself, which runs ranges of its layers again and keeps the values between them."""
+        return [self]
 
-    def _pieces(self) -> list[range]:
-        """The layers in pieces that may be run again."""
+    def _ranges(self) -> list[range]:
+        """The layers in ranges that may be run again."""
         n = len(self.layers)
         # what is kept between two pieces is less than the inside of one layer: more pieces than layers in one
         step = max(1, isqrt(n) // 2)

@@ -45,17 +45,17 @@ class SAGE(Layer):
         self.sum = aggregator
 
     def transform(self, node: Any) -> dict[str, Any]:
-        return {"z": matmul(node.h, self.neighbour) if self._first(node.h) else to_dense(node.h)}
+        return {"z": matmul(node.h, self.neighbour) if self._first(node) else to_dense(node.h)}
 
     def gather(self, edge: Any) -> Any:
         return edge.src.z
 
     def apply(self, node: Any, total: Any) -> Any:
-        out = add(total if self._first(node.h) else matmul(total, self.neighbour), matmul(node.h, self.root))
+        out = add(total if self._first(node) else matmul(total, self.neighbour), matmul(node.h, self.root))
         return out if self.bias is None else add(out, self.bias)
 
-    def _first(self, h: Any) -> bool:
-        return self.sum != "max" and self.precomputed is None and project_first(h, self.neighbour)
+    def _first(self, node: Any) -> bool:
+        return self.sum != "max" and not node.precomputed and project_first(node.h, self.neighbour)
 
 
 class SAGEOptions(NetworkOptions):

@@ -22,6 +22,7 @@ from ...ops.functions.rows import prefix
 from ..view.level import Level
 from ..view.scored_pairs import PairLevel
 from ..view.view import HIDDEN, GraphView
+from .settings import pass_settings
 from .stages import Stages
 from .traffic import Traffic
 
@@ -66,6 +67,9 @@ class ActiveGraph:
         directions: Directions of the layers run so far.
         supersteps: What these layers and decoders are.
         traffic: What each phase they ran makes this worker send.
+        settings: What the run has chosen for its passes.
+        wanted: Number of the superstep whose result is looked for; none by default.
+        found: That result, once the superstep has run.
     """
 
     def __init__(self, view: GraphView, **inputs: Any):
@@ -73,6 +77,9 @@ class ActiveGraph:
         self.directions: list[str] = []
         self.supersteps: list[Superstep] = []
         self.traffic: list[Traffic] = []
+        self.settings = pass_settings()
+        self.wanted = -1
+        self.found: Var | None = None
         self._inputs = inputs
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level | PairLevel]] = {}

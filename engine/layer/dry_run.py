@@ -164,13 +164,13 @@ def probe(model: Model, partition: Partition) -> Probe:
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:
-    """Names of the model's parameters that a pass did not read; one that it read must be the model's."""
+    """Names of the model's parameters to be trained that a pass did not read; one that it read must be the model's."""
     read = dict.fromkeys(p for step in tape.nodes for p in step.parameters)
     known = {p: name for name, p in model.named_parameters()}
     for p in read:
         if p not in known:
             raise UserFunctionError(lost(model, p))
-    return [name for p, name in known.items() if p not in read]
+    return [name for p, name in known.items() if p.needs_grad and p not in read]
 
 
 def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:

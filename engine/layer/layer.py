@@ -44,9 +44,12 @@ class Layer(Stages):
         if (mistake := _mistaken(type(self))) is not None:  # type: ignore[arg-type]
             raise UserFunctionError(mistake)
         with naming(type(self).__name__):
-            if self.recomputed:
-                return recompute(partial(run_superstep, self), graph, h, columns)
-            return run_superstep(self, graph, h, columns)
+            number = len(graph.supersteps)
+            run = partial(run_superstep, self)
+            out = recompute(run, graph, h, columns) if id(self) in graph.settings.recomputed else run(graph, h, columns)
+        if number == graph.wanted:
+            graph.found = out
+        return out
 
 
 @cache
@@ -89,12 +92,10 @@ class Model(Module):
             raise UserFunctionError(f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values")
         return out
 
-    def recompute_layers(self, on: bool) -> None:
-        """Choose what a training step makes again in backward instead of keeping it: every layer by itself, or nothing."""
-        for module in self.modules():
-            if isinstance(module, Layer):
-                # a decoder is walked back as soon as it has run
-                module.recomputed = on and module.sum is not None
+    def pieces(self) -> list[Module]:
+        """The modules whose inside a run with ``recompute`` makes again in backward instead of keeping it: every layer by itself."""
+        # backward begins with a decoder, whose values are there still
+        return [module for module in self.modules() if isinstance(module, Layer) and module.sum is not None]
 
     def __call__(self, graph: GraphView | ActiveGraph, **inputs: Any) -> Var:
         """Compute the outputs of a view; inside ``forward`` of another model, those of the graph that it was given."""

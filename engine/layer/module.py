@@ -22,9 +22,13 @@ class Module:
         """Parameters with their paths, each once, in the order of the attributes."""
         yield from ((where, x) for where, x in _inside(self, path, set()) if isinstance(x, Parameter))
 
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """This module and all inside it, with their paths, each once."""
+        yield from ((where, x) for where, x in _inside(self, "", set()) if isinstance(x, Module))
+
     def modules(self) -> Iterator[Module]:
         """This module and all inside it."""
-        yield from (x for _, x in _inside(self, "", set()) if isinstance(x, Module))
+        yield from (x for _, x in self.named_modules())
 
     def parameters(self) -> list[Parameter]:
         """Parameters in order; also gives each its name."""

@@ -6,7 +6,7 @@ numbers are the same up to rounding, because the sum and the product with the we
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,7 @@ from .context import ActiveGraph
 from .dry_run import probe
 from .ingredients import Ingredients
 from .layer import Model
+from .settings import PassSettings, pass_scope, pass_settings
 from .stages import Stages
 from .superstep import total_of
 
@@ -44,8 +45,11 @@ class Saving:
                 f"for {self.nbytes / 2**20:,.1f} MiB of totals")
 
 
-def precompute(model: Model, partition: Partition) -> Saving:
-    """Compute the total of the model's first layer and let the layer use it.
+def precompute(model: Model, partition: Partition) -> tuple[PassSettings, Saving]:
+    """Compute the total of the model's first layer, as a column of the partition.
+
+    Returns:
+        The settings of the enclosing scope, changed so that the layer uses the total; and what that saves.
 
     Raises:
         ConfigError: The first layer's messages depend on weights or on chance, it reads something else than the features, or the
@@ -58,33 +62,23 @@ def precompute(model: Model, partition: Partition) -> Saving:
     if sp.issparse(partition.node["x"]):
         raise ConfigError("precompute keeps dense totals, and the features are sparse; do without precompute: sparse features are "
                           "multiplied by the weights first, which is cheaper")
-    layer.precomputed = Ingredients(layer.direction)
+    settings = pass_settings()
     try:
-        graph = ActiveGraph(global_view(partition, [layer.direction]))
-        try:
+        with pass_scope(replace(settings, precomputed=(layer, Ingredients(layer.direction)))):
+            graph = ActiveGraph(global_view(partition, [layer.direction]))
             with Tape(training=True, all_sum=partition.comm.all_sum):
                 total, traced, columns = total_of(layer, graph)
-        except (ColumnError, ShapeError, UserFunctionError) as error:
-            raise ConfigError(f"precompute: {name} does not run on the features as they are ({error}); do without precompute, or begin "
-                              "with a layer that does") from error
-        if total.needs_grad or any(e.traits.random for e in traced.order) or not isinstance(layer.sum, str):
-            raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
-                              "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
-        layer.precomputed = Ingredients.of(layer.direction, traced, columns)
-    except BaseException:
-        layer.precomputed = None
-        raise
+    except (ColumnError, ShapeError, UserFunctionError) as error:
+        raise ConfigError(f"precompute: {name} does not run on the features as they are ({error}); do without precompute, or begin "
+                          "with a layer that does") from error
+    if total.needs_grad or any(e.traits.random for e in traced.order) or not isinstance(layer.sum, str):
+        raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
+                          "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
     partition.node[PRECOMPUTED] = total.value
     width = int(np.prod(total.shape[1:]))
     passes = 2 if layer.direction == "both" else 1
-    return Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
-
-
-def forget(model: Model) -> None:
-    """Let all layers sum their messages, whatever an earlier trainer did to the model."""
-    for module in model.modules():
-        if isinstance(module, Stages):
-            module.precomputed = None
+    saving = Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
+    return replace(settings, precomputed=(layer, Ingredients.of(layer.direction, traced, columns))), saving
 
 
 def _first(model: Model, partition: Partition) -> Stages:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ingredients import Ingredients
 from .module import Module
 
 
@@ -16,16 +15,11 @@ class Stages(Module):
         direction: "in" (messages run along the edges), "out" (against them) or "both".
         self_loops: Whether the layer is published for graphs in which every node has a self loop; a job adds the
             missing ones unless told otherwise.
-        precomputed: What the total of its messages was computed of, if that was done beforehand (``engine.layer.precompute``). A layer
-            that may multiply by its weights before or after the sum then does so after.
-        recomputed: Whether its inside is made again in backward instead of being kept.
     """
 
     sum: str | tuple[str, ...] | None = "sum"
     direction = "in"
     self_loops = False
-    precomputed: Ingredients | None = None
-    recomputed = False
 
     def transform(self, node: Any) -> dict[str, Any]:
         """NN-Transform: node columns that gather may read, by name."""

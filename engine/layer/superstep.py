@@ -22,6 +22,7 @@ from ...ops.functions.rows import prefix
 from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction
 from .edge_stage import Inputs, gather_sum
+from .ingredients import Ingredients
 from .stages import Stages
 from .traffic import Traffic
 
@@ -34,10 +35,16 @@ _REPORTED: set[tuple[str, str]] = set()
 
 
 class NodeColumns:
-    """What transform and apply are called with: the columns of the active nodes as attributes."""
+    """What transform and apply are called with: the columns of the active nodes as attributes.
 
-    def __init__(self, owner: str, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int):
-        self._owner, self._stage, self._columns, self._graph, self._n = owner, stage, columns, graph, n
+    Attributes:
+        precomputed: Whether the total of the layer's messages was computed beforehand (``engine.layer.precompute``). A layer that may
+            multiply by its weights before or after the sum then does so after.
+    """
+
+    def __init__(self, layer: Stages, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int):
+        self.precomputed = graph.settings.ingredients(layer) is not None
+        self._owner, self._stage, self._columns, self._graph, self._n = type(layer).__name__, stage, columns, graph, n
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -82,13 +89,13 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     Collective: all ranks of the view's partition.
     """
     owner, ledger = type(layer).__name__, graph.ledger
-    if layer.precomputed is not None:
-        return _apply_precomputed(layer, owner, graph, h)
+    if (ingredients := graph.settings.ingredients(layer)) is not None:
+        return _apply_precomputed(layer, ingredients, owner, graph, h)
     level = graph.next_level(layer)
     graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):
-        made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
+        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in))
     columns = _check_transform(owner, made, given, graph, level.n_in)
     program = graph.supersteps[-1].program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
@@ -100,26 +107,25 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
         return value
     total = totals[""] if isinstance(layer.sum, str) else Totals(owner, totals)
     with ledger.stage("apply"), naming(f"apply of {owner}"):
-        out = layer.apply(NodeColumns(owner, "apply", columns, graph, level.n_out), total)
+        out = layer.apply(NodeColumns(layer, "apply", columns, graph, level.n_out), total)
     return _check_apply(owner, out, level.n_out)
 
 
-def _apply_precomputed(layer: Stages, owner: str, graph: ActiveGraph, h: Any) -> Any:
+def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, graph: ActiveGraph, h: Any) -> Any:
     """Apply to totals that were computed once; the layer takes no level of the view."""
     n = graph.view.space.n
-    assert layer.precomputed is not None
-    check_direction(layer, 0, layer.precomputed.direction)
+    check_direction(layer, 0, ingredients.direction)
     graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
     given = {"h": h}
     if h is not graph.x:
         raise UserFunctionError(f"{owner} has a precomputed total, but is called with something else than graph.x, such as its dropout; "
                                 "do without precompute, or call the layer with graph.x")
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
-        columns = _check_transform(owner, layer.transform(NodeColumns(owner, "transform", given, graph, n)), given, graph, n)
-    layer.precomputed.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.view.rows)
+        columns = _check_transform(owner, layer.transform(NodeColumns(layer, "transform", given, graph, n)), given, graph, n)
+    ingredients.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.view.rows)
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
         total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
-        return _check_apply(owner, layer.apply(NodeColumns(owner, "apply", columns, graph, n), total), n)
+        return _check_apply(owner, layer.apply(NodeColumns(layer, "apply", columns, graph, n), total), n)
 
 
 def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dict[str, Any]]:
@@ -130,7 +136,7 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     owner, level = type(layer).__name__, graph.next_level(layer)
     given = {"h": graph.x}
     with naming(f"transform of {owner}"):
-        made = layer.transform(NodeColumns(owner, "transform", given, graph, level.n_in))
+        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in))
     columns = _check_transform(owner, made, given, graph, level.n_in)
     traced = _traced(layer, owner, columns, graph, level)
     return _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""], traced, columns

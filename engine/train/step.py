@@ -5,22 +5,25 @@ over the ranks and hands them in. What tasks do at the same time has no influenc
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...ops.autodiff.tape import Tape
+from ...ops.autodiff.tape import Tape, Var
 from ...ops.backend.fused import backend_scope
 from ...ops.functions.optim import Optimiser
 from ..comm.communicator import Comm
 from ..layer.layer import Model
+from ..layer.settings import PassSettings, pass_scope
 from ..partition.message import halo_scope
 from ..view.strategy import Strategy
 from ..view.view import GraphView
 from .gradient_sum import GradientSum
 from .scheduler import TaskQueue
+from .update import UpdateRule
 from .versions import ParameterManager
 
 # the watchdog gives steps less time than other code
@@ -44,6 +47,8 @@ class Training:
         views_per_step: Views whose gradients are summed for an update; the last step of an epoch may have fewer.
         views_in_flight: Views under way at a time.
         staleness: Updates a view may miss.
+        settings: Of the passes.
+        rule: How gradients become an update.
 
     Attributes:
         views: Views computed so far.
@@ -52,10 +57,11 @@ class Training:
     """
 
     def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, comm: Comm, *, seed: int = 0, backend: str = "fused",
-                 halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0):
+                 halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
+                 settings: PassSettings | None = None, rule: UpdateRule | None = None):
         self.model, self.strategy, self.comm, self.seed, self.backend, self.halo = model, strategy, comm, seed, backend, halo
-        self.views_per_step = views_per_step
-        self.versions = ParameterManager(optimiser, comm, staleness)
+        self.views_per_step, self.settings = views_per_step, settings or PassSettings()
+        self.versions = ParameterManager(optimiser, comm, staleness, rule)
         self.queue = TaskQueue(comm, views_in_flight)
         self.views = 0
 
@@ -107,6 +113,30 @@ class Training:
         """
         return self._run([lambda: view])[0]
 
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Inside, passes compute and exchange as this training does."""
+        with backend_scope(self.backend), halo_scope(self.halo), pass_scope(self.settings):
+            yield
+
+    def tape(self, number: int) -> Tape:
+        """For the pass of view ``number`` of the run."""
+        # draws are keyed by the view and not by the step, so that views of one step draw differently
+        return Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum)
+
+    def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Callable[[], None]]]:
+        """Backpropagate; returns the gradients of the optimiser's parameters, summed over the ranks, and the pass's changes of other state.
+
+        Collective: all ranks.
+        """
+        ledger = self.comm.ledger
+        with ledger.task("backward"):
+            total = GradientSum(self.comm, self.versions.optimiser.parameters)
+            gradients = tape.backward(loss, final=total.add)
+        changes, tape.changes = tape.changes, []
+        with ledger.task("reduce"):
+            return total.finish(gradients), changes
+
     def _run(self, makers: list[Callable[[], GraphView]]) -> list[float]:
         first, per_step = self.step, self.views_per_step
         tasks = []
@@ -120,20 +150,13 @@ class Training:
 
     def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
         """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
-        ledger, parameters = self.comm.ledger, self.versions.optimiser.parameters
+        ledger = self.comm.ledger
         with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()
-            with self.versions.using(step), backend_scope(self.backend), halo_scope(self.halo):
-                # draws are keyed by the view and not by the step, so that views of one step draw differently
-                with Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum) as tape:
-                    with ledger.task("forward"):
-                        loss = self.strategy.task.loss(view, self.model(view))
-                    with ledger.task("backward"):
-                        total = GradientSum(self.comm, parameters)
-                        gradients = tape.backward(loss, final=total.add)
-                    changes, tape.changes = tape.changes, []
-                with ledger.task("reduce"):
-                    reduced = total.finish(gradients)
+            with self.versions.using(step), self.scope(), self.tape(number) as tape:
+                with ledger.task("forward"):
+                    loss = self.strategy.task.loss(view, self.model(view))
+                reduced, changes = self.backward(tape, loss)
             self.versions.deliver(step, place, views, reduced, changes)
         return float(loss.value)

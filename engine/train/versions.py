@@ -26,6 +26,7 @@ from graphtheta.errors import FormatError
 from ...ops.autodiff.tape import Parameter, version_scope
 from ...ops.functions.optim import Optimiser
 from ..comm.communicator import Comm
+from .update import UpdateRule
 
 
 @dataclass
@@ -59,14 +60,15 @@ class ParameterManager:
         optimiser: Makes the next version.
         comm: The ranks; used to wait for a version.
         staleness: How many updates a view may miss.
+        rule: How gradients become an update.
 
     Attributes:
         newest: Number of the newest version, which is the number of updates so far.
         most_bytes: The most bytes that older versions took at a time.
     """
 
-    def __init__(self, optimiser: Optimiser, comm: Comm, staleness: int = 0):
-        self.optimiser, self.comm, self.staleness = optimiser, comm, staleness
+    def __init__(self, optimiser: Optimiser, comm: Comm, staleness: int = 0, rule: UpdateRule | None = None):
+        self.optimiser, self.comm, self.staleness, self.rule = optimiser, comm, staleness, rule or UpdateRule()
         self.newest = 0
         self.most_bytes = 0
         # the newest one is in the parameters themselves, until a view asks for it
@@ -145,7 +147,7 @@ class ParameterManager:
             for change in step.changes[place]:
                 change()
         with self.comm.ledger.task("update", version=self.newest + 1):
-            self.optimiser.step(step.total())
+            self.rule.apply(self.optimiser, step.total(), self.newest)
         self.newest += 1
         self._forget()
 

@@ -95,14 +95,14 @@ def train_once(job: Job, comm: Comm) -> Result:
     Collective: all ranks of comm.
     """
     trainer = graphtheta.Trainer(job=job, comm=comm)
-    if comm.rank == 0 and trainer.saving is not None:
-        say(str(trainer.saving))
+    if comm.rank == 0 and trainer.setup.saving is not None:
+        say(str(trainer.setup.saving))
     if job.halo != "exact":
         moved = halo_error(trainer)
         if comm.rank == 0:
             say(f"halo in {job.halo}: it moves the loss of the first step by {moved:.1e} of its value")
     predicted = trainer.predicted_peak()
-    with RunLog(job, comm, trainer.metric) as log:
+    with RunLog(job, comm, trainer.setup.metric) as log:
         result: Result = trainer.fit(log)
         if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
             if comm.rank == 0:
@@ -119,7 +119,7 @@ def train_once(job: Job, comm: Comm) -> Result:
                                          "ranks": comm.size})
         if trainer.training.versions.most_bytes:
             say(f"older versions of the parameters took {amount(trainer.training.versions.most_bytes)} at most")
-        shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.metric}
+        shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.setup.metric}
         say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
     return result
 
@@ -267,7 +267,7 @@ def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
     Collective: all ranks of comm.
     """
     trainer = graphtheta.Trainer(graph=graph, job=job, comm=comm)
-    bound = trainer.bound
+    bound = trainer.setup.bound
     parts = [getattr(bound, f.name) for f in fields(bound)]
     peak = trainer.predicted_peak()
     return [(str(rank), *map(amount, row)) for rank, row in enumerate(comm.all_gather([peak, *parts, peak - bound.total]))]

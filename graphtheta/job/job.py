@@ -114,6 +114,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
             raise ConfigError(f"clusters_per_batch={self.clusters_per_batch} is more than clusters={self.clusters}")
+        if self.lr_schedule != "constant" and not self.lr_decay_updates:
+            raise ConfigError(f"lr_schedule={self.lr_schedule} needs a number of updates; give --lr-decay-updates")
         metric, task = REGISTRIES["metric"].get(self.metric), TASKS.get(self.task)
         if metric is not None and task is not None and not metric.fits(task.label_kinds):
             fitting = [kind.name for kind in TASKS.values() if metric.fits(kind.label_kinds)]

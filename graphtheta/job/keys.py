@@ -35,6 +35,8 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "precompute": ("strategy", ("global", "mini")),
     "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
+    "lr_decay_updates": ("lr_schedule", ("cosine", "step")),
+    "lr_decay": ("lr_schedule", ("step",)),
 }
 
 
@@ -137,6 +139,16 @@ class TrainKeys(Options):
     is synchronous training."""
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     """Learning rate."""
+    lr_schedule: Literal["constant", "cosine", "step"] = "constant"
+    """How the learning rate falls: not at all, along a cosine to 0, or by a factor after every so many updates."""
+    lr_decay_updates: int = Field(0, ge=0)
+    """Updates over which cosine comes to 0, or after each of which step multiplies with lr_decay."""
+    lr_decay: float = Field(0.1, gt=0, le=1)
+    """Factor of the schedule step."""
+    lr_warmup_updates: int = Field(0, ge=0)
+    """Updates over which the learning rate rises linearly to its full value, before the schedule begins."""
+    clip_norm: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Largest Euclidean norm of the gradients of all parameters together; longer ones are scaled down to it. 0 is off."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     """Optimiser."""
     momentum: float = Field(0.0, ge=0, lt=1)

@@ -41,6 +41,7 @@ class Progress(BaseModel):
         quality: Of the best model: validation metric and, among equals, validation loss; larger is better.
         best_epoch, metrics: Of the best model.
         history: A row per evaluated epoch.
+        ended: Whether a callback ended the run.
         over: Whether the run came to its end.
     """
 
@@ -56,6 +57,7 @@ class Progress(BaseModel):
     best_epoch: int = 0
     metrics: dict[str, float] = {}
     history: list[dict[str, Any]] = []
+    ended: bool = False
     over: bool = False
 
     def take_views(self, losses: np.ndarray, seconds: float) -> None:

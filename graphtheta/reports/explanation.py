@@ -101,7 +101,7 @@ def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes) 
     program = step.program
     if program is None:
         dense = [_row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage)) for stage in ("transform", "apply")]
-        return "\n".join([title, f"  {trainer.saving}", *(f"  {line}" for line in table(HEADER, dense).splitlines())])
+        return "\n".join([title, f"  {trainer.setup.saving}", *(f"  {line}" for line in table(HEADER, dense).splitlines())])
     decodes, lines = _decodes(program), [title, *(f"  planned  {note}" for note in told(program))]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     passes = 2 if step.direction == "both" else 1

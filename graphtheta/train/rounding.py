@@ -17,7 +17,7 @@ def halo_error(trainer: Trainer) -> float:
     job, view, losses = trainer.job, trainer.strategy.batch(0, 0), []
     for halo in ("exact", job.halo):
         with backend_scope(job.backend), halo_scope(halo), Tape(record=False, seed=job.seed, all_sum=trainer.comm.all_sum) as tape:
-            losses.append(float(trainer.comm.all_sum(trainer.task.loss(view, trainer.model(view)).value)))
+            losses.append(float(trainer.comm.all_sum(trainer.setup.task.loss(view, trainer.model(view)).value)))
             # running statistics are for the step itself
             tape.changes.clear()
     return abs(losses[1] - losses[0]) / max(abs(losses[0]), float(np.finfo(np.float32).tiny))

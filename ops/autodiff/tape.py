@@ -6,8 +6,8 @@ carries its inputs, its outputs and one function from output gradients to input 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
@@ -20,11 +20,10 @@ from graphtheta.errors import ShapeError, TapeError
 from graphtheta.rng import Purpose, key
 
 from . import buffers, init
+from .scope import holding
 from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
-
-
 Version = Mapping["Parameter", np.ndarray]
 
 
@@ -76,16 +75,22 @@ class Parameter(Operators):
         value: The array; within ``version_scope`` that of the version in use, otherwise the newest.
         name: Path inside the model ("layers.0.weight"), given when the model is built.
         decay: Multiplier of the optimiser's weight decay; 0 or False for none.
+        requires_grad: Whether it is trained; False, set before a trainer is made, makes it a constant for backward.
     """
 
-    __slots__ = ("_newest", "decay", "name")
+    __slots__ = ("_newest", "decay", "name", "requires_grad")
     space = None
-    needs_grad = True
 
     def __init__(self, value: Any, decay: float = 1.0, name: str = ""):
         self._newest = np.asarray(value)
         self.decay = float(decay)
         self.name = name
+        self.requires_grad = True
+
+    @property
+    def needs_grad(self) -> bool:
+        """Whether gradients flow into it, here and now."""
+        return self.requires_grad and self not in _FROZEN.get()
 
     @property
     def value(self) -> np.ndarray:
@@ -157,8 +162,8 @@ class Node:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Those it reads."""
-        return [x for x in self.inputs if isinstance(x, Parameter)]
+        """Those it reads and into which gradients flow."""
+        return [x for x in self.inputs if isinstance(x, Parameter) and x.needs_grad]
 
     def back(self, grads: Gradients) -> None:
         """Walk back over it."""
@@ -354,16 +359,17 @@ class Gradients:
 _NUMBERS = count()
 _ACTIVE: ContextVar[Tape] = ContextVar("graphtheta_tape")
 _VERSION: ContextVar[Version | None] = ContextVar("graphtheta_version", default=None)
+_FROZEN: ContextVar[frozenset[Parameter]] = ContextVar("graphtheta_frozen", default=frozenset())
 
 
-@contextmanager
-def version_scope(version: Version) -> Iterator[None]:
+def version_scope(version: Version) -> AbstractContextManager[None]:
     """Parameters have the values of ``version`` in this thread, whatever becomes of them elsewhere."""
-    token = _VERSION.set(version)
-    try:
-        yield
-    finally:
-        _VERSION.reset(token)
+    return holding(_VERSION, version)
+
+
+def frozen_scope(parameters: frozenset[Parameter]) -> AbstractContextManager[None]:
+    """No gradients flow into ``parameters`` in this thread."""
+    return holding(_FROZEN, parameters)
 
 
 def current() -> Tape:

@@ -15,38 +15,39 @@ from graphtheta.errors import ConfigError, FormatError, ShapeError
 
 from ..autodiff.tape import Parameter
 
+Rates = float | Sequence[float]
+
 
 class Optimiser(ABC):
     """Turns gradients into new parameter values.
 
     Args:
         parameters: Each with a name of its own; parameters without one are called by their position.
-        lr: Step size; may be changed between steps.
-        weight_decay: Multiplied with ``Parameter.decay`` of each parameter.
+        lr: Step size; one for all parameters, or one for each.
+        weight_decay: Multiplied with ``Parameter.decay`` of each parameter; one for all, or one for each.
 
     Raises:
-        ConfigError: A number is out of range, or two parameters have one name.
+        ConfigError: A number is out of range, there is not one for each parameter, or two parameters have one name.
     """
 
     slots: tuple[str, ...] = ()
 
-    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0):
-        _check("lr", lr, lr >= 0)
-        _check("weight_decay", weight_decay, weight_decay >= 0)
+    def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0):
         self.parameters = list(parameters)
+        self.lr = _each("lr", lr, len(self.parameters))
+        self.weight_decay = _each("weight_decay", weight_decay, len(self.parameters))
         self.names = [p.name or str(i) for i, p in enumerate(self.parameters)]
         if len(set(self.names)) < len(self.names):
             raise ConfigError(f"two parameters have one name: {', '.join(sorted(n for n in set(self.names) if self.names.count(n) > 1))}")
-        self.lr = lr
-        self.weight_decay = weight_decay
         self.steps = 0
         self._slots = [{s: np.zeros_like(p.value) for s in self.slots} for p in self.parameters]
 
-    def step(self, gradients: Sequence[np.ndarray]) -> None:
+    def step(self, gradients: Sequence[np.ndarray], factor: float = 1.0) -> None:
         """Replace the values of all parameters by their next version.
 
         Args:
             gradients: One per parameter, in their order and shape.
+            factor: Of all step sizes.
 
         Raises:
             ShapeError: A gradient does not fit its parameter.
@@ -57,12 +58,12 @@ class Optimiser(ABC):
             if np.shape(g) != p.shape:
                 raise ShapeError(f"the gradient of {name} has shape {list(np.shape(g))}, the parameter {list(p.shape)}")
         self.steps += 1
-        for p, slots, g in zip(self.parameters, self._slots, gradients, strict=True):
+        for p, slots, g, lr, decay in zip(self.parameters, self._slots, gradients, self.lr, self.weight_decay, strict=True):
             # a learning rate that is a numpy number must not change the type
-            p.value = self._next(p.value, g, slots, self.weight_decay * p.decay).astype(p.dtype, copy=False)
+            p.value = self._next(p.value, g, slots, lr * factor, decay * p.decay).astype(p.dtype, copy=False)
 
     @abstractmethod
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
         """The next value of one parameter; entries of ``slots`` are replaced."""
 
     def state(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class SGD(Optimiser):
         ConfigError: Nesterov without momentum.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0, momentum: float = 0.0,
+    def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, momentum: float = 0.0,
                  nesterov: bool = False):
         _check("momentum", momentum, 0 <= momentum < 1)
         if nesterov and momentum == 0:
@@ -111,12 +112,12 @@ class SGD(Optimiser):
         self.momentum = momentum
         self.nesterov = nesterov
 
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
         g = g + decay * value if decay else g
         if self.momentum:
             slots["momentum"] = self.momentum * slots["momentum"] + g
             g = g + self.momentum * slots["momentum"] if self.nesterov else slots["momentum"]
-        return value - self.lr * g
+        return value - lr * g
 
 
 class Adam(Optimiser):
@@ -131,7 +132,7 @@ class Adam(Optimiser):
 
     slots = ("mean", "square")
 
-    def __init__(self, parameters: Sequence[Parameter], lr: float, weight_decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.999),
+    def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, betas: tuple[float, float] = (0.9, 0.999),
                  eps: float = 1e-8):
         _check("betas", betas, all(0 <= b < 1 for b in betas))
         _check("eps", eps, eps > 0)
@@ -139,15 +140,15 @@ class Adam(Optimiser):
         self.betas = betas
         self.eps = eps
 
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
-        return value - self._move(g + decay * value if decay else g, slots)
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
+        return value - self._move(g + decay * value if decay else g, slots, lr)
 
-    def _move(self, g: np.ndarray, slots: dict[str, np.ndarray]) -> np.ndarray:
+    def _move(self, g: np.ndarray, slots: dict[str, np.ndarray], lr: float) -> np.ndarray:
         b1, b2 = self.betas
         slots["mean"] = b1 * slots["mean"] + (1 - b1) * g
         slots["square"] = b2 * slots["square"] + (1 - b2) * np.square(g)
         root = np.sqrt(slots["square"]) / (1 - b2**self.steps) ** 0.5 + self.eps
-        return self.lr / (1 - b1**self.steps) * (slots["mean"] / root)
+        return lr / (1 - b1**self.steps) * (slots["mean"] / root)
 
 
 class AdamW(Adam):
@@ -156,8 +157,18 @@ class AdamW(Adam):
     Source: https://arxiv.org/abs/1711.05101
     """
 
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], decay: float) -> np.ndarray:
-        return value * (1 - self.lr * decay) - self._move(g, slots)
+    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
+        return value * (1 - lr * decay) - self._move(g, slots, lr)
+
+
+def _each(name: str, given: Rates, n: int) -> list[float]:
+    """One number for each of n parameters."""
+    numbers = list(given) if isinstance(given, Sequence) else [given] * n
+    if len(numbers) != n:
+        raise ConfigError(f"{name} holds {len(numbers)} numbers for {n} parameters; give one for each, or one for all")
+    for number in numbers:
+        _check(name, number, number >= 0)
+    return numbers
 
 
 def _check(name: str, value: Any, fits: bool) -> None:

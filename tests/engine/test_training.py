@@ -84,7 +84,7 @@ def test_staleness_is_that_of_delayed_gradients() -> None:
         before = plain.model.state()
         plain.training.update(plain.strategy.batch(0, t))
         # weight decay acts on the newest weights, as in any update
-        decay = {p.name: plain.job.lr * plain.job.weight_decay * p.decay for p in plain.parameters}
+        decay = {p.name: plain.job.lr * plain.job.weight_decay * p.decay for p in plain.setup.parameters}
         moved = {name: x - before[name] + decay.get(name, 0) * before[name] for name, x in plain.model.state().items()}
         versions.append({name: newest[name] + moved[name] - decay.get(name, 0) * newest[name] for name in newest})
     for name, x in trainer.model.state().items():

@@ -17,7 +17,7 @@ def losses(comm, graph, **keys):
     """Losses of a few epochs, and the test metrics."""
     trainer = gt.Trainer(graph=graph, comm=comm, **{**KEYS, **keys})
     found = [trainer.train_epoch(i) for i in range(3)]
-    return found, trainer.evaluator.metrics(trainer.model), trainer.saving, trainer.probe.layers
+    return found, trainer.measure(), trainer.setup.saving, trainer.probe.layers
 
 
 @pytest.mark.parametrize("strategy", [{"strategy": "global"}, {"strategy": "mini", "batch_size": 7}], ids=lambda s: s["strategy"])
@@ -38,7 +38,7 @@ def test_a_model_is_free_again_afterwards():
     plain = run_simulated(1, losses, GRAPH, model="gcn")[0]
     model = gt.Trainer(graph=GRAPH, model="gcn", precompute=True, **KEYS).model
     trainer = gt.Trainer(model, GRAPH, **{k: v for k, v in KEYS.items() if k not in ("hidden", "dropout")})
-    assert trainer.saving is None and len(trainer.probe.layers) == len(plain[3])
+    assert trainer.setup.saving is None and len(trainer.probe.layers) == len(plain[3])
 
 
 @pytest.mark.parametrize("keys, message", [

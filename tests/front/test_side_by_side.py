@@ -89,7 +89,7 @@ def test_a_batch_of_20_needs_no_more_nodes_side_by_side():
 def losses(comm, model, **keys):
     trainer = gt.Trainer(model, GRAPH, comm=comm, **{**KEYS, **keys})
     found = [trainer.train_epoch(i) for i in range(2)]
-    metrics = trainer.evaluator.metrics(trainer.model)
+    metrics = trainer.measure()
     return [*found, *(metrics[k] for k in sorted(metrics)), *(x.sum() for x in trainer.model.state().values())]
 
 

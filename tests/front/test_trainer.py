@@ -80,7 +80,7 @@ def test_links_are_named_by_original_ids(keys: dict[str, object]) -> None:
     found = trainer.predict()
     assert found is not None
     ids, scores = found
-    assert ids.dtype.kind == "U" and ids.shape == (len(scores), 2) and len(scores) == trainer.evaluator.links["test"].src.size > 20
+    assert ids.dtype.kind == "U" and ids.shape == (len(scores), 2) and len(scores) == trainer.setup.evaluator.links["test"].src.size > 20
     number = {name: i for i, name in enumerate(graph.node_ids)}
     ends = np.array([[number[a], number[b]] for a, b in ids])
     assert np.isin(ends[:, 0] * N + ends[:, 1], np.concatenate((graph.src * N + graph.dst, graph.dst * N + graph.src))).all()

@@ -39,8 +39,8 @@ def train(comm, on, **keys):
     """Losses, metrics and weights after two epochs, and the memory of the values that is foretold."""
     trainer = gt.Trainer(graph=GRAPH, comm=comm, recompute=on, **{"task": "node", "hidden": 5, "backend": "reference", **keys})
     losses = [trainer.train_epoch(i) for i in range(2)]
-    metrics = trainer.evaluator.metrics(trainer.model)
-    return np.array([*losses, *metrics.values()]), trainer.model.state(), trainer.bound.values
+    metrics = trainer.measure()
+    return np.array([*losses, *metrics.values()]), trainer.model.state(), trainer.setup.bound.values
 
 
 def compare(size, **keys):

@@ -42,8 +42,7 @@ def test_optimiser_keeps_old_versions_and_types(make):
     p = Parameter(np.ones((2, 2), np.float32))
     old = p.value
     optimiser = make([p])
-    optimiser.lr = np.float64(0.1)
-    optimiser.step([np.ones((2, 2), np.float32)])
+    optimiser.step([np.ones((2, 2), np.float32)], np.float64(0.5))
     assert np.array_equal(old, np.ones((2, 2)))
     assert p.dtype == np.float32
     assert not np.array_equal(p.value, old)

@@ -1,0 +1,49 @@
+"""What a run has chosen for the forward passes of a model.
+
+It is kept beside the model and not on it, so that runs with different choices can share one model.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ...ops.autodiff.scope import holding
+from ...ops.autodiff.tape import Parameter, frozen_scope
+from .ingredients import Ingredients
+
+
+@dataclass(frozen=True)
+class PassSettings:
+    """Choices of one run.
+
+    Attributes:
+        recomputed: ``id`` of each module whose inside backward makes again instead of keeping it.
+        precomputed: The layer whose total was computed beforehand, and what it was computed of; None if there is none.
+        frozen: Parameters that this run does not train.
+    """
+
+    recomputed: frozenset[int] = frozenset()
+    precomputed: tuple[Any, Ingredients] | None = None
+    frozen: frozenset[Parameter] = frozenset()
+
+    def ingredients(self, layer: Any) -> Ingredients | None:
+        """What the precomputed total of a layer was computed of; None if it has none."""
+        return self.precomputed[1] if self.precomputed is not None and self.precomputed[0] is layer else None
+
+
+_SETTINGS: ContextVar[PassSettings | None] = ContextVar("graphtheta_pass_settings", default=None)
+
+
+def pass_settings() -> PassSettings:
+    """The settings of the enclosing ``pass_scope``; outside of any, nothing is recomputed, precomputed or frozen."""
+    return _SETTINGS.get() or PassSettings()
+
+
+@contextmanager
+def pass_scope(settings: PassSettings) -> Iterator[None]:
+    """Forward and backward passes inside follow ``settings``."""
+    with holding(_SETTINGS, settings), frozen_scope(settings.frozen):
+        yield

@@ -1,0 +1,54 @@
+"""How summed gradients become an update: clipped, and with the learning rate that is due."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphtheta.errors import ConfigError
+
+from ...ops.functions.optim import Optimiser
+
+Schedule = Callable[[int], float]
+
+
+def constant(update: int) -> float:
+    """The schedule that leaves learning rates as they are."""
+    return 1.0
+
+
+@dataclass(frozen=True)
+class UpdateRule:
+    """What is done with the gradients of a step, summed over views and workers.
+
+    Attributes:
+        schedule: From the number of an update, counted from 0, to the factor of all learning rates in it.
+        clip_norm: Largest Euclidean norm of all gradients together; longer ones are scaled down to it. 0 is off.
+    """
+
+    schedule: Schedule = constant
+    clip_norm: float = 0.0
+
+    def apply(self, optimiser: Optimiser, gradients: Sequence[np.ndarray], update: int) -> None:
+        """Make an update.
+
+        Args:
+            optimiser: Holds the parameters.
+            gradients: One per parameter of the optimiser, the same bits on every worker.
+            update: Its number, from 0.
+
+        Raises:
+            ConfigError: The schedule gives something else than a finite number of at least 0.
+        """
+        factor = self.schedule(update)
+        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor < np.inf:
+            raise ConfigError(f"lr_schedule gives {factor!r} for update {update}; expected the factor of the learning rate, a finite "
+                              "number of at least 0")
+        optimiser.step(clipped(gradients, self.clip_norm) if self.clip_norm else gradients, float(factor))
+
+
+def clipped(gradients: Sequence[np.ndarray], norm: float) -> list[np.ndarray]:
+    """Gradients scaled down together so that their common norm is at most ``norm``; the same bits for the same gradients."""
+    length = float(np.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in gradients)))
+    return [g * g.dtype.type(norm / length) for g in gradients] if length > norm else list(gradients)

@@ -1,0 +1,173 @@
+"""What a run is built of, from a job, a graph and a model: everything that does not change while it trains."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.dry_run import Probe, probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.memory import MemoryBound, check_memory, memory_bound
+from graphtheta.engine.layer.precompute import Saving, precompute
+from graphtheta.engine.layer.settings import PassSettings, pass_scope
+from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.engine.train.evaluate import Evaluator
+from graphtheta.engine.train.step import Training
+from graphtheta.engine.train.update import Schedule, UpdateRule
+from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.task import Task
+from graphtheta.errors import GraphThetaError, MemoryLimitError
+from graphtheta.job.job import Job
+from graphtheta.logger import logger
+from graphtheta.ops.autodiff.tape import Parameter
+from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.functions.optim import SGD, Adam, AdamW, Optimiser
+from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
+from graphtheta.train.schedule import schedule_of
+from graphtheta.train.setup import Factory, build_strategy, load_graph, prepare
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a run may be given in Python only.
+
+    Attributes:
+        schedule: In place of the schedule of the job.
+        groups: Learning rates and weight decays of some parameters.
+        freeze: Parameters that are not trained.
+    """
+
+    schedule: Schedule | None = None
+    groups: Groups | None = None
+    freeze: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """What a run is built of.
+
+    Attributes:
+        job: All choices.
+        comm: The workers.
+        model: The user's own object; a run changes its parameters and running statistics, and nothing else of it.
+        info: Of the whole graph.
+        partition: This worker's part of it.
+        settings: Of the passes of this run.
+        saving: What a precomputed total saves; None if there is none.
+        probe: What the model does.
+        bound: The most memory that this worker needs.
+        kind, task, evaluator: What is predicted, what training minimises, and what measures it.
+        metric: What the best model is chosen by.
+        strategy: Gives the views.
+        parameters: Those that are trained.
+        rule: How gradients become an update.
+        choices: What was given in Python only.
+    """
+
+    job: Job
+    comm: Comm
+    model: Model
+    info: GraphInfo
+    partition: Partition
+    settings: PassSettings
+    saving: Saving | None
+    probe: Probe
+    bound: MemoryBound
+    kind: TaskKind
+    task: Task
+    evaluator: Evaluator
+    metric: str
+    strategy: Strategy
+    parameters: tuple[Parameter, ...]
+    rule: UpdateRule
+    choices: Choices
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Inside, passes are those of this run."""
+        with backend_scope(self.job.backend), pass_scope(self.settings):
+            yield
+
+    def optimiser(self) -> Optimiser:
+        """A new optimiser."""
+        job = self.job
+        found = rates(self.model, self.parameters, self.choices.groups or {}, {"lr": job.lr, "weight_decay": job.weight_decay})
+        lr, decay = found["lr"], found["weight_decay"]
+        if job.optimiser == "sgd":
+            return SGD(self.parameters, lr, decay, momentum=job.momentum)
+        return {"adam": Adam, "adamw": AdamW}[job.optimiser](self.parameters, lr, decay)
+
+    def training(self) -> Training:
+        """A new training, before its first update."""
+        job = self.job
+        return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
+                        views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
+                        settings=self.settings, rule=self.rule)
+
+
+def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:
+    """Build a run.
+
+    Args:
+        job: All choices.
+        graph: None for the job's dataset.
+        model: A model, or what makes one; None for the job's.
+        comm: The workers.
+        choices: What was given in Python only.
+
+    Raises:
+        GraphThetaError: Something does not fit; on all workers together.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    prepared = None
+    try:
+        prepared = prepare(job, load_graph(job) if graph is None else graph, model)
+        frozen = frozen_parameters(prepared.model, choices.freeze)
+    except MemoryError as e:
+        error = MemoryLimitError(f"graph and weights do not fit into memory: {e}; use fewer or narrower layers")
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    assert prepared is not None
+    made, dtype = prepared.model, np.dtype(job.dtype)
+    partition = build_partition(prepared.graph, comm, job.partitioner, job.masters, job.seed, dtype)
+    settings = PassSettings(frozenset(map(id, made.pieces())) if job.recompute else frozenset(), frozen=frozen)
+    saving = None
+    with pass_scope(settings):
+        prepared.check_columns(made, partition)
+        if job.precompute:
+            with backend_scope(job.backend):
+                settings, saving = precompute(made, partition)
+    with pass_scope(settings):
+        found = probe(made, partition)
+    prepared.kind.check_output(made, found)
+    _report_unread(made, found, comm)
+    bound = _memory(job, partition, found)
+    check_memory(bound, comm, job.strategy == "global")
+    task, evaluator = prepared.build_task(partition, found.layers)
+    strategy = build_strategy(job, prepared.graph, partition, found.layers, task)
+    rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
+    trained = tuple(p for p in made.parameters() if p not in frozen)
+    return RunSetup(job, comm, made, prepared.info, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
+                    prepared.metric, strategy, trained, rule, choices)
+
+
+def _memory(job: Job, partition: Partition, found: Probe) -> MemoryBound:
+    fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
+    # one that waits, and one being written with its bytes, once by array and once as a file
+    checkpoints = 4 * (partition.comm.rank == 0 and job.keep > 0)
+    return memory_bound(partition, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints)
+
+
+def _report_unread(model: Model, found: Probe, comm: Comm) -> None:
+    names = found.unread
+    if names and comm.rank == 0:
+        logger.warning(f"no operation in forward of {type(model).__name__} reads {', '.join(names)}, so nothing will be trained "
+                       "there; functions of gt take a gt.Parameter itself, and its .value is a constant")

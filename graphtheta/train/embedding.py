@@ -1,0 +1,85 @@
+"""Values of the layers inside a model, for all nodes of the graph."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.stages import Stages
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.strategy import whole
+from graphtheta.engine.view.task import Seeds
+from graphtheta.errors import ConfigError
+from graphtheta.ops.autodiff.tape import Tape
+
+
+def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
+    """The number of a superstep among all that the model runs.
+
+    Args:
+        model: Holds the layer.
+        probe: Of the model.
+        layer: As ``Session.embed`` takes it.
+
+    Raises:
+        ConfigError: There is none that gives values of nodes.
+    """
+    summing = [i for i, step in enumerate(probe.supersteps) if step.made_by is not None and step.made_by.sum is not None]
+    if isinstance(layer, int):
+        if not -len(summing) <= layer < len(summing):
+            raise ConfigError(f"embed: layer {layer} is out of range; {type(model).__name__} runs {len(summing)} layers that sum messages")
+        return summing[layer]
+    wanted = dict(model.named_modules()).get(layer) if isinstance(layer, str) else layer
+    found = [i for i in summing if probe.supersteps[i].made_by is wanted]
+    if not found:
+        paths = [path for path, module in model.named_modules() if any(probe.supersteps[i].made_by is module for i in summing)]
+        name = layer if isinstance(layer, str) else type(layer).__name__
+        raise ConfigError(f"embed: {name!r} is no layer of {type(model).__name__} that sums messages; there are {', '.join(paths)}")
+    return found[-1]
+
+
+def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -> np.ndarray | None:
+    """What a superstep returns, [n_nodes, ...] by global id on rank 0, None elsewhere.
+
+    Collective: all ranks of the partition.
+    """
+    none = np.zeros(0, np.int64)
+    # a decoder at the end of the model runs, on no pairs
+    pairs = PairPlan(partition, Pairs(none, none, none, none, np.zeros(0)))
+    graph = ActiveGraph(whole(partition, probe.layers, Seeds(np.ones(partition.n_masters, bool), pairs)))
+    graph.wanted = superstep
+    with Tape(record=False, training=False, all_sum=partition.comm.all_sum):
+        model.run(graph)
+    assert graph.found is not None
+    ids, rows = partition.comm.gather_rows(partition.masters), partition.comm.gather_rows(graph.found.value)
+    if ids is None or rows is None:
+        return None
+    out = np.zeros((partition.n_nodes, *rows[0].shape[1:]), rows[0].dtype)
+    out[np.concatenate(ids)] = np.concatenate(rows)
+    return out
+
+
+def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Values of some nodes, with their ids.
+
+    Args:
+        ids: Original ids of all nodes, [n_nodes].
+        out: Values of all nodes, [n_nodes, ...].
+        nodes: The ids that are wanted, in the order of the result; None for all.
+
+    Raises:
+        ConfigError: There is no such node.
+    """
+    if nodes is None:
+        return ids, out
+    wanted = np.asarray(nodes).reshape(-1)
+    order = np.argsort(ids, kind="stable")
+    at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
+    unknown = wanted[ids[at] != wanted]
+    if len(unknown):
+        raise ConfigError(f"there is no node {unknown[0]!r} in the graph; give original ids, as predict returns them")
+    return wanted, out[at]

@@ -1,0 +1,135 @@
+"""A loop of one's own: the steps of training, to be called by the user."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.train.step import QUIET
+from graphtheta.engine.view.view import GraphView
+from graphtheta.errors import TapeError
+from graphtheta.ops.autodiff.tape import Tape, Var
+from graphtheta.train.session import Session
+
+
+class Run(Session):
+    """The steps of training a model on a graph, one by one.
+
+    Arguments, errors and what is changed of the model are those of ``Session``; keys of a job that only ``Trainer.fit`` reads are
+    refused. For the plain loop the numbers are those of ``Trainer.fit``, to the bit::
+
+        for epoch in range(10):
+            for view in run.views(epoch):
+                out = run.forward(view)
+                run.backward(run.loss(out, view))
+                run.step()
+
+    Collective: all ranks of comm, here and in every method.
+    """
+
+    unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "views_in_flight", "staleness", "checkpoint_every",
+              "resume", "trace", "save_predictions")
+    _tape: Tape | None = None
+
+    def __init__(self, *args: Any, **keys: Any):
+        super().__init__(*args, **keys)
+        self._pass = ExitStack()
+        self._pending: list[tuple[list[np.ndarray], list[Callable[[], None]]]] = []
+
+    def _remedy(self, key: str) -> str:
+        return super()._remedy(key) if key == "seeds" else "the loop is yours; drop it, or use gt.Trainer"
+
+    @property
+    def updates(self) -> int:
+        """Updates made so far."""
+        return self.training.step
+
+    def views(self, epoch: int) -> Iterator[GraphView]:
+        """The views of an epoch, which are the same for every loop; each is made when it is asked for."""
+        for i in range(self.strategy.steps_per_epoch):
+            with self.comm.ledger.stage("batch"):
+                view = self.strategy.batch(epoch, i)
+            yield view
+
+    def forward(self, view: GraphView) -> Var:
+        """The outputs of the model for a view, with dropout; what follows is recorded until ``backward``.
+
+        A pass that was begun before and not taken back is dropped.
+
+        Returns:
+            One row for each target of this worker, and possibly for other nodes, as ``loss`` takes it.
+        """
+        self._end()
+        tape = self.training.tape(self.training.views)
+        self._pass = ExitStack()
+        self._pass.enter_context(np.errstate(**QUIET))
+        self._pass.enter_context(self.training.scope())
+        self._tape = self._pass.enter_context(tape)
+        self.training.views += 1
+        with self.comm.ledger.task("forward"):
+            return self.model(view)
+
+    def loss(self, out: Var, view: GraphView) -> Var:
+        """This worker's share of the mean loss over the targets of a view on all workers, 0-d.
+
+        Shares add up over the workers: a term that is the same on all of them, such as a penalty on parameters, is divided by
+        ``run.comm.size`` before it is added.
+        """
+        return self.strategy.task.loss(view, out)
+
+    def backward(self, loss: Var) -> float:
+        """Gradients of a loss, summed over the workers and added to those since the last ``step``.
+
+        Args:
+            loss: This worker's share, 0-d, computed of the outputs of the last ``forward``.
+
+        Returns:
+            The loss, summed over the workers.
+
+        Raises:
+            TapeError: There is no pass to take back: ``forward`` comes first, and each pass is taken back once.
+            DataError: The loss is not finite.
+        """
+        tape = self._tape
+        if tape is None:
+            raise TapeError("backward: there is no pass to take back; call forward(view) first, and backward once for each forward")
+        try:
+            gradients, changes = self.training.backward(tape, loss)
+            total = float(self.summed(np.asarray([float(loss.value)]), self.updates, [])[0][0])
+        finally:
+            self._end()
+        self._pending.append((gradients, changes))
+        return total
+
+    def step(self) -> None:
+        """Update the parameters: the gradients of all ``backward`` since the last step are added up, clipped and applied.
+
+        Raises:
+            TapeError: There are none.
+        """
+        if not self._pending:
+            raise TapeError("step: there are no gradients; call backward(loss) first")
+        pending, self._pending = self._pending, []
+        for place, (gradients, changes) in enumerate(pending):
+            self.training.versions.deliver(self.updates, place, len(pending), gradients, changes)
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on, by name: copies of nothing, but of arrays that are never changed."""
+        return self.training.state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned, on any number of workers.
+
+        Raises:
+            ConfigError, FormatError: It belongs to another model or optimiser.
+        """
+        self.training.load_state(state)
+
+    def _end(self) -> None:
+        """Close the pass that is open; state that it would change stays as it is unless ``step`` changes it."""
+        if self._tape is not None:
+            self._tape.changes = []
+            self._tape = None
+            self._pass.close()

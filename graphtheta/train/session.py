@@ -1,0 +1,212 @@
+"""A model on a graph, spread over the workers: what a trainer and a loop of one's own have in common."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.memory import resident_bytes
+from graphtheta.engine.layer.module import Module
+from graphtheta.engine.layer.stages import Stages
+from graphtheta.engine.layer.superstep import fallback_text
+from graphtheta.engine.runtime.start import start
+from graphtheta.engine.train.evaluate import SPLITS
+from graphtheta.engine.train.step import QUIET
+from graphtheta.engine.train.update import Schedule
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.job.job import Job
+from graphtheta.ops.backend.fused import backend_scope, fallbacks
+from graphtheta.recovery.weights import read_weights, write_weights
+from graphtheta.registry import did_you_mean
+from graphtheta.train.build import Choices, build
+from graphtheta.train.embedding import embedded, of_nodes, superstep_of
+from graphtheta.train.groups import Choice, Groups
+from graphtheta.train.setup import source_of
+
+
+class Session:
+    """A model on a graph, built as a job says.
+
+    Training changes the parameters and running statistics of the model in place. Nothing else of it is changed, so that several
+    sessions, with different keys, can use one model.
+
+    Args:
+        model: Name of a published model, "file.py:Class", a model, or a function (d_in, d_out, d_edge) that makes one;
+            by default the job's.
+        graph: A graph, or by default the job's dataset.
+        job: All choices; by default a job made from ``keys``.
+        comm: The workers; by default those the process was started with.
+        lr_schedule: A schedule of the job by name, or a function of the number of an update, from 0, that returns the factor of the
+            learning rate in it.
+        groups: Settings of some parameters, {"lr": ..., "weight_decay": ...}, by pattern of their names or by module of the model;
+            a parameter belongs to the first group that has it.
+        freeze: Patterns of names, or modules, of parameters that are not trained; so are those whose ``requires_grad`` is False.
+        **keys: Keys of the job ("strategy", "lr", ...).
+
+    Attributes:
+        setup: What the run is built of.
+        training: The state of the run, apart from the model.
+
+    Raises:
+        GraphThetaError: Something does not fit; on all workers together.
+
+    Collective: all ranks of comm.
+    """
+
+    # keys of a job that have no meaning here
+    unread: tuple[str, ...] = ("seeds",)
+
+    def __init__(self, model: str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, *, job: Job | None = None,
+                 comm: Comm | None = None, lr_schedule: str | Schedule | None = None, groups: Groups | None = None,
+                 freeze: Iterable[Choice] = (), **keys: Any):
+        if model is not None:
+            keys["model"] = model if isinstance(model, str) else source_of(model)
+        if isinstance(lr_schedule, str):
+            keys["lr_schedule"] = lr_schedule
+        comm = comm if comm is not None else start()
+        job = job.change(**keys) if job is not None else Job(**keys)
+        self._refuse_unread(job)
+        if graph is not None and not isinstance(graph, Graph):
+            raise ConfigError(f"gt.{type(self).__name__}(MODEL, GRAPH): the graph is of type {type(graph).__name__}; expected a gt.Graph, "
+                              "such as gt.load('sbm'), gt.Graph(edge_index, x=...) or gt.Graph.from_networkx(...)")
+        schedule = lr_schedule if callable(lr_schedule) else None
+        freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
+        self.setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(schedule, groups, freeze))
+        self.job, self.comm, self.model = job, comm, self.setup.model
+        self.partition, self.probe, self.strategy = self.setup.partition, self.setup.probe, self.setup.strategy
+        self.training = self.setup.training()
+
+    def _refuse_unread(self, job: Job) -> None:
+        for key in self.unread:
+            if getattr(job, key) != Job.model_fields[key].default:
+                raise ConfigError(f"{key}={job.as_text(key)} has no meaning for gt.{type(self).__name__}; {self._remedy(key)}")
+
+    def _remedy(self, key: str) -> str:
+        return "make one for each seed=..., or use graphtheta train" if key == "seeds" else "drop it"
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """Which layers run on the reference back end although the fused one is chosen, and why; a text each."""
+        with backend_scope(self.job.backend):
+            return list(dict.fromkeys(fallback_text(step.layer, reason) for step in self.probe.supersteps if step.program is not None
+                                      for reason in fallbacks(step.program)))
+
+    def predicted_peak(self) -> int:
+        """The most memory this worker's process will have taken after any step, in bytes; asked before training."""
+        # what is held now holds the partition already
+        return resident_bytes() + self.setup.bound.total - self.setup.bound.partition
+
+    def summed(self, losses: np.ndarray, first: int, more: list[float]) -> tuple[np.ndarray, list[float]]:
+        """Losses of views, and further numbers, summed over the ranks in one message.
+
+        Args:
+            losses: This rank's shares.
+            first: Updates before the first view.
+            more: The further numbers.
+
+        Raises:
+            DataError: A sum of losses is not finite; on all ranks together.
+
+        Collective: all ranks.
+        """
+        n = len(losses)
+        total = self.comm.all_sum(np.append(losses, more))
+        wrong = np.flatnonzero(~np.isfinite(total[:n]))
+        if len(wrong):
+            raise DataError(f"the loss of step {first + int(wrong[0]) // self.job.views_per_step + 1} is {total[wrong[0]]}; lower --lr, or "
+                            "check features, targets and edge values for extreme numbers")
+        return total[:n], total[n:].tolist()
+
+    @np.errstate(**QUIET)
+    def measure(self) -> dict[str, float]:
+        """Metrics of all splits.
+
+        Collective: all ranks.
+        """
+        with self.comm.ledger.stage("evaluate"), self.setup.scope():
+            return self.setup.evaluator.metrics(self.model)
+
+    def evaluate(self, split: str = "test") -> dict[str, float]:
+        """Metrics of one split: "train", "val" or "test"; none if the graph has no such split.
+
+        Raises:
+            ConfigError: There is no split of that name.
+
+        Collective: all ranks.
+        """
+        if split not in SPLITS:
+            raise ConfigError(f"there is no split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
+        return {n: v for n, v in self.measure().items() if n.startswith(f"{split}_")}
+
+    def predict(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Original ids of all nodes (edges by their numbers, test links by the ids of their ends) and outputs on rank 0, None elsewhere.
+
+        Collective: all ranks.
+        """
+        with self.setup.scope():
+            out = self.setup.evaluator.predict(self.model)
+        return None if out is None else self.setup.kind.named(self.setup.info, out)
+
+    def embed(self, nodes: Any = None, layer: int | str | Stages = -1) -> tuple[np.ndarray, np.ndarray] | None:
+        """What a layer inside the model returns for nodes of the graph, without dropout.
+
+        Args:
+            nodes: Original ids; None for all nodes.
+            layer: Its number among the layers that sum messages, in the order of calls, from the end if negative; its path
+                ("layers.0"); or the layer itself. By default the last one, whose values a head or a decoder reads.
+
+        Returns:
+            (ids, values [len(ids), ...]) on rank 0, None elsewhere.
+
+        Raises:
+            ConfigError: There is no such layer, or no node of an id; on all ranks together.
+
+        Collective: all ranks.
+        """
+        number = superstep_of(self.model, self.probe, layer)
+        with self.setup.scope():
+            out = embedded(self.model, self.partition, self.probe, number)
+        found, error = None, None
+        try:
+            found = None if out is None else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
+        except GraphThetaError as e:
+            error = e
+        self.comm.agree(error)
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights and the job, on rank 0; the file appears whole or not at all.
+
+        Raises:
+            FormatError: It cannot be written; on all ranks together.
+
+        Collective: all ranks.
+        """
+        error = None
+        try:
+            if self.comm.rank == 0:
+                write_weights(Path(path), self.job, self.model.state())
+        except FormatError as e:
+            error = e
+        self.comm.agree(error)
+
+    def load(self, path: str | Path) -> None:
+        """Take the weights from a file that ``save`` wrote.
+
+        Raises:
+            FormatError: The file cannot be read.
+            ConfigError: It belongs to another model.
+
+        Collective: all ranks.
+        """
+        error = None
+        try:
+            self.model.load_state(read_weights(path)[1])
+        except (ConfigError, FormatError) as e:
+            error = e
+        self.comm.agree(error)
