@@ -22,9 +22,9 @@ _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.modu
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",
-    "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "matmul", "max",
-    "maximum", "mean", "min", "minimum", "primitive", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square", "stack", "sum",
-    "tanh", "to_dense",
+    "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "log_softmax",
+    "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "primitive", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square",
+    "stack", "sum", "tanh", "to_dense",
 )
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},

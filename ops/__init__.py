@@ -40,6 +40,7 @@ from .functions.index import getitem
 from .functions.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from .functions.norm import RunningStats, batch_norm, layer_norm
 from .functions.optim import SGD, Adam, AdamW, Optimiser
+from .functions.pick import log_softmax, pick
 from .functions.rows import cast, expand_last, prefix
 from .functions.segment import segment_max, segment_mean, segment_min, segment_softmax, segment_sum
 from .functions.shape import broadcast_to, concat, flatten, max, mean, min, repeat_rows, reshape, stack, sum
@@ -85,6 +86,7 @@ __all__ = [
     "leaky_relu",
     "linear",
     "log",
+    "log_softmax",
     "matmul",
     "max",
     "maximum",
@@ -94,6 +96,7 @@ __all__ = [
     "minimum",
     "mul",
     "neg",
+    "pick",
     "power",
     "prefix",
     "primitive",

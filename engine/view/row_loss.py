@@ -1,0 +1,129 @@
+"""A loss of the user's own: a value for each row that counts, of which the mean over all workers is taken here."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ShapeError, UserFunctionError
+
+from ...ops.autodiff.naming import naming
+from ...ops.autodiff.primitive import defvjp, primitive
+from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.tape import Var, current, value_of
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Rows that belong together, as the pairs of a link: the positive first, then its negatives.
+
+    Attributes:
+        order: Place of each row among the groups one after another, [n].
+        size: Rows of a group.
+    """
+
+    order: np.ndarray
+    size: int
+
+
+@primitive("weighted_share", rowwise=False)
+def _weighted_share(values: Any, weights: Any, *, total: float) -> Any:
+    """sum(weights * values) / total as a 0-d array."""
+    return np.asarray(np.sum(weights * values, dtype=np.float64) / total if total else 0.0, values.dtype)
+
+
+defvjp(_weighted_share, weights=None,
+       values=lambda g, y, values, weights, total: (weights * (g / total if total else 0.0)).astype(values.dtype))
+
+
+@dataclass(frozen=True)
+class RowLoss:
+    """The weighted mean, over all rows of all workers that count, of what a function returns.
+
+    The function is called with the outputs and the labels of the rows that count, ``(out [n, ...], y [n, ...])``, and returns a value for
+    each, [n] or [n, ...], or (values, weights). It sees no other rows, and the mean is not its business: so it can neither count a row
+    that has no label nor divide by the wrong number.
+
+    - A row counts if the mask says so and any of its labels is known. Unknown labels of such a row are 0; values of the shape of the labels
+      count where the label is known, and of others only those of rows without an unknown label.
+    - Weights are constants of at least 0, [n] or of the shape of the values; the mean is sum(weights * values) / sum(weights).
+    - Without anything that counts on any worker the loss is 0.
+
+    Attributes:
+        function: Built of functions of gt.
+    """
+
+    function: Callable[[Var, Var], Any]
+
+    def __call__(self, out: Var, y: np.ndarray, mask: np.ndarray | None, grouping: Grouping | None = None) -> Var:
+        """This worker's share of the mean.
+
+        Args:
+            out: Outputs, [n, ...].
+            y: Labels, [n, ...]: integers, negative where unknown; or floats, NaN where unknown.
+            mask: The rows that may count, [n] bool; None for all.
+            grouping: Of the rows into rows [n / size, size] of the function; None for none.
+
+        Raises:
+            UserFunctionError, ShapeError: The function returned something else.
+
+        Collective: all ranks.
+        """
+        y = y if y.dtype.kind in "iu" or y.size != out.value.size else y.reshape(out.shape)
+        known = y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y)
+        allowed = np.ones(len(y), bool) if mask is None else mask[: len(y)]
+        if grouping is not None:
+            at = np.argsort(grouping.order).reshape(-1, grouping.size)
+            y, known, allowed = y[at], known[at], allowed[at].all(axis=1)
+        any_known, all_known = (fold(known.reshape(len(known), -1), axis=1) for fold in (np.any, np.all))
+        used = np.flatnonzero(allowed & any_known)
+        rows = _rows(out, used if grouping is None else at[used])
+        assert rows.space is not None
+        filled = np.where(known[used], y[used], 0)
+        labels = Var(filled if y.dtype.kind in "iu" else filled.astype(out.dtype, copy=False), rows.space, name="y")
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        with naming(f"the loss {name}"):
+            values, weights = self._checked(self.function(rows, labels), name, rows.space)
+        counts = known[used] if values.shape == known[used].shape else all_known[used]
+        weights = np.where(_wide(counts, values), _wide(weights, values), 0).astype(values.dtype)
+        weights = np.broadcast_to(weights, values.shape)
+        total = float(current().all_sum(np.asarray(weights.sum(dtype=np.float64))))
+        share: Var = _weighted_share(values, weights, total=total)
+        return share
+
+    def _checked(self, made: Any, name: str, space: RowSpace) -> tuple[Var, np.ndarray]:
+        values, weights = made if isinstance(made, tuple) and len(made) == 2 else (made, np.ones(space.n))
+        if not isinstance(values, Var) or values.space is not space:
+            got = f"values of shape {list(values.shape)} that belong to no rows" if isinstance(values, Var) else type(values).__name__
+            raise UserFunctionError(f"the loss {name} returned {got}; expected a value for each row of out, made of out and y with functions "
+                                    "of gt, or (values, weights): the mean over all rows of all workers is taken of them afterwards")
+        weights = np.asarray(value_of(weights))
+        if weights.shape not in ((space.n,), values.shape):
+            raise ShapeError(f"the loss {name} returned weights of shape {list(weights.shape)} for values of shape {list(values.shape)}; "
+                             "expected the same shape, or one weight for each row")
+        if not (weights >= 0).all():
+            raise UserFunctionError(f"the loss {name} returned a weight below 0, or none at all; expected numbers of at least 0")
+        return values, weights
+
+
+def _wide(x: np.ndarray, like: Var) -> np.ndarray:
+    """x with axes of length 1 at the right, until it has as many as ``like``."""
+    return x.reshape(x.shape + (1,) * (len(like.shape) - x.ndim))
+
+
+def _rows(x: Var, at: np.ndarray) -> Var:
+    """Rows of a value as a value with rows of its own: [m] numbers of rows, each once, or [m, k] for rows of k."""
+    assert x.space is not None
+    kept = x.value[at]
+    flat = kept.reshape(at.shape) if at.ndim == 2 else kept
+    out = Var(flat, RowSpace(x.space.gid[at if at.ndim == 1 else at[:, 0]], x.space.kind))
+
+    def vjp(gs: list[Any]) -> list[Any]:
+        back = np.zeros(x.shape, x.dtype)
+        back[at] = gs[0].reshape(kept.shape)
+        return [back]
+
+    current().add("rows_that_count", [x], [out], vjp)
+    return out
