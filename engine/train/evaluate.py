@@ -12,6 +12,7 @@ from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..partition.partition import Partition
 from ..view.hop import Layers
+from ..view.row_loss import Grouping
 from ..view.scored_pairs import PairPlan
 from ..view.strategy import whole
 from ..view.task import EdgeTask, Links, Seeds, Task, link_pairs
@@ -70,18 +71,19 @@ class Evaluator(ABC):
         # given, and not made, in the passes that measure it
         return Var(out.value, out.space)
 
-    def score(self, y: np.ndarray, out: Any, rows: np.ndarray) -> Metrics:
+    def score(self, y: np.ndarray, out: Any, rows: np.ndarray, grouping: Grouping | None = None) -> Metrics:
         """Loss and metrics of some rows of all workers.
 
         Args:
             y: Labels, [n, ...].
             out: Outputs, [n, ...].
             rows: The rows that count, [n] bool.
+            grouping: As ``Task.mean_loss`` takes it.
 
         Collective: all ranks of the partition.
         """
         with Tape(record=False, training=False, all_sum=self.comm.all_sum):
-            loss = float(self.comm.all_sum(np.asarray(self.task.mean_loss(out, y, rows).value, np.float64)))
+            loss = float(self.comm.all_sum(np.asarray(self.task.mean_loss(out, y, rows, grouping).value, np.float64)))
         value = out.value
         if self.task.kind == "labels" and value.ndim == 1:
             # links have one label each and no axis for it
@@ -173,7 +175,8 @@ class LinkEvaluator(Evaluator):
                 continue
             assert view.pairs is not None
             out = self.run(model, view)
-            found = self.score(view.pairs.label.reshape(out.shape), out, np.ones(out.shape[0], bool))
+            grouping = Grouping(view.pairs.order, self.links[split].negatives + 1)
+            found = self.score(view.pairs.label.reshape(out.shape), out, np.ones(out.shape[0], bool), grouping)
             scores = np.empty(len(view.pairs.order), out.dtype)
             # what could not be found is below everything
             scores[view.pairs.order] = np.where(np.isnan(view.pairs.label), -np.inf, out.value.reshape(-1))

@@ -72,12 +72,13 @@ class RowLoss:
         Collective: all ranks.
         """
         y = y if y.dtype.kind in "iu" or y.size != out.value.size else y.reshape(out.shape)
-        known = y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y)
-        allowed = np.ones(len(y), bool) if mask is None else mask[: len(y)]
+        known: np.ndarray = np.asarray(y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y))
+        allowed = np.ones(len(y), bool) if mask is None else np.asarray(mask, bool)
         if grouping is not None:
             at = np.argsort(grouping.order).reshape(-1, grouping.size)
-            y, known, allowed = y[at], known[at], allowed[at].all(axis=1)
-        any_known, all_known = (fold(known.reshape(len(known), -1), axis=1) for fold in (np.any, np.all))
+            y, known, allowed = y[at], known[at], np.asarray(allowed[at].all(axis=1))
+        entries = known.reshape(len(known), int(np.prod(known.shape[1:])))
+        any_known, all_known = np.asarray(entries.any(axis=1)), np.asarray(entries.all(axis=1))
         used = np.flatnonzero(allowed & any_known)
         rows = _rows(out, used if grouping is None else at[used])
         assert rows.space is not None
@@ -97,8 +98,8 @@ class RowLoss:
         values, weights = made if isinstance(made, tuple) and len(made) == 2 else (made, np.ones(space.n))
         if not isinstance(values, Var) or values.space is not space:
             got = f"values of shape {list(values.shape)} that belong to no rows" if isinstance(values, Var) else type(values).__name__
-            raise UserFunctionError(f"the loss {name} returned {got}; expected a value for each row of out, made of out and y with functions "
-                                    "of gt, or (values, weights): the mean over all rows of all workers is taken of them afterwards")
+            raise UserFunctionError(f"the loss {name} returned {got}; expected a value for each row of out, made of out and y with "
+                                    "functions of gt, or (values, weights): the mean over all rows of all workers is taken afterwards")
         weights = np.asarray(value_of(weights))
         if weights.shape not in ((space.n,), values.shape):
             raise ShapeError(f"the loss {name} returned weights of shape {list(weights.shape)} for values of shape {list(values.shape)}; "

@@ -18,6 +18,7 @@ from ...ops.autodiff.tape import Var
 from ...ops.functions.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from ...ops.kernels.batch import expand
 from ..partition.partition import Partition
+from .row_loss import Grouping, RowLoss
 from .scored_pairs import PairPlan, Pairs
 from .view import GraphView
 
@@ -42,10 +43,12 @@ class Task(ABC):
 
     Attributes:
         kind: Of labels: "classes", "labels" or "values".
+        own_loss: In place of the loss that fits the labels; None for that.
     """
 
     targets: np.ndarray
     kind: str
+    own_loss: RowLoss | None = None
 
     @abstractmethod
     def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
@@ -74,17 +77,18 @@ class Task(ABC):
         Collective: all ranks of the partition.
         """
 
-    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:
+    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None, grouping: Grouping | None = None) -> Var:
         """This worker's share of the mean loss over some rows, in training and in evaluation alike.
 
         Args:
             out: Outputs of the model, [n, ...].
             y: Labels of the same rows.
             mask: The rows that count, [n] bool; None for all.
+            grouping: Of rows that belong together, for losses that compare them.
 
         Collective: all ranks of the partition.
         """
-        return loss_of(self.kind, out, y, mask)
+        return loss_of(self.kind, out, y, mask) if self.own_loss is None else self.own_loss(out, y, mask, grouping)
 
 
 class NodeTask(Task):
@@ -276,7 +280,7 @@ class LinkTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
-        return self.mean_loss(out, view.pairs.label, None)
+        return self.mean_loss(out, view.pairs.label, None, Grouping(view.pairs.order, self._links.negatives + 1))
 
 
 def link_pairs(partition: Partition, links: Links, ids: np.ndarray, among: np.ndarray | None = None) -> Pairs:

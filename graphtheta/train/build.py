@@ -1,9 +1,10 @@
 """What a run is built of, from a job, a graph and a model: everything that does not change while it trains."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import Schedule, UpdateRule
+from graphtheta.engine.view.row_loss import RowLoss
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import GraphThetaError, MemoryLimitError
@@ -37,11 +39,13 @@ class Choices:
     """What a run may be given in Python only.
 
     Attributes:
+        loss: In place of the loss that fits the labels, as ``RowLoss`` takes it.
         schedule: In place of the schedule of the job.
         groups: Learning rates and weight decays of some parameters.
         freeze: Parameters that are not trained.
     """
 
+    loss: Callable[..., Any] | None = None
     schedule: Schedule | None = None
     groups: Groups | None = None
     freeze: tuple[Choice, ...] = ()
@@ -152,6 +156,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     bound = _memory(job, partition, found)
     check_memory(bound, comm, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
+    if choices.loss is not None:
+        task.own_loss = RowLoss(choices.loss)
     strategy = build_strategy(job, prepared.graph, partition, found.layers, task)
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     trained = tuple(p for p in made.parameters() if p not in frozen)

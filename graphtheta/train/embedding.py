@@ -81,5 +81,5 @@ def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.nd
     at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
     unknown = wanted[ids[at] != wanted]
     if len(unknown):
-        raise ConfigError(f"there is no node {unknown[0]!r} in the graph; give original ids, as predict returns them")
+        raise ConfigError(f"there is no node {unknown[0].item()!r} in the graph; give original ids, as predict returns them")
     return wanted, out[at]

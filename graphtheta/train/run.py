@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ class Run(Session):
 
     def __init__(self, *args: Any, **keys: Any):
         super().__init__(*args, **keys)
-        self._pass = ExitStack()
         self._pending: list[tuple[list[np.ndarray], list[Callable[[], None]]]] = []
 
     def _remedy(self, key: str) -> str:
@@ -62,13 +60,10 @@ class Run(Session):
             One row for each target of this worker, and possibly for other nodes, as ``loss`` takes it.
         """
         self._end()
-        tape = self.training.tape(self.training.views)
-        self._pass = ExitStack()
-        self._pass.enter_context(np.errstate(**QUIET))
-        self._pass.enter_context(self.training.scope())
-        self._tape = self._pass.enter_context(tape)
+        # it stays open, so that what the user computes of the outputs is recorded
+        self._tape = self.training.tape(self.training.views).__enter__()
         self.training.views += 1
-        with self.comm.ledger.task("forward"):
+        with np.errstate(**QUIET), self.training.scope(), self.comm.ledger.task("forward"):
             return self.model(view)
 
     def loss(self, out: Var, view: GraphView) -> Var:
@@ -77,7 +72,8 @@ class Run(Session):
         Shares add up over the workers: a term that is the same on all of them, such as a penalty on parameters, is divided by
         ``run.comm.size`` before it is added.
         """
-        return self.strategy.task.loss(view, out)
+        with np.errstate(**QUIET), self.training.scope():
+            return self.strategy.task.loss(view, out)
 
     def backward(self, loss: Var) -> float:
         """Gradients of a loss, summed over the workers and added to those since the last ``step``.
@@ -96,7 +92,8 @@ class Run(Session):
         if tape is None:
             raise TapeError("backward: there is no pass to take back; call forward(view) first, and backward once for each forward")
         try:
-            gradients, changes = self.training.backward(tape, loss)
+            with np.errstate(**QUIET), self.training.scope():
+                gradients, changes = self.training.backward(tape, loss)
             total = float(self.summed(np.asarray([float(loss.value)]), self.updates, [])[0][0])
         finally:
             self._end()
@@ -129,7 +126,7 @@ class Run(Session):
 
     def _end(self) -> None:
         """Close the pass that is open; state that it would change stays as it is unless ``step`` changes it."""
-        if self._tape is not None:
-            self._tape.changes = []
-            self._tape = None
-            self._pass.close()
+        tape, self._tape = self._tape, None
+        if tape is not None:
+            tape.changes = []
+            tape.__exit__()

@@ -41,6 +41,9 @@ class Session:
         graph: A graph, or by default the job's dataset.
         job: All choices; by default a job made from ``keys``.
         comm: The workers; by default those the process was started with.
+        loss: In place of the loss that fits the labels: a function of the outputs and labels of the rows that count, (out, y), which
+            returns a value for each row, or (values, weights); see ``RowLoss``. The mean over all workers is taken of it. Outputs and
+            labels of a link task have a row for each link, [n, 1 + negatives], with the link itself first.
         lr_schedule: A schedule of the job by name, or a function of the number of an update, from 0, that returns the factor of the
             learning rate in it.
         groups: Settings of some parameters, {"lr": ..., "weight_decay": ...}, by pattern of their names or by module of the model;
@@ -62,8 +65,8 @@ class Session:
     unread: tuple[str, ...] = ("seeds",)
 
     def __init__(self, model: str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, *, job: Job | None = None,
-                 comm: Comm | None = None, lr_schedule: str | Schedule | None = None, groups: Groups | None = None,
-                 freeze: Iterable[Choice] = (), **keys: Any):
+                 comm: Comm | None = None, loss: Callable[..., Any] | None = None, lr_schedule: str | Schedule | None = None,
+                 groups: Groups | None = None, freeze: Iterable[Choice] = (), **keys: Any):
         if model is not None:
             keys["model"] = model if isinstance(model, str) else source_of(model)
         if isinstance(lr_schedule, str):
@@ -74,9 +77,11 @@ class Session:
         if graph is not None and not isinstance(graph, Graph):
             raise ConfigError(f"gt.{type(self).__name__}(MODEL, GRAPH): the graph is of type {type(graph).__name__}; expected a gt.Graph, "
                               "such as gt.load('sbm'), gt.Graph(edge_index, x=...) or gt.Graph.from_networkx(...)")
+        if loss is not None and not callable(loss):
+            raise ConfigError(f"loss={loss!r} is no function; give a function of (out, y) that returns a value for each row")
         schedule = lr_schedule if callable(lr_schedule) else None
         freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
-        self.setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(schedule, groups, freeze))
+        self.setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(loss, schedule, groups, freeze))
         self.job, self.comm, self.model = job, comm, self.setup.model
         self.partition, self.probe, self.strategy = self.setup.partition, self.setup.probe, self.setup.strategy
         self.training = self.setup.training()

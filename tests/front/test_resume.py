@@ -44,6 +44,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "mini in flight": {**MINI, **BATCH, "views_in_flight": 3, "views_per_step": 3},
     "mini stale": {**MINI, "staleness": 2, "optimiser": "adamw"},
     "mini stale in flight": {**MINI, **BATCH, "staleness": 2, "views_in_flight": 3, "model": "gat", "heads": 2},
+    "mini scheduled": {**MINI, "lr_schedule": "cosine", "lr_decay_updates": 12, "lr_warmup_updates": 3, "clip_norm": 0.3,
+                       "groups": {"layers.1.*": {"lr": 0.02, "weight_decay": 0.0}}, "freeze": ["layers.0.bias"]},
     "mini steps": {**MINI, "steps": 11},
     "cluster": {"strategy": "cluster", "clusters": 8, "clusters_per_batch": 2, "cluster_method": "clusters.npy"},
 }
