@@ -8,7 +8,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.module import Module
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.tape import Parameter
-from graphtheta.registry import did_you_mean
+from graphtheta.wording import did_you_mean
 
 # a pattern of parameter names ("layers.0.*"), or a module of the model
 Choice = str | Module

@@ -22,11 +22,11 @@ from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaErr
 from graphtheta.job.job import Job
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.recovery.weights import read_weights, write_weights
-from graphtheta.registry import did_you_mean
 from graphtheta.train.build import Choices, build
 from graphtheta.train.embedding import embedded, of_nodes, superstep_of
 from graphtheta.train.groups import Choice, Groups
 from graphtheta.train.setup import source_of
+from graphtheta.wording import did_you_mean
 
 
 class Session:

@@ -64,6 +64,22 @@ def test_the_loop_does_not_depend_on_workers() -> None:
     close(one[1], three[1])
 
 
+def test_a_penalty_on_parameters_counts_once() -> None:
+    def program(comm: Any) -> tuple[float, dict[str, np.ndarray]]:
+        run = gt.Run(graph=GRAPH, comm=comm, freeze="layers.1.*", **{**KEYS, "dropout": 0.0, "weight_decay": 0.0, "clip_norm": 0.2})
+        view = next(run.views(0))
+        loss = run.loss(run.forward(view), view)
+        for p in run.model.parameters():
+            loss = loss + gt.sum(gt.square(p), axis=None) / comm.size
+        total = run.backward(loss)
+        run.step()
+        return total, weights(run)
+
+    (one, state), (three, other) = (run_simulated(size, program)[0] for size in SIZES)
+    assert one == pytest.approx(three, rel=1e-9)
+    close(state, other)
+
+
 def test_the_order_of_the_steps_is_checked() -> None:
     run = gt.Run(graph=GRAPH, **KEYS)
     with pytest.raises(TapeError, match=r"step: there are no gradients; call backward\(loss\) first"):
