@@ -78,12 +78,13 @@ class Evaluator(ABC):
             y: Labels, [n, ...].
             out: Outputs, [n, ...].
             rows: The rows that count, [n] bool.
-            grouping: As ``Task.mean_loss`` takes it.
+            grouping: Of all rows, as ``Task.group_loss`` takes it; None for none.
 
         Collective: all ranks of the partition.
         """
         with Tape(record=False, training=False, all_sum=self.comm.all_sum):
-            loss = float(self.comm.all_sum(np.asarray(self.task.mean_loss(out, y, rows, grouping).value, np.float64)))
+            share = self.task.mean_loss(out, y, rows) if grouping is None else self.task.group_loss(out, y, grouping)
+            loss = float(self.comm.all_sum(np.asarray(share.value, np.float64)))
         value = out.value
         if self.task.kind == "labels" and value.ndim == 1:
             # links have one label each and no axis for it

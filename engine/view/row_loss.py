@@ -57,14 +57,13 @@ class RowLoss:
 
     function: Callable[[Var, Var], Any]
 
-    def __call__(self, out: Var, y: np.ndarray, mask: np.ndarray | None, grouping: Grouping | None = None) -> Var:
+    def __call__(self, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:
         """This worker's share of the mean.
 
         Args:
             out: Outputs, [n, ...].
             y: Labels, [n, ...]: integers, negative where unknown; or floats, NaN where unknown.
             mask: The rows that may count, [n] bool; None for all.
-            grouping: Of the rows into rows [n / size, size] of the function; None for none.
 
         Raises:
             UserFunctionError, ShapeError: The function returned something else.
@@ -74,13 +73,10 @@ class RowLoss:
         y = y if y.dtype.kind in "iu" or y.size != out.value.size else y.reshape(out.shape)
         known: np.ndarray = np.asarray(y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y))
         allowed = np.ones(len(y), bool) if mask is None else np.asarray(mask, bool)
-        if grouping is not None:
-            at = np.argsort(grouping.order).reshape(-1, grouping.size)
-            y, known, allowed = y[at], known[at], np.asarray(allowed[at].all(axis=1))
         entries = known.reshape(len(known), int(np.prod(known.shape[1:])))
         any_known, all_known = np.asarray(entries.any(axis=1)), np.asarray(entries.all(axis=1))
         used = np.flatnonzero(allowed & any_known)
-        rows = _rows(out, used if grouping is None else at[used])
+        rows = _rows(out, used)
         assert rows.space is not None
         filled = np.where(known[used], y[used], 0)
         labels = Var(filled if y.dtype.kind in "iu" else filled.astype(out.dtype, copy=False), rows.space, name="y")
@@ -107,6 +103,21 @@ class RowLoss:
         if not (weights >= 0).all():
             raise UserFunctionError(f"the loss {name} returned a weight below 0, or none at all; expected numbers of at least 0")
         return values, weights
+
+
+def grouped(out: Var, y: np.ndarray, grouping: Grouping) -> tuple[Var, np.ndarray]:
+    """Outputs and labels with a row for each group.
+
+    Args:
+        out: One number for each row.
+        y: [n].
+        grouping: Of the rows.
+
+    Returns:
+        Both as [n / size, size].
+    """
+    at = np.argsort(grouping.order).reshape(-1, grouping.size)
+    return _rows(out, at), y.reshape(-1)[at]
 
 
 def _wide(x: np.ndarray, like: Var) -> np.ndarray:

@@ -18,7 +18,7 @@ from ...ops.autodiff.tape import Var
 from ...ops.functions.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from ...ops.kernels.batch import expand
 from ..partition.partition import Partition
-from .row_loss import Grouping, RowLoss
+from .row_loss import Grouping, RowLoss, grouped
 from .scored_pairs import PairPlan, Pairs
 from .view import GraphView
 
@@ -77,18 +77,29 @@ class Task(ABC):
         Collective: all ranks of the partition.
         """
 
-    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None, grouping: Grouping | None = None) -> Var:
+    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:
         """This worker's share of the mean loss over some rows, in training and in evaluation alike.
 
         Args:
             out: Outputs of the model, [n, ...].
             y: Labels of the same rows.
             mask: The rows that count, [n] bool; None for all.
-            grouping: Of rows that belong together, for losses that compare them.
 
         Collective: all ranks of the partition.
         """
-        return loss_of(self.kind, out, y, mask) if self.own_loss is None else self.own_loss(out, y, mask, grouping)
+        return loss_of(self.kind, out, y, mask) if self.own_loss is None else self.own_loss(out, y, mask)
+
+    def group_loss(self, out: Var, y: np.ndarray, grouping: Grouping) -> Var:
+        """The same over all rows, some of which belong together; a loss of the user's own gets one row for each group.
+
+        Args:
+            out: Outputs of the model, one number for each row.
+            y: Labels of the same rows, [n].
+            grouping: Which rows belong together.
+
+        Collective: all ranks of the partition.
+        """
+        return self.mean_loss(out, y, None) if self.own_loss is None else self.mean_loss(*grouped(out, y, grouping), None)
 
 
 class NodeTask(Task):
@@ -280,7 +291,7 @@ class LinkTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
-        return self.mean_loss(out, view.pairs.label, None, Grouping(view.pairs.order, self._links.negatives + 1))
+        return self.group_loss(out, view.pairs.label, Grouping(view.pairs.order, self._links.negatives + 1))
 
 
 def link_pairs(partition: Partition, links: Links, ids: np.ndarray, among: np.ndarray | None = None) -> Pairs:

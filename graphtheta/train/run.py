@@ -29,7 +29,7 @@ class Run(Session):
     """
 
     unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "views_in_flight", "staleness", "checkpoint_every",
-              "resume", "trace", "save_predictions")
+              "keep", "resume", "trace", "save_predictions")
     _tape: Tape | None = None
 
     def __init__(self, *args: Any, **keys: Any):

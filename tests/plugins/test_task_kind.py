@@ -65,8 +65,8 @@ def test_classes_are_learned_and_predicted() -> None:
 
 def test_it_is_chosen_by_name_and_not_by_auto() -> None:
     gt.Trainer("gcn", graph(), task=f"{FILE}:Ordinal", **KEYS)
-    assert gt.Trainer("gcn", graph(), task="ordinal", **KEYS).kind.width == 3
-    assert gt.Trainer("gcn", graph(), **KEYS).kind.name == "node"
+    assert gt.Trainer("gcn", graph(), task="ordinal", **KEYS).setup.kind.width == 3
+    assert gt.Trainer("gcn", graph(), **KEYS).setup.kind.name == "node"
     with pytest.raises(ConfigError, match=r"unknown value 'ordnal' \(did you mean 'ordinal'\?\); allowed: auto, node, link, edge, ordinal"):
         gt.Job(task="ordnal")
 
