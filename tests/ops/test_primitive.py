@@ -83,6 +83,7 @@ CASES = {
     "softmax_cross_entropy": [((fixed(N, 3), np.array([0, 1, 2, 0, 1, -1]), np.array([0, 2, 4])), {"total": 7.0}),
                               ((fixed(N, 3), np.zeros(N, int), np.zeros(0, int)), {"total": 0.0})],
     "binary_cross_entropy": [((fixed(N, 3), np.zeros((N, 3), int), USED), {"total": 5.0})],
+    "pick": [((fixed(N, 3), np.array([0, 1, 2, 0, 1, 2])), {}), ((fixed(N, 2, 3), np.ones((N, 2), int)), {})],
     "mean_squared_error": [((fixed(N, 3), np.ones((N, 3), int), USED), {"total": 5.0})],
 }
 ALL = [pytest.param(name, *case, id=f"{name}{i}") for name, cases in CASES.items() for i, case in enumerate(cases)]
