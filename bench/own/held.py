@@ -33,7 +33,7 @@ def main(dataset: str, hidden: str, partitioner: str, steps: str) -> None:
     comm = start()
     trainer = gt.Trainer(job=gt.Job(dataset=dataset, hidden=int(hidden), layers=3, partitioner=partitioner), comm=comm)
     losses = [trainer.train_epoch(i) for i in range(int(steps))]
-    mirrors = trainer.partition.n_mirrors * int(hidden) * trainer.partition.node["x"].itemsize
+    mirrors = trainer.partition.n_mirrors * int(hidden) * trainer.partition.node.column("x").dtype.itemsize
     ranks = comm.all_gather({"held": held(), "mirrors": mirrors})
     if comm.rank == 0:
         report({}, {"epoch": losses}, f"graphtheta {gt.__version__}", ranks=ranks)

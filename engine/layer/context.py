@@ -5,6 +5,7 @@ that are active, and carries new edge values from the layer that made them to th
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from ...ops.edge.program import EdgeProgram
 from ...ops.functions.rows import prefix
 from ..view.level import Level
 from ..view.scored_pairs import PairLevel
-from ..view.view import HIDDEN, GraphView
+from ..view.view import GraphView
 from .settings import pass_settings
 from .stages import Stages
 from .traffic import Traffic
@@ -108,12 +109,19 @@ class ActiveGraph:
 
     def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
         """Trailing shape, dtype, need of a gradient and sparseness of some node columns and of all that ``node`` gives besides."""
-        stored = {n: self._inputs.get(n, self.view.node.get(n, self.view.partition.node[n])) for n in self.node_names() if n not in columns}
-        return {n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in {**columns, **stored}.items()}
+        given = {**columns, **{n: self._inputs[n] for n in self.node_names() if n in self._inputs and n not in columns}}
+        stored = {n: self.view.partition.node.column(n) for n in self.node_names() if n not in given}
+        return {**{n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in given.items()},
+                **{n: (x.shape[1:], x.dtype, False, x.sparse) for n, x in stored.items()}}
 
-    def node_names(self) -> list[str]:
+    def node_names(self) -> tuple[str, ...]:
         """Names of the stored node columns a layer may read."""
-        return [n for n in self.view.partition.node if n not in HIDDEN]
+        return self.view.partition.node.readable()
+
+    def begin(self, names: Iterable[str], n: int) -> None:
+        """Begin to read those of some node columns that are stored, for the first n rows; ``node`` returns them."""
+        readable = self.node_names()
+        self.view.begin([name for name in names if name in readable and name not in self._inputs], n)
 
     def space(self, n: int) -> RowSpace:
         """The row space of the first n rows."""
@@ -169,11 +177,10 @@ class ActiveGraph:
         """Trailing shape, dtype and need of a gradient of the edge values gather may read; none for pairs that are no edges."""
         if isinstance(level, PairLevel) and level.stored is None:
             return {}
-        stored = {}
-        for n in self.view.edge_names():
-            x = self._stored(n)
-            stored[n] = (x.shape[1:], x.dtype, needs_grad(x))
-        return {**stored, **{n: (v.shape[1:], v.dtype, needs_grad(v)) for n, (v, _) in self._carried.items()}}
+        edge = self.view.partition.edge
+        stored = {n: self._inputs.get(f"edge.{n}", edge.column(n)) for n in edge.readable()}
+        carried = {n: value for n, (value, _) in self._carried.items()}
+        return {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in {**stored, **carried}.items()}
 
     def edges(self, names: list[str], level: Level | PairLevel) -> tuple[dict[str, Any], frozenset[str]]:
         """Edge values for a level, and which of them are in the level's own order."""

@@ -16,9 +16,7 @@ from graphtheta.errors import UserFunctionError
 from ...ops.autodiff.checkpoint import Piece
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Node, Tape, Var, Vjp, space_of, value_of
-from ..comm.serial import SerialComm
-from ..partition.exchange import MovePlan
-from ..partition.partition import EdgeBlock, Partition
+from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
 from ..view.level import Level, directions, full_pass
 from ..view.scored_pairs import PairPlan, Pairs
@@ -147,7 +145,7 @@ def probe(model: Model, partition: Partition) -> Probe:
     Raises:
         UserFunctionError: The model uses a parameter that is not among its parameters.
     """
-    empty = _empty_like(partition)
+    empty = empty_partition(partition)
     none = np.zeros(0, np.int64)
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
     view = GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0))
@@ -196,12 +194,3 @@ def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
 def _size(x: Var, itemsize: int) -> int:
     """Numbers per row, as many as take its memory."""
     return -(-int(np.prod(x.shape[1:])) * x.dtype.itemsize // itemsize)
-
-
-def _empty_like(partition: Partition) -> Partition:
-    """A partition of the empty graph on one rank, with the same columns."""
-    comm, none, ptr = SerialComm(), np.zeros(0, np.int64), np.zeros(1, np.int64)
-    blocks = [EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)]
-    plan = MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False)
-    return Partition(comm, 0, 0, none, 0, none, none, blocks, none, plan, plan, none, none,
-                     {n: x[:0] for n, x in partition.node.items()}, {n: x[:0] for n, x in partition.edge.items()})

@@ -18,7 +18,6 @@ from graphtheta.errors import MemoryLimitError
 
 from ...ops.backend.fused import saved_width
 from ...ops.backend.reference import CHUNK_BYTES
-from ..comm.communicator import Comm
 from ..partition.partition import Partition
 from .dry_run import Probe
 
@@ -111,19 +110,20 @@ def available_bytes() -> int:
     return free if left is None else min(free, left)
 
 
-def check_memory(bound: MemoryBound, comm: Comm, whole: bool) -> None:
+def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
     """Refuse a job that cannot fit, before it takes memory.
 
     Args:
         bound: Of this worker.
-        comm: All workers.
+        partition: The worker's part.
         whole: Whether every step runs over the whole graph; then its values are sure to be held, else only parameters.
 
     Raises:
         MemoryLimitError: It does not fit; says the figures, on all ranks.
 
-    Collective: all ranks of comm.
+    Collective: all ranks of the partition.
     """
+    comm = partition.comm
     needed = bound.parameters + whole * (bound.values + bound.halo)
     total = int(comm.all_sum(np.asarray(needed)))
     available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()

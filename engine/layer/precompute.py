@@ -1,15 +1,15 @@
 """Features aggregated once: the total of a first layer that sums features over whole neighbourhoods never changes.
 
-``A x`` is computed through the same superstep that would compute it in every step, kept as a node column, and the layer
-starts from there: its gather is gone from every step, forward and backward, and a mini-batch looks one hop less far. The
-numbers are the same up to rounding, because the sum and the product with the weights only change places.
+``A x`` is computed through the same superstep that would compute it in every step, and kept as a derived node column on
+top of those of the partition. The layer starts from there: its gather is gone from every step, forward and backward, and a
+mini-batch looks one hop less far. The numbers are the same up to rounding, because the sum and the product with the
+weights only change places.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from graphtheta.errors import ColumnError, ConfigError, ShapeError, UserFunctionError
 
@@ -45,11 +45,11 @@ class Saving:
                 f"for {self.nbytes / 2**20:,.1f} MiB of totals")
 
 
-def precompute(model: Model, partition: Partition) -> tuple[PassSettings, Saving]:
-    """Compute the total of the model's first layer, as a column of the partition.
+def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSettings, Saving]:
+    """Compute the total of the model's first layer, as a column on top of those of the partition.
 
     Returns:
-        The settings of the enclosing scope, changed so that the layer uses the total; and what that saves.
+        The partition with the total as a further column, which views of the model must look at; the settings of the enclosing scope, changed so that the layer uses the total; and what that saves.
 
     Raises:
         ConfigError: The first layer's messages depend on weights or on chance, it reads something else than the features, or the
@@ -59,7 +59,7 @@ def precompute(model: Model, partition: Partition) -> tuple[PassSettings, Saving
     """
     layer = _first(model, partition)
     name = type(layer).__name__
-    if sp.issparse(partition.node["x"]):
+    if "x" in partition.node and partition.node.column("x").sparse:
         raise ConfigError("precompute keeps dense totals, and the features are sparse; do without precompute: sparse features are "
                           "multiplied by the weights first, which is cheaper")
     settings = pass_settings()
@@ -74,11 +74,11 @@ def precompute(model: Model, partition: Partition) -> tuple[PassSettings, Saving
     if total.needs_grad or any(e.traits.random for e in traced.order) or not isinstance(layer.sum, str):
         raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
                           "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
-    partition.node[PRECOMPUTED] = total.value
     width = int(np.prod(total.shape[1:]))
     passes = 2 if layer.direction == "both" else 1
     saving = Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
-    return replace(settings, precomputed=(layer, Ingredients.of(layer.direction, traced, columns))), saving
+    settings = replace(settings, precomputed=(layer, Ingredients.of(layer.direction, traced, columns)))
+    return partition.overlay({PRECOMPUTED: total.value}, {}), settings, saving
 
 
 def _first(model: Model, partition: Partition) -> Stages:

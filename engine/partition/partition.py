@@ -10,7 +10,8 @@ one storage order, in which edge values are kept once.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -22,12 +23,19 @@ from graphtheta.errors import PartitionError
 
 from ...ops.autodiff.buffers import taken
 from ..comm.communicator import Comm
+from ..comm.serial import SerialComm
+from ..store.column import Column, Role, is_column
+from ..store.memory import MemoryColumn
+from ..store.selected import SelectedColumn
+from ..store.store import ColumnStore
 from .exchange import MovePlan, plan_requests
 from .partitioner import EDGE_RULES, MASTER_RULES, rule
 
 MASTER, MIRROR = 0, 1
 # rows of 128 numbers that a few megabytes of cache hold, and how many edges are asked which rows they read
 CACHED_ROWS, EDGES_ASKED = 1 << 13, 1 << 20
+# of columns of a graph; all others are features
+ROLES = {"y": Role.TARGET, "train": Role.MASK, "val": Role.MASK, "test": Role.MASK}
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,8 @@ class Partition:
         edge_gid: Global edge ids in storage order, [n_local_edges] int64.
         src_plan, dst_plan: Moves for mirrors that are sources, and that are destinations, of edges here.
         src_mirrors, dst_mirrors: Mirror rows (from 0) that each plan serves, ascending.
-        node: Columns of the masters by name, [n_masters, ...]; ``x`` may be a CSR array.
-        edge: Stored edge values by name, [n_local_edges, ...].
+        node: Columns of the masters in the order of their rows; ``x`` may be sparse.
+        edge: Columns of the edges in storage order.
     """
 
     comm: Comm
@@ -85,8 +93,8 @@ class Partition:
     dst_plan: MovePlan
     src_mirrors: np.ndarray
     dst_mirrors: np.ndarray
-    node: dict[str, Any]
-    edge: dict[str, np.ndarray]
+    node: ColumnStore
+    edge: ColumnStore
 
     @cached_property
     def spare(self) -> list[np.ndarray]:
@@ -105,6 +113,15 @@ class Partition:
     @property
     def n_local_edges(self) -> int:
         return len(self.edge_gid)
+
+    def overlay(self, node: Mapping[str, Any], edge: Mapping[str, Any]) -> Partition:
+        """The same masters, mirrors and edges with other columns on top; see ``ColumnStore.overlay``.
+
+        Args:
+            node: Columns or arrays by name, [n_masters, ...].
+            edge: The same of the edges in storage order, [n_local_edges, ...].
+        """
+        return replace(self, node=self.node.overlay(node), edge=self.edge.overlay(edge))
 
     def edge_ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Global ids of the sources and destinations of the local edges in storage order."""
@@ -128,11 +145,18 @@ class Partition:
 
     def nbytes(self) -> int:
         """Bytes of topology, features and plans held by this worker."""
-        arrays = [self.gid, self.owner, self.row_of, self.edge_gid, self.src_plan.rows, self.dst_plan.rows, *self.edge.values()]
+        arrays = [self.gid, self.owner, self.row_of, self.edge_gid, self.src_plan.rows, self.dst_plan.rows]
         arrays += [a for b in self.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
-        for x in self.node.values():
-            arrays += [x.data, x.indices, x.indptr] if sp.issparse(x) else [x]
-        return int(sum(a.nbytes for a in arrays))
+        return int(sum(a.nbytes for a in arrays)) + self.node.nbytes + self.edge.nbytes
+
+
+def empty_partition(partition: Partition) -> Partition:
+    """A partition of the empty graph on one rank, with the same columns."""
+    none, ptr = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    blocks = [EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)]
+    plan = MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False)
+    return Partition(SerialComm(), 0, 0, none, 0, none, none, blocks, none, plan, plan, none, none,
+                     partition.node.empty(), partition.edge.empty())
 
 
 def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters: str = "hash", seed: int = 0,
@@ -231,28 +255,29 @@ def _build_plan(comm: Comm, n_masters: int, mirrors: np.ndarray, used: np.ndarra
     return plan_requests(comm, n_masters, wanted), used
 
 
-def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> dict[str, Any]:
-    columns: dict[str, Any] = {
-        "in_degree": np.bincount(graph.dst, minlength=graph.n_nodes)[mine].astype(dtype),
-        "out_degree": np.bincount(graph.src, minlength=graph.n_nodes)[mine].astype(dtype),
-    }
-    for name in ("x", "y", "train", "val", "test"):
-        value = getattr(graph, name)
-        if value is not None:
-            columns[name] = _as(value, mine, dtype)
-    return columns | {name: _as(value, mine, dtype) for name, value in graph.node_columns.items()}
+def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> ColumnStore:
+    ends = {"in_degree": graph.dst, "out_degree": graph.src}
+    degrees = {name: np.bincount(end, minlength=graph.n_nodes)[mine].astype(dtype) for name, end in ends.items()}
+    return _store(degrees, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, mine, dtype)
 
 
-def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> dict[str, np.ndarray]:
-    columns = {"weight": np.ones(len(kept), dtype) if graph.edge_weight is None else _as(graph.edge_weight, kept, dtype)}
-    for name in ("attr", "y", "train", "val", "test"):
-        value = getattr(graph, f"edge_{name}")
-        if value is not None:
-            columns[name] = _as(value, kept, dtype)
-    return columns | {name: _as(value, kept, dtype) for name, value in graph.edge_columns.items()}
+def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> ColumnStore:
+    ones = {} if graph.edge_weight is not None else {"weight": np.ones(len(kept), dtype)}
+    given = {name: getattr(graph, f"edge_{name}") for name in ("weight", "attr", *ROLES)}
+    return _store(ones, given | graph.edge_columns, kept, dtype)
 
 
-def _as(value: Any, rows: np.ndarray, dtype: Any) -> Any:
+def _store(made: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any) -> ColumnStore:
+    """Columns made for these rows, and the rows of those given with the graph."""
+    columns: dict[str, Column] = {name: MemoryColumn(x) for name, x in made.items()}
+    columns |= {name: _column(x, rows, dtype) for name, x in given.items() if x is not None}
+    return ColumnStore(len(rows), {name: (ROLES.get(name, Role.FEATURE), column) for name, column in columns.items()})
+
+
+def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
     """Rows of a column, floating values in the job's type; masks, labels and other integers as they are."""
-    mine = value[rows] if sp.issparse(value) or value.dtype.kind != "f" else taken(value, rows)
-    return mine.astype(dtype, copy=False) if mine.dtype.kind == "f" else mine
+    own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
+    if is_column(given):
+        return SelectedColumn(given, rows, own)
+    mine = given[rows] if sp.issparse(given) or given.dtype.kind != "f" else taken(given, rows)
+    return MemoryColumn(mine.astype(own, copy=False))

@@ -144,8 +144,8 @@ class NodeEvaluator(RowEvaluator):
     """Of labels of nodes: the column ``y`` and the masks of the partition."""
 
     def __init__(self, partition: Partition, layers: Layers, task: Task):
-        masks = {split: partition.node[split] for split in SPLITS if split in partition.node}
-        super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=partition.node["y"], masks=masks)
+        masks = {split: partition.node.read(split) for split in SPLITS if split in partition.node}
+        super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=partition.node.read("y"), masks=masks)
 
 
 class EdgeEvaluator(RowEvaluator):

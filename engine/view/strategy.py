@@ -189,23 +189,20 @@ class ClusterBatch(Strategy):
         core = inside[p.masters]
         view = with_pairs(induced(p, widen(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded), seeds)
         assert view.rows is not None
-        if "train" in p.node:
-            view.node["train"] = (p.node["train"] & core)[view.rows]
+        node = {"train": p.node.read("train") & core} if "train" in p.node else {}
         if self.degrees == "view":
-            view.node["in_degree"], view.node["out_degree"] = (_degrees(view, reverse, seeds.excluded) for reverse in (False, True))
-        if self.diagonal:
-            view.edge["weight"] = self._weight
-        return view
+            node |= {name: _degrees(view, reverse, seeds.excluded) for name, reverse in (("in_degree", False), ("out_degree", True))}
+        return replace(view, partition=p.overlay(node, {"weight": self._weight} if self.diagonal else {}))
 
     @cached_property
     def _weight(self) -> np.ndarray:
         """Edge weights with the diagonal enhanced, in storage order."""
-        (src, dst), weight = self.partition.edge_ends(), self.partition.edge["weight"]
+        (src, dst), weight = self.partition.edge_ends(), self.partition.edge.read("weight")
         return np.where(src == dst, weight * (1 + self.diagonal), weight).astype(weight.dtype)
 
 
 def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.ndarray:
-    """Edges inside the view into (or, reversed, out of) each frame row, without excluded ones."""
+    """Edges inside the view into (or, reversed, out of) each master, without excluded ones; 0 for masters outside of it."""
     p = view.partition
     nodes = np.zeros(p.n_masters, bool)
     nodes[view.rows] = True
@@ -215,4 +212,6 @@ def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.
         counts[s.kinds[1]][s.row] += np.diff(s.ptr)
     found = {"n": counts[MASTER]}
     sweep.receivers.to_masters_add({"n": counts[MIRROR]}, found)
-    return found["n"].astype(p.node["in_degree"].dtype)
+    degrees = np.zeros(p.n_masters, p.node.column("in_degree").dtype)
+    degrees[view.rows] = found["n"]
+    return degrees

@@ -113,7 +113,7 @@ class NodeTask(Task):
     def __init__(self, partition: Partition, kind: str):
         self._partition = partition
         self.kind = kind
-        mine = partition.masters[partition.node.get("train", np.zeros(partition.n_masters, bool))]
+        mine = partition.masters[partition.node.read("train")] if "train" in partition.node else partition.masters[:0]
         self.targets = np.sort(np.concatenate(partition.comm.all_gather(mine)))
         if not len(self.targets):
             raise DataError("the training set is empty; give the graph a train mask or choose a split")
@@ -175,7 +175,7 @@ class EdgeTask(Task):
 
     def _of_stored(self, stored: np.ndarray) -> Seeds:
         p = self._partition
-        pairs = Pairs(self._ends[0][stored], self._ends[1][stored], p.edge_gid[stored], stored, p.edge["y"][stored])
+        pairs = Pairs(self._ends[0][stored], self._ends[1][stored], p.edge_gid[stored], stored, p.edge.read("y", stored))
         plan = PairPlan(p, pairs)
         return Seeds(plan.needed, plan)
 

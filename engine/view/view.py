@@ -9,20 +9,20 @@ direction share their level.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...ops.autodiff.space import RowSpace
-from ...ops.functions.index import take_rows
 from ..partition.partition import Partition
 from .hop import Layers, hops
 from .level import Level, directions, full_pass
 from .scored_pairs import PairLevel
 
+# the column of a total that was computed before training
 PRECOMPUTED = "precomputed"
-HIDDEN = ("y", "train", "val", "test", PRECOMPUTED)
 
 
 @dataclass
@@ -30,12 +30,11 @@ class GraphView:
     """One batch.
 
     Attributes:
-        partition: The partition it looks at.
+        partition: The partition it looks at, with columns on top of it that hold inside this view only.
         levels: One per superstep, in the order of calls.
         rows: Master rows in frame order; None for all, in order.
         space: Row space of the frame.
         pairs: The level of node pairs a decoder runs over, for edge and link tasks.
-        node, edge: Columns that replace those of the partition inside this view (frame order; storage order).
     """
 
     partition: Partition
@@ -43,34 +42,30 @@ class GraphView:
     rows: np.ndarray | None
     space: RowSpace
     pairs: PairLevel | None = None
-    node: dict[str, np.ndarray] = field(default_factory=dict)
-    edge: dict[str, np.ndarray] = field(default_factory=dict)
-    _taken: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self._node = self.partition.node.prefixes(self.rows)
 
     @property
     def n_targets(self) -> int:
         """Frame rows at the end of the model."""
         return min((level.n_out for level in self.levels), default=self.space.n)
 
+    def begin(self, names: Iterable[str], n: int) -> None:
+        """Begin to read some columns of the masters for the first n frame rows; ``node_column`` returns them.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        self._node.begin(names, n)
+
     def node_column(self, name: str, n: int) -> Any:
         """A column of the masters for the first n frame rows; KeyError if there is none."""
-        if name in self.node:
-            return self.node[name][:n]
-        if self.rows is None:
-            column = self.partition.node[name]
-            return column if n == self.space.n else column[:n]
-        known = self._taken.get(name)
-        if known is None or known.shape[0] < n:
-            known = self._taken[name] = take_rows(self.partition.node[name], self.rows[:n])
-        return known if known.shape[0] == n else known[:n]
+        return self._node.read(name, n)
 
     def edge_column(self, name: str) -> np.ndarray:
         """A stored edge column, in storage order; KeyError if there is none."""
-        return self.edge[name] if name in self.edge else self.partition.edge[name]
-
-    def edge_names(self) -> list[str]:
-        """Stored edge values that gather may read; targets and masks are not among them."""
-        return [n for n in {**self.partition.edge, **self.edge} if n not in HIDDEN]
+        return self.partition.edge.read(name)
 
 
 def global_view(partition: Partition, layers: Layers) -> GraphView:

@@ -40,11 +40,11 @@ class EdgeKind(TaskKind):
         return "edge"
 
     def objective(self, graph: Graph, partition: Partition) -> EdgeTask:
-        return EdgeTask(partition, partition.edge["train"], self.labels)
+        return EdgeTask(partition, partition.edge.read("train"), self.labels)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         assert isinstance(task, EdgeTask)
-        return EdgeEvaluator(partition, layers, task, {n: partition.edge[n] for n in SPLITS if n in partition.edge})
+        return EdgeEvaluator(partition, layers, task, {n: partition.edge.read(n) for n in SPLITS if n in partition.edge})
 
     def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the edges, and their outputs; self loops that were added are left out."""

@@ -149,13 +149,13 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
         prepared.check_columns(made, partition)
         if job.precompute:
             with backend_scope(job.backend):
-                settings, saving = precompute(made, partition)
+                partition, settings, saving = precompute(made, partition)
     with pass_scope(settings):
         found = probe(made, partition)
     prepared.kind.check_output(made, found)
     _report_unread(made, found, comm)
     bound = _memory(job, partition, found)
-    check_memory(bound, comm, job.strategy == "global")
+    check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)

@@ -309,11 +309,11 @@ def test_integers_have_no_gradients():
         with backend_scope(backend), Tape() as tape:
             active = ActiveGraph(global_view(part, ["in"]))
             grads = tape.backward(layer(active, active.x))
-        level = np.clip(part.node["x"] @ layer.w.value[:, 0], 0, 3).astype(np.int64)
+        level = np.clip(part.node.read("x") @ layer.w.value[:, 0], 0, 3).astype(np.int64)
         assert level.max() > 0
         flow = np.zeros(part.n_masters)
         np.add.at(flow, part.row_of[part.edge_ends()[0]], 1)
-        expected = part.node["x"].T @ np.repeat((flow * level)[:, None], 4, axis=1)
+        expected = part.node.read("x").T @ np.repeat((flow * level)[:, None], 4, axis=1)
         np.testing.assert_allclose(grads.of(layer.w), expected)
 
 

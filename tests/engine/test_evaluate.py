@@ -132,7 +132,7 @@ def test_edges():
     expected = (h[graph.src] * h[graph.dst]).sum(axis=1)
 
     def build(p):
-        return EdgeEvaluator(p, ["in"], EdgeTask(p, p.edge["train"]), {n: p.edge[n] for n in ("train", "val", "test")})
+        return EdgeEvaluator(p, ["in"], EdgeTask(p, p.edge.read("train")), {n: p.edge.read(n) for n in ("train", "val", "test")})
 
     for metrics, predicted in evaluate(graph, build, model):
         np.testing.assert_allclose(predicted, expected, atol=1e-10)

@@ -14,7 +14,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.partition import MASTER, MIRROR, build_partition
 from graphtheta.engine.partition.partitioner import EDGE_RULES, MASTER_RULES
-from graphtheta.engine.view.view import HIDDEN
+from graphtheta.engine.store.column import Role
+from graphtheta.engine.view.view import PRECOMPUTED
 from graphtheta.errors import ConfigError, PartitionError
 
 SIZES = (1, 2, 3, 4, 5, 8)
@@ -38,17 +39,17 @@ def check(graph, parts):
         check_mirrors(p, rank)
         check_edges(graph, p)
         for name in ("x", "y", "train", "val", "test"):
-            np.testing.assert_array_equal(p.node[name], getattr(graph, name)[p.masters])
+            np.testing.assert_array_equal(p.node.read(name), getattr(graph, name)[p.masters])
         check_columns(graph.node_columns, p.node, p.masters)
         check_columns(graph.edge_columns, p.edge, p.edge_gid)
-        np.testing.assert_array_equal(p.node["in_degree"], np.bincount(graph.dst, minlength=graph.n_nodes)[p.masters])
-        np.testing.assert_array_equal(p.node["out_degree"], np.bincount(graph.src, minlength=graph.n_nodes)[p.masters])
+        np.testing.assert_array_equal(p.node.read("in_degree"), np.bincount(graph.dst, minlength=graph.n_nodes)[p.masters])
+        np.testing.assert_array_equal(p.node.read("out_degree"), np.bincount(graph.src, minlength=graph.n_nodes)[p.masters])
 
 
 def check_columns(given, found, rows):
     for name, x in given.items():
-        assert found[name].dtype == x.dtype
-        np.testing.assert_array_equal(found[name], x[rows])
+        assert found.column(name).dtype == x.dtype and found.role(name) is Role.FEATURE
+        np.testing.assert_array_equal(found.read(name), x[rows])
 
 
 def check_mirrors(p, rank):
@@ -67,7 +68,7 @@ def check_edges(graph, p):
     np.testing.assert_array_equal(src, graph.src[p.edge_gid])
     np.testing.assert_array_equal(dst, graph.dst[p.edge_gid])
     for name, value in (("attr", graph.edge_attr), ("weight", graph.edge_weight), ("y", graph.edge_y), ("train", graph.edge_train)):
-        np.testing.assert_array_equal(p.edge[name], value[p.edge_gid])
+        np.testing.assert_array_equal(p.edge.read(name), value[p.edge_gid])
     core = p.blocks[0]
     assert (core.src_kind, core.dst_kind, core.start) == (MASTER, MASTER, 0)
     here = lambda end: p.owner[end] == p.comm.rank
@@ -153,32 +154,40 @@ def test_sparse_features_and_types(size):
     x = sp.random(24, 50, 0.1, format="csr", random_state=0, dtype=np.float32)
     graph = graphs.random_graph(x=x)
     for p in build(graph, size, ("vertex-cut", "hash"), dtype=np.float64):
-        assert sp.issparse(p.node["x"]) and p.node["x"].dtype == np.float64
-        np.testing.assert_array_equal(p.node["x"].toarray(), x.toarray()[p.masters])
-        assert p.edge["attr"].dtype == p.edge["weight"].dtype == p.node["in_degree"].dtype == np.float64
-        assert p.node["y"].dtype == np.int64 and p.node["train"].dtype == bool
-        assert p.nbytes() > 0
-    assert build(graph, size, ("vertex-cut", "hash"))[0].edge["weight"].dtype == np.float32
+        assert sp.issparse(p.node.read("x")) and p.node.read("x").dtype == np.float64
+        np.testing.assert_array_equal(p.node.read("x").toarray(), x.toarray()[p.masters])
+        assert p.edge.read("attr").dtype == p.edge.read("weight").dtype == p.node.read("in_degree").dtype == np.float64
+        assert p.node.read("y").dtype == np.int64 and p.node.read("train").dtype == bool
+        assert p.node.column("x").sparse and p.nbytes() > p.node.column("x").nbytes > 0
+    assert build(graph, size, ("vertex-cut", "hash"))[0].edge.read("weight").dtype == np.float32
 
 
 def test_named_columns_keep_their_kind():
     (p,) = build(typed(graphs.random_graph()), 1, ("1d-src", "hash"), dtype=np.float64)
-    assert {n: p.edge[n].dtype.name for n in ("type", "pair", "stamp", "size")} == {
+    assert {n: p.edge.read(n).dtype.name for n in ("type", "pair", "stamp", "size")} == {
         "type": "int64", "pair": "int32", "stamp": "int64", "size": "float64"}
     (plain,) = build(graphs.random_graph(), 1, ("1d-src", "hash"), dtype=np.float64)
-    assert p.nbytes() == plain.nbytes() + sum(p.edge[n].nbytes for n in p.edge.keys() - plain.edge.keys()) + sum(
-        p.node[n].nbytes for n in p.node.keys() - plain.node.keys())
+    assert p.nbytes() == plain.nbytes() + sum(
+        store.column(n).nbytes for store, old in ((p.edge, plain.edge), (p.node, plain.node)) for n in store.names() if n not in old)
+
+
+def test_models_may_read_features_only():
+    (p,) = build(typed(graphs.random_graph()), 1, ("1d-src", "hash"))
+    assert p.node.readable() == ("in_degree", "out_degree", "x", "kind", "code", "wide")
+    assert p.edge.readable() == ("weight", "attr", "type", "pair", "stamp", "size")
+    for store in (p.node, p.edge):
+        assert store.names(Role.TARGET) == ("y",) and store.names(Role.MASK) == ("train", "val", "test")
 
 
 def test_no_named_column_has_the_name_of_another():
     (p,) = build(graphs.random_graph(), 1, ("1d-src", "hash"))
-    assert {*p.node, *p.edge, *HIDDEN} <= TAKEN
+    assert {*p.node.names(), *p.edge.names(), PRECOMPUTED} <= TAKEN
 
 
 def test_weights_are_ones_if_there_are_none():
     graph = graphs.random_graph(edge_weight=None, edge_attr=None)
     for p in build(graph, 2, ("1d-src", "hash")):
-        np.testing.assert_array_equal(p.edge["weight"], 1)
+        np.testing.assert_array_equal(p.edge.read("weight"), 1)
         assert "attr" not in p.edge
 
 

@@ -79,7 +79,7 @@ def run(make, size=1, dtype="float64", training=True):
         with dtype_scope(dtype), init_scope(1):
             model = make()
         view = whole(p, probe(model, p).layers)
-        x = Var(p.node["x"], view.space, needs_grad=True)
+        x = Var(p.node.read("x"), view.space, needs_grad=True)
         with Tape(training=training, seed=3, all_sum=comm.all_sum) as tape:
             out = model(view, x=x)
             grads = tape.backward(out, np.cos(np.arange(out.value.size)).reshape(out.shape))

@@ -168,8 +168,9 @@ def test_excluded_edges_do_not_count_as_degrees():
         strategy = ClusterBatch(p, ["in"], LinkTask(p, links), clusters=CLUSTERS, degrees="view")
         for view in strategy.views(0):
             into = np.concatenate(comm.all_gather(view.levels[0].gid))
-            np.testing.assert_array_equal(view.node["in_degree"], np.bincount(GRAPH.dst[into], minlength=24)[view.space.gid])
-            np.testing.assert_array_equal(view.node["out_degree"], np.bincount(GRAPH.src[into], minlength=24)[view.space.gid])
+            for name, ends in (("in_degree", GRAPH.dst), ("out_degree", GRAPH.src)):
+                found = view.node_column(name, view.space.n)
+                np.testing.assert_array_equal(found, np.bincount(ends[into], minlength=24)[view.space.gid])
 
     run_simulated(3, program)
 
@@ -190,7 +191,7 @@ def test_no_cluster_with_a_target_is_an_error_on_all_ranks():
 def test_edge_targets_once_an_epoch(strategy):
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
-        task = EdgeTask(p, p.edge["train"])
+        task = EdgeTask(p, p.edge.read("train"))
         made = MiniBatch(p, ["in"], task, batch_size=5) if strategy == "mini" else ClusterBatch(p, ["in"], task, clusters=CLUSTERS)
         return np.concatenate([view.pairs.gid for view in made.views(2)])
 

@@ -56,7 +56,7 @@ class Scorer(Model):
 
 
 def edge_task(p, **options):
-    return EdgeTask(p, p.edge["train"], **options)
+    return EdgeTask(p, p.edge.read("train"), **options)
 
 
 # ---- nodes

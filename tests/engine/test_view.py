@@ -1,6 +1,8 @@
 """Views: the rows and edges of each superstep equal a breadth-first search over the whole graph, on any ranks."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import graphs
 import numpy as np
 import pytest
@@ -194,11 +196,13 @@ def test_columns_can_be_replaced_and_targets_are_hidden():
     def program(comm):
         p = build_partition(graph, comm)
         view = grow(p, mask_of(p, [3]), ["in"])
-        np.testing.assert_array_equal(view.node_column("x", 2), p.node["x"][view.rows[:2]])
-        view.node["in_degree"] = np.arange(len(view.rows))
-        view.edge["weight"] = np.zeros(p.n_local_edges)
-        assert view.node_column("in_degree", 1).tolist() == [0][: len(view.rows)] and not view.edge_column("weight").any()
-        assert view.edge_names() == ["weight", "attr"]
+        np.testing.assert_array_equal(view.node_column("x", 2), p.node.read("x")[view.rows[:2]])
+        over = replace(view, partition=p.overlay({"in_degree": np.arange(p.n_masters), "mine": np.ones(p.n_masters)},
+                                                 {"weight": np.zeros(p.n_local_edges)}))
+        np.testing.assert_array_equal(over.node_column("in_degree", len(view.rows)), view.rows)
+        assert not over.edge_column("weight").any() and view.edge_column("weight").any()
+        assert over.partition.edge.readable() == ("weight", "attr")
+        assert over.partition.node.readable() == ("in_degree", "out_degree", "x")
         with pytest.raises(KeyError):
             view.node_column("speed", 1)
 

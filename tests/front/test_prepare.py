@@ -132,7 +132,7 @@ def test_models_that_read_no_codes_are_not_hindered():
     expected, found = (gt.Trainer("gcn", g, **KEYS) for g in (plain, graph()))
     assert found.partition.n_edges == expected.partition.n_edges > E
     assert found.train_epoch(0) == expected.train_epoch(0)
-    assert (found.partition.edge["type"][found.partition.edge_gid >= E] == -1).all()
+    assert (found.partition.edge.read("type")[found.partition.edge_gid >= E] == -1).all()
 
 
 @pytest.mark.parametrize("keys", [{}, {"self_loops": "yes", "model": Net}, {"recompute": True}], ids=str)

@@ -47,7 +47,7 @@ def gradients(name, draw, decoder, options):
         model = build_model(name, 4, 3, 3, layers=3, **declared(name, hidden=6, heads=2), decoder=decoder, **options)
     for p in model.parameters():
         p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
-    seeds = None if decoder == "none" else EdgeTask(part, part.edge["train"]).masked(part.edge["train"])
+    seeds = None if decoder == "none" else EdgeTask(part, part.edge.read("train")).masked(part.edge.read("train"))
     view = whole(part, probe(model, part).layers, seeds)
     with Tape(seed=draw) as tape:
         out = model(view)

@@ -46,8 +46,8 @@ def test_gradients_match_finite_differences(name):
     graph, model = example(), make(name, D, C, A)
     part = build_partition(graph, SerialComm(), dtype=np.float64)
     view = global_view(part, probe(model, part).layers)
-    x = Var(part.node["x"], view.space, True)
-    attr = Var(part.edge["attr"], RowSpace(part.edge_gid, "edge"), True)
+    x = Var(part.node.read("x"), view.space, True)
+    attr = Var(part.edge.read("attr"), RowSpace(part.edge_gid, "edge"), True)
     y = np.random.default_rng(2).standard_normal((30, C))
 
     def loss():
@@ -201,7 +201,7 @@ def test_decoder_values_and_gradients(decoder):
         for p in model.parameters():
             p.value = p.value + Parameter.normal(*p.shape, std=0.1).value
     if decoder == "edge":
-        task = EdgeTask(part, part.edge["train"])
+        task = EdgeTask(part, part.edge.read("train"))
     else:
         known = np.unique(np.concatenate((graph.src * 30 + graph.dst, graph.dst * 30 + graph.src)))
         task = LinkTask(part, Links(graph.src[:20], graph.dst[:20], known, 2, 3))

@@ -1,0 +1,72 @@
+"""Columns: stored values of nodes or edges, read by rows.
+
+A read is begun and ended separately. A column whose values lie in memory has them at once; one whose values lie in a
+file or on another machine can fetch them while the engine computes.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Role(Enum):
+    """What a column is for. Models read features only."""
+
+    FEATURE = "feature"
+    TARGET = "target"
+    MASK = "mask"
+    # computed by the engine from other columns, for its own use
+    DERIVED = "derived"
+
+
+class Read(Protocol):
+    """A read that was begun."""
+
+    def end(self) -> Any:
+        """The rows, [m, ...], a plain array or, of a sparse column, scipy CSR rows. Called once."""
+
+
+class Column(Protocol):
+    """Stored values of all rows; every thread may read it at any time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[n_rows, ...]."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the values that a read returns."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether a read returns CSR rows instead of a plain array."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the column holds; files do not count."""
+
+    def read_begin(self, rows: np.ndarray | None) -> Read:
+        """Begin to read.
+
+        Args:
+            rows: Row numbers in any order, [m]; None for all rows in order, without a copy where possible. What a read of
+                all rows returns must not be changed.
+        """
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A read whose values are there already."""
+
+    values: Any
+
+    def end(self) -> Any:
+        return self.values
+
+
+def is_column(x: Any) -> bool:
+    """Whether x has the methods of a column, as opposed to an array."""
+    return hasattr(x, "read_begin")

@@ -1,0 +1,56 @@
+"""Reads of the first rows of a batch: later layers need fewer rows, and these are a prefix of what earlier ones need."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from .column import Read
+
+Begin = Callable[[Iterable[str], np.ndarray | None], dict[str, Read]]
+
+
+class PrefixReader:
+    """Reads the first few of some rows; the longest prefix of a column is read once and cut for shorter ones.
+
+    Args:
+        read_begin: Of a store.
+        rows: Row numbers, [n]; None for all rows, which are read anew each time and not kept.
+    """
+
+    def __init__(self, read_begin: Begin, rows: np.ndarray | None):
+        self._read_begin, self._rows = read_begin, rows
+        self._begun: dict[str, tuple[int, Read]] = {}
+        self._known: dict[str, Any] = {}
+
+    def begin(self, names: Iterable[str], n: int) -> None:
+        """Begin to read the first n rows of those columns of which not so many are known or begun; ``read`` returns them.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        wanted = [name for name in names if self._reach(name) < n]
+        for name in wanted:
+            # a read that was begun is ended, also if it is too short
+            if name in self._begun:
+                self._begun.pop(name)[1].end()
+        if wanted:
+            reads = self._read_begin(wanted, None if self._rows is None else self._rows[:n])
+            self._begun.update((name, (n, read)) for name, read in reads.items())
+
+    def read(self, name: str, n: int) -> Any:
+        """The first n rows of a column, [n, ...]; KeyError if there is none."""
+        known = self._known.get(name)
+        if known is None or known.shape[0] < n:
+            self.begin((name,), n)
+            known = self._begun.pop(name)[1].end()
+            if self._rows is not None:
+                self._known[name] = known
+        return known if known.shape[0] == n else known[:n]
+
+    def _reach(self, name: str) -> int:
+        """How many rows are begun or known; -1 for a column of which nothing is."""
+        if name in self._begun:
+            return self._begun[name][0]
+        return self._known[name].shape[0] if name in self._known else -1

@@ -1,0 +1,100 @@
+"""The columns of one set of rows, by name and with their roles.
+
+Row i means the same in every column: master row i of a worker, or the edge at storage position i. A store is never
+changed; an overlay is a new store that shares the other columns.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import ShapeError
+
+from .column import Column, Read, Role, is_column
+from .memory import MemoryColumn, empty_column
+from .prefix import PrefixReader
+
+
+class ColumnStore:
+    """Columns by name, in order.
+
+    Args:
+        n_rows: Rows of every column.
+        columns: Role and column by name.
+
+    Raises:
+        ShapeError: A column has another number of rows.
+    """
+
+    def __init__(self, n_rows: int, columns: Mapping[str, tuple[Role, Column]]):
+        for name, (_, column) in columns.items():
+            if column.shape[0] != n_rows:
+                raise ShapeError(f"column {name!r} has {column.shape[0]} rows and its store {n_rows}; give one value for each row, in "
+                                 "the order of the store")
+        self.n_rows = n_rows
+        self._columns = dict(columns)
+        self._readable = self.names(Role.FEATURE)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
+    def names(self, role: Role | None = None) -> tuple[str, ...]:
+        """Names of all columns, or of those of a role."""
+        return tuple(name for name, (own, _) in self._columns.items() if role in (None, own))
+
+    def readable(self) -> tuple[str, ...]:
+        """Names of the columns that models may read: the features."""
+        return self._readable
+
+    def role(self, name: str) -> Role:
+        """The role of a column; KeyError if there is none."""
+        return self._columns[name][0]
+
+    def column(self, name: str) -> Column:
+        """A column, for its shape and type; KeyError if there is none."""
+        return self._columns[name][1]
+
+    def read_begin(self, names: Iterable[str], rows: np.ndarray | None = None) -> dict[str, Read]:
+        """Begin to read some columns; each read must be ended.
+
+        Args:
+            names: Of the columns.
+            rows: Row numbers in any order, [m]; None for all rows.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        return {name: self._columns[name][1].read_begin(rows) for name in names}
+
+    def read(self, name: str, rows: np.ndarray | None = None) -> Any:
+        """Rows of a column, [m, ...]; KeyError if there is none. All rows are not copied where possible, and not to be changed."""
+        return self._columns[name][1].read_begin(rows).end()
+
+    def prefixes(self, rows: np.ndarray | None) -> PrefixReader:
+        """A reader of the first few of some rows; None for all rows."""
+        return PrefixReader(self.read_begin, rows)
+
+    def overlay(self, values: Mapping[str, Any]) -> ColumnStore:
+        """A store with more columns on top of this one, or others of the same names.
+
+        Args:
+            values: Columns or arrays [n_rows, ...] by name, in the order of rows of this store. One that replaces a column has
+                its role, a new one the role DERIVED.
+
+        Raises:
+            ShapeError: One has another number of rows.
+        """
+        added = {name: (self.role(name) if name in self else Role.DERIVED, x if is_column(x) else MemoryColumn(x))
+                 for name, x in values.items()}
+        return ColumnStore(self.n_rows, {**self._columns, **added})
+
+    def empty(self) -> ColumnStore:
+        """The same columns without rows."""
+        return ColumnStore(0, {name: (role, empty_column(c.shape, c.dtype, c.sparse)) for name, (role, c) in self._columns.items()})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that all columns hold."""
+        return sum(column.nbytes for _, column in self._columns.values())
