@@ -18,7 +18,8 @@ _FRONT = {
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
-           "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics"}
+           "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics",
+           "MappedColumn": "store.mapped"}
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",

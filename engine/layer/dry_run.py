@@ -79,6 +79,7 @@ class Probe:
         widest: Numbers per node of the widest value.
         parameters: Numbers in all parameters.
         unread: Names of the parameters that no operation reads; they are never trained.
+        stored: Names of the stored node columns that ``forward`` reads for all rows of a view.
         supersteps: Every layer and decoder, with its planned gather.
         operations: What was computed at nodes and by the layers' gathers, in order.
     """
@@ -92,6 +93,7 @@ class Probe:
     widest: int
     parameters: int
     unread: list[str]
+    stored: list[str]
     supersteps: list[Superstep]
     operations: list[Operation]
 
@@ -101,15 +103,19 @@ class _EndlessGraph(ActiveGraph):
 
     Attributes:
         flow: Which layers the values come from.
+        stored: Names of the columns that were read for all rows of the view, each once.
     """
 
     def __init__(self, view: GraphView):
         super().__init__(view)
         self.flow = Flow()
+        self.stored: dict[str, None] = {}
         self._running: int | None = None
 
     def node(self, name: str, n: int | None = None) -> Any:
         x = super().node(name, n)
+        if n is None:
+            self.stored[name] = None
         # a layer gets the rows that it needs, which are not enough for layers before it
         self.flow.made([x], (), None if n is None else self._running)
         return x
@@ -158,7 +164,7 @@ def probe(model: Model, partition: Partition) -> Probe:
     (node, edge, halo), widest = _kept(tape, out.dtype.itemsize)
     per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
     return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), widest,
-                 sum(p.value.size for p in model.parameters()), unread, graph.supersteps, operations)
+                 sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations)
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:

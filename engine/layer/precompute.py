@@ -49,7 +49,8 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
     """Compute the total of the model's first layer, as a column on top of those of the partition.
 
     Returns:
-        The partition with the total as a further column, which views of the model must look at; the settings of the enclosing scope, changed so that the layer uses the total; and what that saves.
+        The partition with the total as a further column, which views of the model must look at; the settings of the enclosing
+        scope, changed so that the layer uses the total; and what that saves.
 
     Raises:
         ConfigError: The first layer's messages depend on weights or on chance, it reads something else than the features, or the

@@ -5,7 +5,7 @@ over the ranks and hands them in. What tasks do at the same time has no influenc
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -49,6 +49,7 @@ class Training:
         staleness: Updates a view may miss.
         settings: Of the passes.
         rule: How gradients become an update.
+        stored: Stored node columns that the model reads for all rows of a view; their reads begin as soon as the view is built.
 
     Attributes:
         views: Views computed so far.
@@ -58,9 +59,9 @@ class Training:
 
     def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, comm: Comm, *, seed: int = 0, backend: str = "fused",
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
-                 settings: PassSettings | None = None, rule: UpdateRule | None = None):
+                 settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = ()):
         self.model, self.strategy, self.comm, self.seed, self.backend, self.halo = model, strategy, comm, seed, backend, halo
-        self.views_per_step, self.settings = views_per_step, settings or PassSettings()
+        self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
         self.versions = ParameterManager(optimiser, comm, staleness, rule)
         self.queue = TaskQueue(comm, views_in_flight)
         self.views = 0
@@ -154,6 +155,7 @@ class Training:
         with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()
+                view.begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number) as tape:
                 with ledger.task("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))

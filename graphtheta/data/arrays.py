@@ -7,7 +7,7 @@ arrays are read-only and every change makes a new graph.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +22,8 @@ EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
 NODE_FIELDS = ("x", "y", *NODE_MASKS, "node_ids")
 EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", *EDGE_MASKS)
 COLUMNS = ("node_columns", "edge_columns")
+# rows of a column that are in memory while its values are hashed
+ROWS_AT_ONCE = 1 << 14
 
 G = TypeVar("G", bound="GraphArrays")
 
@@ -130,7 +132,7 @@ class GraphArrays:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """Bytes of memory of all arrays."""
         return sum(a.nbytes for _, a in self._arrays())
 
     def _fields(self) -> dict[str, Any]:
@@ -141,8 +143,13 @@ class GraphArrays:
         fields |= {field: dict(getattr(self, field)) for field in COLUMNS}
         return {"edge_index": (self.src, self.dst), **fields}
 
-    def _arrays(self) -> list[tuple[str, np.ndarray]]:
-        """All arrays with their names; a sparse matrix is its three parts."""
+    @property
+    def has_sparse_features(self) -> bool:
+        """Whether x holds the entries that are not 0 only."""
+        return validation.is_sparse(self.x) or (validation.is_column(self.x) and bool(self.x.sparse))
+
+    def _arrays(self) -> list[tuple[str, Any]]:
+        """All arrays with their names, x perhaps as a column; a sparse matrix is its three parts."""
         out = [("src", self.src), ("dst", self.dst)]
         for field in (*NODE_FIELDS, *EDGE_FIELDS):
             value = getattr(self, field)
@@ -162,7 +169,8 @@ class GraphArrays:
             # the width of sparse indices is scipy's choice, not content
             a = a.astype(np.int64) if field.endswith(("_indices", "_indptr")) else a
             h.update(f"{field}{a.dtype.str}{a.shape}".encode())
-            h.update(np.ascontiguousarray(a).view(np.uint8).data if a.size else b"")
+            for part in _blocks(a) if validation.is_column(a) else (a,):
+                h.update(np.ascontiguousarray(part).view(np.uint8).data if part.size else b"")
         return h.hexdigest()
 
     def replace(self: G, **changes: Any) -> G:
@@ -197,7 +205,7 @@ class GraphArrays:
         out_degree, in_degree = (np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst))
         return {
             "name": self.name, "nodes": self.n_nodes, "edges": self.n_edges,
-            "features": self.n_features, "sparse features": validation.is_sparse(self.x), "edge attributes": self.n_edge_features,
+            "features": self.n_features, "sparse features": self.has_sparse_features, "edge attributes": self.n_edge_features,
             **{field.replace("_", " "): described(getattr(self, field)) for field in COLUMNS if getattr(self, field)},
             "labels": self.label_kind, "classes": self.n_classes,
             "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
@@ -209,7 +217,7 @@ class GraphArrays:
 
     def __repr__(self) -> str:
         parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
-        parts += [f"{self.n_features} {'sparse ' if validation.is_sparse(self.x) else ''}features"] if self.n_features else []
+        parts += [f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}features"] if self.n_features else []
         parts += [f"{self.n_edge_features} edge attributes"] if self.n_edge_features else []
         parts += [f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}" for field in COLUMNS if getattr(self, field)]
         parts += [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"] if self.n_classes else []
@@ -221,3 +229,10 @@ class GraphArrays:
 def _rebuild(kind: type[G], fields: dict[str, Any]) -> G:
     """Unpickling goes through the checks as well."""
     return kind(**fields)
+
+
+def _blocks(column: Any) -> Iterator[np.ndarray]:
+    """The values of a column in plain arrays, a few rows at a time."""
+    for first in range(0, column.shape[0], ROWS_AT_ONCE):
+        rows = column.read_begin(np.arange(first, min(first + ROWS_AT_ONCE, column.shape[0]))).end()
+        yield rows.toarray() if validation.is_sparse(rows) else rows

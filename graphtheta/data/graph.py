@@ -21,7 +21,8 @@ class Graph(GraphArrays):
     Args:
         edge_index: [2, n_edges] integers, row 0 sources and row 1 destinations; or the pair (src, dst).
         n_nodes: Number of nodes; by default the rows of the node arrays, else the largest id + 1.
-        x: Node features, [n_nodes, d] array or scipy sparse matrix (kept as CSR below a density of 0.25).
+        x: Node features, [n_nodes, d] array or scipy sparse matrix (kept as CSR below a density of 0.25); or a column whose
+            rows are read when they are needed, such as ``gt.MappedColumn("x.npy")``. Values of a column are not checked.
         y: Node labels: [n_nodes] integer classes with -1 for unlabelled, or [n_nodes, C] floats: 0/1 for several labels
             a node, anything else for regression; NaN for unknown.
         n_classes: Number of classes; by default the largest label + 1.

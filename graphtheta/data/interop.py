@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphtheta.data.arrays import GraphArrays
+from graphtheta.data.validation import is_column
 from graphtheta.errors import DataError, ShapeError
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ def to_networkx(graph: GraphArrays) -> nx.MultiDiGraph:
     g = nx.MultiDiGraph(name=graph.name)
     names = graph.original_ids.tolist()
     g.add_nodes_from(names)
-    x = graph.x if graph.x is None or isinstance(graph.x, np.ndarray) else graph.x.toarray()
+    x = graph.x.read_begin(None).end() if is_column(graph.x) else graph.x
+    x = x.toarray() if graph.has_sparse_features else x
     for field, rows in (("x", x), ("y", graph.y), *graph.node_columns.items()):
         if rows is not None:
             nx.set_node_attributes(g, dict(zip(names, rows.tolist(), strict=True)), field)

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphtheta.data.arrays import G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
+from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
@@ -22,6 +23,9 @@ def take_edges(graph: GraphArrays, edges: np.ndarray) -> dict[str, Any]:
 
 def take_nodes(graph: GraphArrays, nodes: np.ndarray) -> dict[str, Any]:
     """The node arrays at some nodes (numbers), by field, with all that says what the labels are."""
+    if is_column(graph.x):
+        raise DataError(f"{graph.name}: x is a column that is read by rows, and some nodes of the graph would need a column of their own; "
+                        "take the nodes first and give the graph its x then")
     rows = {field: getattr(graph, field)[nodes] for field in NODE_ROWS if getattr(graph, field) is not None}
     return {**rows, "node_columns": take_rows(graph.node_columns, nodes), "node_ids": graph.original_ids[nodes], "n_nodes": len(nodes),
             "multilabel": graph.multilabel, "n_classes": graph.n_classes if graph.label_kind == "classes" else None}
@@ -236,4 +240,7 @@ def required(graph: GraphArrays, field: str) -> Any:
     value = getattr(graph, field)
     if value is None:
         raise DataError(f"{graph.name}: the graph has no {field} to scale; give {field}= or leave the scaling out")
+    if is_column(value):
+        raise DataError(f"{graph.name}: {field} is a column that is read by rows, which cannot be scaled; scale its values where they are "
+                        "made, or leave the scaling out")
     return value

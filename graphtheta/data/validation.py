@@ -43,6 +43,11 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "tocsr") and hasattr(x, "nnz")
 
 
+def is_column(x: Any) -> bool:
+    """Whether x is a column that is read by rows (``engine.store``) instead of an array, without importing the engine."""
+    return hasattr(x, "read_begin")
+
+
 def frozen(a: np.ndarray) -> np.ndarray:
     """A read-only view of the array, contiguous in memory."""
     a = np.ascontiguousarray(a).view() if a.ndim else a
@@ -113,10 +118,13 @@ def check_rows(a: Any, n: int, kind: str, place: Place) -> None:
 
 
 def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
-    """Feature rows as float32 [n, d]: CSR while sparse enough, a plain array otherwise; all finite."""
+    """Feature rows as float32 [n, d]: CSR while sparse enough, a plain array otherwise; all finite. A column is kept as it is."""
     if x is None:
         return None
     place = Place(where, field)
+    if is_column(x):
+        check_column(x, n, kind, place)
+        return x
     if is_sparse(x):
         return check_sparse(x, n, kind, place)
     x = np.asarray(x)
@@ -126,6 +134,21 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
         raise place.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
     check_rows(x, n, kind, place)
     return frozen(to_float32(x, kind, place, exact=True))
+
+
+def check_column(x: Any, n: int, kind: str, place: Place) -> None:
+    """Check shape and type of features that are read by rows; their values are not looked at."""
+    missing = [name for name in ("shape", "dtype", "sparse", "nbytes") if not hasattr(x, name)]
+    if missing:
+        raise place.data(f"{type(x).__name__} has the method read_begin of a column and no attribute {missing[0]}",
+                         "give it shape, dtype, sparse and nbytes, as docs/extending.md says")
+    if kind != "node":
+        raise place.data("a column that is read by rows cannot hold values of edges", "give it as an array")
+    check_rows(x, n, kind, place)
+    if len(x.shape) != 2:
+        raise place.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
+    if np.dtype(x.dtype).kind != "f":
+        raise place.data(f"the column has values of dtype {x.dtype}", "let it return floating-point numbers")
 
 
 def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.ndarray:

@@ -112,7 +112,7 @@ class RunSetup:
         job = self.job
         return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                         views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
-                        settings=self.settings, rule=self.rule)
+                        settings=self.settings, rule=self.rule, stored=self.probe.stored)
 
 
 def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:
