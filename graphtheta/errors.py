@@ -36,7 +36,7 @@ class ColumnError(GraphThetaError, KeyError):
 
 
 class UserFunctionError(GraphThetaError, TypeError):
-    """A user's transform, gather or apply returned something unusable."""
+    """A user's transform, gather, apply or column returned something unusable."""
 
 
 class MissingRuleError(GraphThetaError, NotImplementedError):

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.errors import UserFunctionError
+
 from .column import Column, Read
 
 
@@ -28,14 +30,30 @@ class SelectedColumn:
         return self._column.nbytes
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        return _Converted(self._column.read_begin(self._rows if rows is None else self._rows[rows]), self.dtype)
+        mine = self._rows if rows is None else self._rows[rows]
+        return _Checked(self._column.read_begin(mine), self, type(self._column).__name__, len(mine))
 
 
-class _Converted:
-    """A read whose values are given another type."""
+class _Checked:
+    """A read of a column that may come from a user: its rows are those that were asked for, in the wanted type, in memory of our own.
 
-    def __init__(self, read: Read, dtype: np.dtype):
-        self._read, self._dtype = read, dtype
+    Compiled code follows shapes without looking.
+    """
+
+    def __init__(self, read: Read, column: SelectedColumn, owner: str, n: int):
+        self._read, self._column, self._owner, self._n = read, column, owner, n
 
     def end(self) -> Any:
-        return self._read.end().astype(self._dtype, copy=False)
+        """The rows.
+
+        Raises:
+            UserFunctionError: The column returns something else.
+        """
+        x, column = self._read.end(), self._column
+        shape, form = (self._n, *column.shape[1:]), "csr" if column.sparse else "ndarray"
+        kind = "ndarray" if isinstance(x, np.ndarray) else getattr(x, "format", type(x).__name__)
+        got = kind, tuple(getattr(x, "shape", ()))
+        if got != (form, shape):
+            raise UserFunctionError(f"{self._owner}: a read of {self._n} rows returned {got[0]} {list(got[1])}; expected {form} "
+                                    f"{list(shape)}, by the column's shape and sparse")
+        return x.astype(column.dtype, copy=False) if column.sparse else np.require(np.asarray(x), column.dtype, ["C", "W"])

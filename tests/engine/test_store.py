@@ -12,7 +12,7 @@ from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.selected import SelectedColumn
 from graphtheta.engine.store.store import ColumnStore
-from graphtheta.errors import FormatError, ShapeError
+from graphtheta.errors import FormatError, ShapeError, UserFunctionError
 
 X = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
 ROWS = np.array([5, 5, 0, 8])
@@ -77,6 +77,26 @@ def test_a_selected_column_converts_what_it_reads(tmp_path):
     found = column.read_begin(np.array([2, 0])).end()
     assert column.dtype == found.dtype == np.float64 and column.shape == (4, 4)
     np.testing.assert_array_equal(found, X[[0, 5]])
+
+
+@pytest.mark.parametrize("returned, message", [
+    (X[:3], r"Slow: a read of 4 rows returned ndarray \[3, 4\]; expected ndarray \[4, 4\]"), (X[:4, :1], r"returned ndarray \[4, 1\]"),
+    (sp.csr_array(X[:4]), "returned csr"), (X[:4].tolist(), r"returned list \[\]"), (None, "returned NoneType")], ids=str)
+def test_a_read_returns_what_was_asked_for(returned, message):
+    slow = Slow()
+    slow.read_begin = lambda rows: type("Wrong", (), {"end": lambda _: returned})()
+    with pytest.raises(UserFunctionError, match=message):
+        SelectedColumn(slow, ROWS, np.float32).read_begin(None).end()
+
+
+def test_what_was_read_may_be_changed():
+    x = np.asfortranarray(X[ROWS]).view(np.memmap)
+    x.flags.writeable = False
+    slow = Slow()
+    slow.read_begin = lambda rows: type("Frozen", (), {"end": lambda _: x})()
+    found = SelectedColumn(slow, ROWS, np.float32).read_begin(None).end()
+    assert type(found) is np.ndarray and found.flags.writeable and found.flags.c_contiguous
+    np.testing.assert_array_equal(found, X[ROWS])
 
 
 def test_a_mapped_column_is_pickled_as_its_path(tmp_path):
