@@ -118,10 +118,10 @@ class ActiveGraph:
         """Names of the stored node columns a layer may read."""
         return self.view.partition.node.readable()
 
-    def begin(self, names: Iterable[str], n: int) -> None:
+    def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read those of some node columns that are stored, for the first n rows; ``node`` returns them."""
         readable = self.node_names()
-        self.view.begin([name for name in names if name in readable and name not in self._inputs], n)
+        self.view.read_begin([name for name in names if name in readable and name not in self._inputs], n)
 
     def space(self, n: int) -> RowSpace:
         """The row space of the first n rows."""

@@ -149,7 +149,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     outputs: dict[str, Var] = {}
     off_edges = _OffEdges(program)
     # those that transform and the planner have not made are stored
-    graph.begin((n for phase in program.phases for kind in ("src", "dst") for n in phase.reads[kind] if n not in columns), level.n_in)
+    graph.read_begin((n for phase in program.phases for kind in ("src", "dst") for n in phase.reads[kind] if n not in columns), level.n_in)
     columns = {**columns, **off_edges.columns(columns, graph, level)}
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}

@@ -20,30 +20,30 @@ class PrefixReader:
     """
 
     def __init__(self, read_begin: Begin, rows: np.ndarray | None):
-        self._read_begin, self._rows = read_begin, rows
+        self._store_begin, self._rows = read_begin, rows
         self._begun: dict[str, tuple[int, Read]] = {}
         self._known: dict[str, Any] = {}
 
-    def begin(self, names: Iterable[str], n: int) -> None:
+    def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read the first n rows of those columns of which not so many are known or begun; ``read`` returns them.
 
         Raises:
             KeyError: There is no such column.
         """
-        wanted = [name for name in names if self._reach(name) < n]
+        wanted = [name for name in dict.fromkeys(names) if self._reach(name) < n]
         for name in wanted:
             # a read that was begun is ended, also if it is too short
             if name in self._begun:
                 self._begun.pop(name)[1].end()
         if wanted:
-            reads = self._read_begin(wanted, None if self._rows is None else self._rows[:n])
+            reads = self._store_begin(wanted, None if self._rows is None else self._rows[:n])
             self._begun.update((name, (n, read)) for name, read in reads.items())
 
     def read(self, name: str, n: int) -> Any:
         """The first n rows of a column, [n, ...]; KeyError if there is none."""
         known = self._known.get(name)
         if known is None or known.shape[0] < n:
-            self.begin((name,), n)
+            self.read_begin((name,), n)
             known = self._begun.pop(name)[1].end()
             if self._rows is not None:
                 self._known[name] = known

@@ -60,7 +60,7 @@ class ColumnStore:
         """Begin to read some columns; each read must be ended.
 
         Args:
-            names: Of the columns.
+            names: Of the columns, each once.
             rows: Row numbers in any order, [m]; None for all rows.
 
         Raises:

@@ -155,7 +155,7 @@ class Training:
         with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()
-                view.begin(self.stored, view.space.n)
+                view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number) as tape:
                 with ledger.task("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))

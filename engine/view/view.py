@@ -51,13 +51,13 @@ class GraphView:
         """Frame rows at the end of the model."""
         return min((level.n_out for level in self.levels), default=self.space.n)
 
-    def begin(self, names: Iterable[str], n: int) -> None:
+    def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read some columns of the masters for the first n frame rows; ``node_column`` returns them.
 
         Raises:
             KeyError: There is no such column.
         """
-        self._node.begin(names, n)
+        self._node.read_begin(names, n)
 
     def node_column(self, name: str, n: int) -> Any:
         """A column of the masters for the first n frame rows; KeyError if there is none."""

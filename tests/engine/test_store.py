@@ -174,11 +174,11 @@ def test_shorter_prefixes_are_cut_and_longer_ones_read():
 def test_a_read_is_begun_early_and_ended_once():
     slow = Slow()
     reader = store(x=(Role.FEATURE, slow)).prefixes(ROWS)
-    reader.begin(["x", "y"], 3)
-    reader.begin(["x"], 2)
+    reader.read_begin(["x", "y", "x"], 3)
+    reader.read_begin(["x"], 2)
     assert slow.begun == [[5, 5, 0]] and slow.ended == []
     np.testing.assert_array_equal(reader.read("x", 2), X[[5, 5]])
-    reader.begin(["x"], 3)
+    reader.read_begin(["x"], 3)
     np.testing.assert_array_equal(reader.read("x", 3), X[[5, 5, 0]])
     assert slow.begun == [[5, 5, 0]] and slow.ended == [0] and reader.read("y", 1).tolist() == [5]
 
@@ -186,7 +186,7 @@ def test_a_read_is_begun_early_and_ended_once():
 def test_a_read_that_is_too_short_is_ended_too():
     slow = Slow()
     reader = store(x=(Role.FEATURE, slow)).prefixes(ROWS)
-    reader.begin(["x"], 1)
+    reader.read_begin(["x"], 1)
     np.testing.assert_array_equal(reader.read("x", 4), X[ROWS])
     assert slow.begun == [[5], [5, 5, 0, 8]] and slow.ended == [0, 1]
 
@@ -194,13 +194,13 @@ def test_a_read_that_is_too_short_is_ended_too():
 def test_all_rows_are_read_anew_and_not_kept():
     slow = Slow()
     reader = store(x=(Role.FEATURE, slow)).prefixes(None)
-    reader.begin(["x"], 9)
+    reader.read_begin(["x"], 9)
     assert reader.read("x", 9) is X and reader.read("x", 0).shape == (0, 4) and reader.read("x", 9) is X
     assert slow.begun == [None] * 3 and slow.ended == [0, 1, 2]
 
 
 def test_an_unknown_column_of_a_prefix_is_a_key_error():
     reader = store().prefixes(ROWS)
-    for wrong in (lambda: reader.read("z", 1), lambda: reader.begin(["x", "z"], 1)):
+    for wrong in (lambda: reader.read("z", 1), lambda: reader.read_begin(["x", "z"], 1)):
         with pytest.raises(KeyError, match="z"):
             wrong()
