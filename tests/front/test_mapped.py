@@ -24,7 +24,7 @@ def mapped(folder, x=PLAIN.x):
 
 def trained(comm, graph, keys):
     trainer = gt.Trainer(graph=graph, comm=comm, epochs=2, dtype="float64", hidden=5, backend="reference", **keys)
-    return [trainer.train_epoch(i) for i in range(2)], trainer.evaluator.metrics(trainer.model), trainer.partition.node.column("x").nbytes
+    return [trainer.train_epoch(i) for i in range(2)], trainer.measure(), trainer.partition.node.column("x").nbytes
 
 
 @pytest.mark.parametrize("keys", [

@@ -15,10 +15,15 @@ GRAPH = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None
 KEYS = dict(model="sage", epochs=3, dtype="float64", hidden=5, optimiser="sgd", backend="reference")
 
 
+def predicted(trainer):
+    with trainer.setup.scope():
+        return trainer.setup.evaluator.predict(trainer.model)
+
+
 def trained(comm, graph, keys):
     """Losses, test metrics, and predictions on rank 0."""
     trainer = gt.Trainer(graph=graph, comm=comm, **KEYS, **keys)
-    return [trainer.train_epoch(i) for i in range(3)], trainer.evaluator.metrics(trainer.model), trainer.evaluator.predict(trainer.model)
+    return [trainer.train_epoch(i) for i in range(3)], trainer.measure(), predicted(trainer)
 
 
 @pytest.mark.parametrize("keys", [
