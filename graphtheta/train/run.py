@@ -113,7 +113,7 @@ class Run(Session):
             self.training.versions.deliver(self.updates, place, len(pending), gradients, changes)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on, by name: copies of nothing, but of arrays that are never changed."""
+        """All that the next step depends on, between two steps: arrays, which later steps replace and do not change, and whole numbers."""
         return self.training.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ class Run(Session):
         self.training.load_state(state)
 
     def _end(self) -> None:
-        """Close the pass that is open; state that it would change stays as it is unless ``step`` changes it."""
+        """Stop recording, if a pass is open; its changes of running statistics are dropped here, ``backward`` keeps them for ``step``."""
         tape, self._tape = self._tape, None
         if tape is not None:
             tape.changes = []
