@@ -2,12 +2,14 @@
 PYTHON ?= python
 TREE ?= .typetree
 
-.PHONY: help typetree lint types test check
+.PHONY: help typetree lint types docs figures test check
 
 help:
 	@echo "make typetree   link tree in which the installed layout lies on disk, for mypy and pyright"
 	@echo "make lint       ruff"
 	@echo "make types      mypy, and that it saw every file"
+	@echo "make docs       the site of docs/ in .site; a warning is an error"
+	@echo "make figures    figures, listings and paths in docs/, from the source as it is"
 	@echo "make test       all tests"
 	@echo "make check      lint, types, test"
 
@@ -24,6 +26,14 @@ types: typetree
 	@out=$$($(PYTHON) -m mypy) || { echo "$$out"; exit 1; }; echo "$$out"; \
 	n=$$(find graphtheta ops engine models -name '*.py' | wc -l); \
 	echo "$$out" | grep -q "in $$n source files" || { echo "mypy did not see all $$n files"; exit 1; }
+
+docs:
+	@$(PYTHON) -m sphinx -q -W --keep-going -b html docs .site
+
+figures:
+	@$(PYTHON) docs/figures/draw.py
+	@$(PYTHON) docs/generated.py
+	@$(PYTHON) docs/paths.py > /dev/null
 
 test:
 	$(PYTHON) -m pytest -q

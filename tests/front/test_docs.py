@@ -10,6 +10,7 @@ import io
 import re
 import shlex
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from graphtheta.tasks.registry import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 
 
@@ -36,7 +37,7 @@ def python_blocks(text: str) -> list[tuple[int, str, str | None]]:
     """Line, code and expected output of each Python block."""
     fences = list(FENCE.finditer(text))
     found = []
-    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+    for fence, following in zip_longest(fences, fences[1:]):
         if fence[1] != "python":
             continue
         told = following is not None and following[1] == "text" and not text[fence.end(): following.start()].strip()

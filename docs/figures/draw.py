@@ -1,0 +1,226 @@
+"""Draws the figures of these pages: ``python docs/figures/draw.py``. A test holds the files to what this makes of the source."""
+from __future__ import annotations
+
+import ast
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from svg import Figure
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BANDS = [("graphtheta/", "amber", "commands and training"), ("models/", "violet", "published layers"),
+         ("engine/", "blue", "the distributed machine"), ("ops/", "green", "local numerics"), ("data", "red", "graphs and their files")]
+
+
+def packages() -> dict[str, tuple[str, set[str]]]:
+    """The band of each package of the source and the packages that it imports, by the name of its folder."""
+    folders = sorted(path.parent for top in ("graphtheta", "models", "engine", "ops") for path in (ROOT / top).rglob("__init__.py"))
+    names = {".".join(("graphtheta" if f.relative_to(ROOT).parts[0] != "graphtheta" else "", *f.relative_to(ROOT).parts)).strip("."):
+             f.relative_to(ROOT).as_posix() for f in folders}
+    found = {}
+    for folder in names.values():
+        imported = {_package(module, names) for file in (ROOT / folder).glob("*.py") for module in _imports(file)}
+        top = folder.split("/")[0]
+        band = "data" if folder in ("graphtheta/data", "graphtheta/datasets") else f"{top}/"
+        # the modules of graphtheta/ itself, and the lists of names in engine/ and ops/, are no packages of their own
+        if "/" in folder or folder == "models":
+            found[folder] = band, imported - {folder, ""}
+    return {name: (band, imported & found.keys()) for name, (band, imported) in found.items()}
+
+
+def _imports(file: Path) -> set[str]:
+    """Absolute names of the modules that a file imports."""
+    parts = file.relative_to(ROOT).parts[:-1]
+    own = list(parts) if parts[0] == "graphtheta" else ["graphtheta", *parts]
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = own[: len(own) - node.level + 1] if node.level else []
+            found |= {".".join([*base, *([node.module] if node.module else []), alias.name]) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def _package(module: str, names: dict[str, str]) -> str:
+    """The folder that a module lies in, or nothing."""
+    while module and module not in names:
+        module = module.rpartition(".")[0]
+    return names.get(module, "")
+
+
+def direct(graph: dict[str, set[str]]) -> dict[str, list[str]]:
+    """The arrows that no chain of other arrows stands for, from packages in an order that has each before what it imports."""
+    order = list(TopologicalSorter({name: sorted(others) for name, others in sorted(graph.items())}).static_order())[::-1]
+    reached: dict[str, set[str]] = {}
+    for name in order[::-1]:
+        reached[name] = graph[name].union(*(reached[other] for other in graph[name]))
+    # an arrow is left out if a package on the way reaches its end
+    return {name: [other for other in order if other in graph[name].difference(*(reached[o] for o in graph[name]))] for name in order}
+
+
+def layers() -> Figure:
+    """Packages in their layers; an arrow from each package to what it imports, where no chain of arrows says so."""
+    found, height, left = packages(), 92, 168
+    figure = Figure(1000, height * len(BANDS) + 66, "The layers: packages in five bands, imports point down or to the right")
+    for i, (band, colour, what) in enumerate(BANDS):
+        inside = {name: others & {n for n, (b, _) in found.items() if b == band} for name, (b, others) in found.items() if b == band}
+        arrows, y = direct(inside), 12 + i * height
+        figure.box(12, y, 976, height - 16, "", "paper")
+        figure.text(26, y + 34, band, size=15, bold=True)
+        figure.text(26, y + 54, what, size=11, soft=True)
+        gap, n = 18, len(arrows)
+        width = min(112, (976 - left - 24 + gap) / n - gap)
+        at = {name: left + 24 + k * (width + gap) for k, name in enumerate(arrows)}
+        for name, x in at.items():
+            figure.box(x, y + 30, width, 30, name.split("/")[-1], colour, 12 if width > 76 else 11)
+            for other in arrows[name]:
+                if at[other] - x < width + gap + 1:
+                    figure.arrow((x + width, y + 45), (at[other] - 1, y + 45))
+                else:
+                    figure.arrow((x + width * 0.8, y + 30), (at[other] + width * 0.2, y + 29), bend=22)
+        if i + 1 < len(BANDS):
+            figure.arrow((86, y + height - 16), (86, y + height - 1))
+    y = 12 + len(BANDS) * height
+    figure.box(12, y, 976, 40, "", "plain")
+    figure.text(26, y + 25, "base", size=15, bold=True)
+    figure.text(left + 24, y + 25, "errors, random numbers, logger, console, arrays from files: the standard library and NumPy only")
+    figure.arrow((86, y - 16), (86, y - 1))
+    return figure
+
+
+def halo() -> Figure:
+    """The blocks and the halo."""
+    f = Figure(1000, 400, "Rows of two workers, the two moves between them, and the four blocks of edges of one worker")
+    f.text(24, 34, "Rows of two workers, and the two moves between them", bold=True, size=14)
+    for y, name, own, mirrors in ((60, "worker 0", "masters of 0", "mirrors of 1"), (190, "worker 1", "masters of 1", "mirrors of 0")):
+        f.text(24, y + 27, name)
+        f.box(100, y, 190, 44, own, "blue")
+        f.box(290, y, 110, 44, mirrors, "amber")
+    f.text(410, 78, "rows [0, n_masters),", size=11, soft=True)
+    f.text(410, 94, "then the halo", size=11, soft=True)
+    f.arrow((200, 190), (316, 106))
+    f.arrow((376, 106), (260, 189))
+    f.text(196, 168, "to_mirrors", "end", mono=True)
+    f.text(334, 168, "to_masters", mono=True)
+    f.text(24, 270, "to_mirrors copies master rows to the workers that read them.", size=12)
+    f.text(24, 290, "to_masters brings mirror rows back and adds them, in rank order.", size=12)
+    f.text(24, 310, "Each is the adjoint of the other: both use the same two lists of rows.", size=12)
+    f.text(568, 34, "The four blocks of edges of one worker", bold=True, size=14)
+    x0, y0, w, h = 660, 84, 150, 110
+    f.text(x0 + w / 2, y0 - 10, "into masters", "middle")
+    f.text(x0 + 1.5 * w, y0 - 10, "into mirrors", "middle")
+    f.text(x0 - 10, y0 + h / 2, "from", "end")
+    f.text(x0 - 10, y0 + h / 2 + 16, "masters", "end")
+    f.text(x0 - 10, y0 + 1.5 * h, "from", "end")
+    f.text(x0 - 10, y0 + 1.5 * h + 16, "mirrors", "end")
+    f.box(x0, y0, w, h, "core\nreads own rows\nwaits for nothing", "blue", 12)
+    f.box(x0 + w, y0, w, h, "block 2\npartial sums,\nsent to the owner", "amber", 12)
+    f.box(x0, y0 + h, w, h, "block 1\nreads source columns\nfrom the halo", "amber", 12)
+    f.box(x0 + w, y0 + h, w, h, "block 3\nboth\n(vertex-cut only)", "red", 12)
+    f.text(568, 336, "1d-src fills core and 2: an edge lies with the owner of its source.", size=12)
+    f.text(568, 356, "1d-dst fills core and 1: an edge lies with the owner of its destination.", size=12)
+    f.text(568, 376, "In each block an end lies in one array, so a kernel never asks which.", size=12)
+    return f
+
+
+def frame() -> Figure:
+    """The prefix frame."""
+    f = Figure(940, 372, "Rows of a view in prefix order, and the rows that each of two supersteps reads and writes")
+    parts = [(150, "targets", "blue"), (230, "needed 1 hop before the end", "green"), (330, "needed 2 hops before the end", "amber")]
+    x, edges = 190.0, [190.0]
+    f.text(24, 42, "Rows of the view", bold=True, size=14)
+    for w, name, colour in parts:
+        f.box(x, 24, w, 38, name, colour, 12)
+        x += w
+        edges.append(x)
+    f.text(190, 80, "row 0", size=11, soft=True)
+    bars = [("features x", 3, "graph.x"), ("after superstep 1", 2, "h1 = first(...)"), ("after superstep 2", 1, "h2")]
+    for i, (name, k, code) in enumerate(bars):
+        y = 108 + i * 70
+        f.text(24, y + 24, name)
+        for j in range(k):
+            f.box(edges[j], y, edges[j + 1] - edges[j], 36, "", parts[j][2])
+        f.text(edges[0] + 10, y + 23, code, size=12, mono=True)
+        if i < 2:
+            f.arrow((edges[k] - 60, y + 36), (edges[k - 1] - 20, y + 69))
+            f.text(edges[k - 1] + 16, y + 93, "made of messages along the edges of level " + str(i + 1), size=11, soft=True)
+    f.text(24, 336, "The rows of every depth are a prefix of the rows before it.")
+    f.text(24, 356, "A residual connection, h2 + h1, cuts h1 to its first rows; no index is needed.")
+    return f
+
+
+def overlap() -> Figure:
+    """Overlap in a superstep."""
+    f = Figure(980, 430, "What one worker computes and what is on the network during gather and sum, forward and backward")
+
+    def lane(y: float, title: str, work: list[tuple[float, float, str, str]], flying: list[tuple[float, float, str]]) -> None:
+        f.text(24, y + 4, title, bold=True, size=14)
+        f.text(24, y + 46, "computes")
+        f.text(24, y + 110, "network")
+        for x, w, name, colour in work:
+            f.box(x, y + 20, w, 46, name, colour, 11)
+        for k, (x, w, name) in enumerate(flying):
+            f.box(x, y + 84 + 30 * (k % 2), w, 26, name, "plain", 11, mono=True)
+
+    lane(28, "Forward",
+         [(120, 34, "pack", "plain"), (154, 150, "edges into mirrors\nthat read no halo", "amber"), (304, 34, "pack", "plain"),
+          (338, 260, "core edges", "blue"), (598, 170, "edges that\nread the halo", "amber"),
+          (768, 110, "add partial\nsums, finish", "green"), (878, 80, "apply", "violet")],
+         [(154, 330, "to_mirrors: columns read"), (338, 330, "to_masters: partial sums")])
+    lane(230, "Backward",
+         [(120, 34, "pack", "plain"), (154, 170, "edges into masters\nfrom mirrors", "amber"), (324, 150, "edges into\nmirrors", "amber"),
+          (474, 34, "pack", "plain"), (508, 270, "core edges", "blue"), (778, 110, "add halo\ngradients", "green")],
+         [(154, 170, "to_mirrors"), (508, 270, "to_masters: gradients")])
+    f.text(120, 412, "Boxes on the network are messages on their way; what stands above them is computed meanwhile.", size=12)
+    return f
+
+
+def compiler() -> Figure:
+    """From gather to kernels."""
+    f = Figure(980, 392, "From a gather function through expression, plan and phases to three kernels and the cache of machine code")
+    f.text(24, 32, "In every pass", bold=True, size=14)
+    f.box(24, 48, 140, 58, "gather(edge)\nwith symbols", "violet", 12)
+    f.box(204, 48, 140, 58, "expression:\nprimitives, leaves", "violet", 12)
+    f.box(384, 48, 140, 58, "structure:\nshapes, dtypes, keys", "violet", 12)
+    f.arrow((164, 77), (203, 77))
+    f.arrow((344, 77), (383, 77))
+    f.box(820, 48, 136, 58, "bind operands,\nrun the phases", "violet", 12)
+    f.arrow((524, 77), (819, 77))
+    f.text(672, 68, "known: program of the cache", "middle", 11, soft=True)
+    f.text(24, 148, "Once for a structure", bold=True, size=14)
+    steps = ["split into phases:\nsoftmax in one\nor in two", "rewrite:\nsimplify,\nlinear maps",
+             "hoist:\none-ended parts\nto node columns", "aggregator:\na monoid and its\nbackward state"]
+    f.arrow((454, 106), (454, 122), (10, 122), (10, 195), (23, 195))
+    f.text(462, 120, "new", size=11, soft=True)
+    for i, name in enumerate(steps):
+        f.box(24 + i * 180, 162, 140, 66, name, "blue", 12)
+        if i < 3:
+            f.arrow((164 + i * 180, 195), (203 + i * 180, 195))
+    f.text(24, 270, "Once for a phase, widths and dtype", bold=True, size=14)
+    kernels = ["forward\nby receivers", "backward\nby receivers", "backward\nby senders"]
+    f.arrow((634, 228), (634, 244), (10, 244), (10, 309), (23, 309))
+    for i, name in enumerate(kernels):
+        f.box(24 + i * 130, 282, 114, 54, name, "green", 12)
+    f.text(24, 358, "generated source, in vectors of 64 bytes", size=11, soft=True)
+    f.arrow((398, 309), (453, 309))
+    f.box(454, 282, 110, 54, "Numba,\nLLVM", "green", 12)
+    f.arrow((564, 309), (619, 309))
+    f.box(620, 282, 130, 54, "machine code\non disk", "green", 12)
+    f.arrow((750, 309), (946, 309), (946, 107))
+    f.arrow((874, 162), (874, 107))
+    f.box(806, 162, 132, 66, "reference back end:\nNumPy over\nchunks of edges", "amber", 12)
+    f.arrow((704, 195), (805, 195), dashed=True)
+    f.text(755, 186, "no fused form", "middle", 11, soft=True)
+    f.text(454, 358, "a later run compiles nothing", size=11, soft=True)
+    return f
+
+
+FIGURES = {"layers": layers, "halo": halo, "frame": frame, "overlap": overlap, "compiler": compiler}
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
+    for name, draw in FIGURES.items():
+        (target / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")

@@ -1,0 +1,59 @@
+"""Writes the generated source into compiler.md: ``python docs/generated.py``. A test compares.
+
+The gather is that of the first Python block of the page. What Numba compiles for it is found where tracebacks look for its lines.
+"""
+from __future__ import annotations
+
+import linecache
+import re
+from pathlib import Path
+from typing import Any
+
+import graphtheta as gt
+
+PAGE = Path(__file__).resolve().parent / "compiler.md"
+GATHER = re.compile(r"```python\n(.*?)```", re.DOTALL)
+# which part of which kernel a block shows: a word that only this kernel has, and the line at which the part begins
+SHOWN = {"forward": ("state__total", "        for k in"), "sender": ("gsrc", "        for k in")}
+
+
+def kernels(gather: str) -> list[str]:
+    """The sources that a training step with a layer of the page generates."""
+    names: dict[str, Any] = {}
+    exec(gather, names)
+
+    class Net(gt.Model):
+        def __init__(self, d_in: int, d_out: int):
+            self.start, self.layer, self.end = gt.Parameter.glorot(d_in, 16), names["Attention"](), gt.Parameter.glorot(16, d_out)
+
+        def forward(self, graph: Any) -> Any:
+            return self.layer(graph, graph.x @ self.start) @ self.end
+
+    gt.Trainer(Net, gt.load("sbm:n_nodes=50,n_edges=200"), epochs=1).fit()
+    return ["".join(entry[2]) for name, entry in linecache.cache.items() if name.startswith("<graphtheta_kernel") and len(entry) == 4]
+
+
+def part(sources: list[str], word: str, begin: str) -> str:
+    """The loop over the edges of one row, without its prefetches."""
+    (source,) = [text for text in sources if word in text.split("def kernel(")[1].split(")")[0]]
+    lines = source.split("def kernel(")[1].splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(begin))
+    last = next(i for i, line in enumerate(lines) if i > first and not line.startswith("    " * 3))
+    unread = re.compile(r"\s+(later|far|el|sl|se|ce|prefetch\(.*) ?(=|$)|\s+prefetch")
+    return "\n".join(line[8:] for line in lines[first:last] if not unread.match(line))
+
+
+def filled(page: str) -> str:
+    """The page with the source that is generated now."""
+    gather = GATHER.search(page)
+    assert gather is not None
+    sources = kernels(gather[1])
+    for name, (word, begin) in SHOWN.items():
+        block = f"<!-- generated: {name} -->\n```text\n{part(sources, word, begin)}\n```"
+        page, n = re.subn(rf"<!-- generated: {name} -->\n```text\n.*?```", lambda _, block=block: block, page, flags=re.DOTALL)
+        assert n == 1
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
