@@ -16,7 +16,8 @@ from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import ascending, number
 from ..partition.exchange import NOTHING, Exchange, MovePlan
 from ..partition.partition import MASTER, MIRROR, Partition
-from ..sampling.sampler import Candidates, Chosen, NeighbourSampler
+from ..sampling.candidates import Candidates, Chosen, Frontier
+from ..sampling.sampler import Sampler
 from .hop import Hop, Layers, depth, hops
 from .level import Ends, Level, Pass, Selection, directions, halo_map, plans, receiving
 from .view import GraphView
@@ -86,12 +87,12 @@ class _Sweep:
                 row, ptr = receiving(c.rows, c.ptr, *receive[c.kinds[1]])
                 lookup, n_senders = send[c.kinds[0]]
                 other = c.senders if lookup is None else lookup[c.senders]
-                selections.append(Selection(c.block, c.reverse, row, ptr, other, n_senders, c.edges, scale=c.scale))
+                selections.append(Selection(c.block, c.reverse, row, ptr, other, n_senders, c.edges, scale=c.weight))
         senders, receivers = (Exchange(p.comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
         return Pass(p, selections, senders, receivers)
 
 
-def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: NeighbourSampler | None = None,
+def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: Sampler | None = None,
          excluded: np.ndarray | None = None, step: int = 0) -> GraphView:
     """The view that computes the end of a model for the target nodes and everything they depend on.
 
@@ -148,7 +149,7 @@ def _reverses(supersteps: Iterable[Hop]) -> list[bool]:
     return sorted({reverse for hop in supersteps for reverse in directions(hop.direction)})
 
 
-def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: NeighbourSampler | None, excluded: np.ndarray | None,
+def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: Sampler | None, excluded: np.ndarray | None,
             hop: int, step: int, inside: bool = False) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     plan, mirrors = receivers = _narrowed(partition, frame.rows, reverse)
@@ -158,12 +159,12 @@ def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: Neighbou
     if inside:
         sending = {MASTER: frame.place >= 0, MIRROR: np.zeros(partition.n_mirrors, bool)}
         sending[MIRROR][_narrowed(partition, frame.rows, not reverse)[1]] = True
-        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32)) for c in _listed(candidates)]
+        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)]
     if excluded is not None:
-        candidates = [c.kept((~excluded[c.block.start + c.edges]).astype(np.int32)) for c in _listed(candidates)]
+        candidates = [c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)]
     if sampler is not None:
         exchange = Exchange(partition.comm, plan.renumbered(frame.place, len(frame.rows)))
-        chosen, kept = sampler.choose(partition, candidates, exchange, hop=hop, reverse=reverse, step=step)
+        chosen, kept = sampler.choose(Frontier(partition, reverse, candidates, exchange), hop=hop, step=step)
         if kept is not None:
             return _Sweep(partition, chosen, reverse, (plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers)
         candidates = chosen

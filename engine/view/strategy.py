@@ -15,7 +15,7 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, key, shuffle
 
 from ..partition.partition import MASTER, MIRROR, Partition
-from ..sampling.sampler import NeighbourSampler
+from ..sampling.sampler import Sampler
 from .expand import Frame, grow, induced, widen
 from .hop import Layers, depth
 from .task import Seeds, Task
@@ -112,12 +112,12 @@ class MiniBatch(Strategy):
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, batch_size: int,
-                 sampler: NeighbourSampler | None = None):
+                 sampler: Sampler | None = None):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
             raise ConfigError(f"batch_size {batch_size} must be at least 1")
-        if sampler is not None and len(sampler.fanouts) != depth(layers):
-            raise ConfigError(f"fanout gives {len(sampler.fanouts)} numbers for a model of {depth(layers)} hops; give one for each")
+        if sampler is not None and sampler.hops not in (None, depth(layers)):
+            raise ConfigError(f"the sampler is made for {sampler.hops} hops and the model has {depth(layers)}; give one fanout for each")
         self.batch_size, self.sampler = batch_size, sampler
         self._order: tuple[int, np.ndarray] | None = None
 

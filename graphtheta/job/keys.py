@@ -22,6 +22,7 @@ REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS}
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
     "fanout": ("strategy", ("mini",)),
+    "sampler": ("strategy", ("mini",)),
     "replace": ("strategy", ("mini",)),
     "share_sample": ("strategy", ("mini",)),
     "clusters": ("strategy", ("cluster",)),
@@ -78,6 +79,8 @@ class StrategyKeys(Options):
     """Target nodes of a mini-batch, over all workers together; 0 takes all training nodes."""
     fanout: tuple[int, ...] = ()
     """Neighbours sampled for each node, one number per hop from the targets outwards, such as 10,10; all keeps all."""
+    sampler: str = "neighbour"
+    """Which neighbours are sampled: neighbour draws uniformly; or your own sampler as FILE.py:Class."""
     replace: bool = False
     """Sample with replacement."""
     share_sample: bool = False

@@ -13,7 +13,8 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.sampling.registry import SAMPLERS
+from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
@@ -21,6 +22,7 @@ from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import DataError, GraphThetaError
 from graphtheta.job.job import Job
+from graphtheta.models.user import accepted
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
@@ -119,12 +121,28 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
     if job.strategy == "global":
         return GlobalBatch(partition, layers, task, job.seed)
     if job.strategy == "mini":
-        fanouts = job.fanouts(depth(layers))[::-1]
-        sampler = NeighbourSampler(fanouts, job.replace, job.seed, job.share_sample) if fanouts else None
+        sampler = build_sampler(job, depth(layers))
         return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or len(task.targets), sampler=sampler)
     clusters = _clusters(job, graph, partition.comm)
     return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
+
+
+def build_sampler(job: Job, hops: int) -> Sampler | None:
+    """The sampler of a job for a model of some hops; None if all neighbours are kept.
+
+    Raises:
+        ConfigError: There is no sampler of that name, or it does not read a key that is given.
+    """
+    fanouts = job.fanouts(hops)[::-1]
+    if not fanouts:
+        return None
+    sampler, options = SAMPLERS.find(job.sampler), {"replace": job.replace, "shared": job.share_sample}
+    taken = accepted(f"the sampler {sampler.name}", sampler, {"fanouts": fanouts, "seed": job.seed, **options})
+    unread = {"replace": "replace", "shared": "share_sample"}
+    refuse_unread(job, {key for name, key in unread.items() if name not in taken}, f"sampler={job.sampler}",
+                  "choose a sampler that reads it")
+    return sampler(**taken)
 
 
 def _clusters(job: Job, graph: Graph, comm: Comm) -> np.ndarray:

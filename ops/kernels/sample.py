@@ -1,7 +1,14 @@
-"""Neighbour sampling by hashes: the edges of a row that drew lowest.
+"""The edges of each row that are ranked lowest.
 
-All edges of a row are looked at once, for a shortlist; what follows works on shortlists. Draws are made again where
-they are needed twice: a hash costs less than its way to memory and back.
+All edges of a row are looked at once, for a shortlist; what follows works on shortlists. Ranks that are drawn are drawn
+again where they are needed twice: a hash costs less than its way to memory and back.
+
+``ranks`` is a tuple (edges, gid, index, values, key, drawn, high) of
+
+    edges, gid      position of each edge, empty if edge e is at e; global id of each position
+    index, values   where the value of each edge is, empty if at e; the values, int64
+    key, drawn      key of the draws, uint64; whether values are ids to draw for, or ranks themselves (as int64)
+    high            mask, uint64: a rank has these bits; the others are those of the edge's global id, so that ranks differ
 """
 from __future__ import annotations
 
@@ -11,24 +18,35 @@ from numba import njit
 from ..compile.jit import jit
 from .hash import COLUMN, draw, mix
 
-LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+LAST, NONE = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0)
+
+
+@njit(inline="always")
+def _value(index, values, key, drawn, e):  # type: ignore[no-untyped-def]
+    value = values[index[e] if len(index) else e]
+    return draw(key, value) if drawn else np.uint64(value)
+
+
+@njit(inline="always")
+def _tie(edges, gid, high, e):  # type: ignore[no-untyped-def]
+    return np.uint64(gid[edges[e] if len(edges) else e]) & ~high if high != LAST else NONE
 
 
 @jit()
-def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignore[no-untyped-def]
+def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyped-def]
     """The edges of each group that can be chosen at all, in order, found in one pass over all of them.
 
     Args:
-        begin, end, edges, others: Groups of edges, as for ``expand``.
-        gid: Global id of each position.
-        key: Key of the draws, uint64.
-        fanout: Draws.
+        begin, end, others: Groups of edges, as for ``expand``.
+        ranks: Ranks of the edges in the lists.
+        fanout: Edges to choose.
         each: Whether every edge draws ``fanout`` times and the lowest of each column counts; else the lowest draws.
 
     Returns:
         Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group, and how often each is
         chosen if there are no other edges of its row.
     """
+    edges, gid, index, values, key, drawn, high = ranks
     ptr = np.zeros(len(begin) + 1, np.int64)
     for g in range(len(begin)):
         ptr[g + 1] = ptr[g] + min(end[g] - begin[g], fanout)
@@ -38,15 +56,15 @@ def shortlist(begin, end, edges, others, gid, key, fanout, each):  # type: ignor
     for g in range(len(begin)):
         low[:], which[:] = LAST, end[g]
         if not each and end[g] - begin[g] <= fanout:
-            # all are chosen, whatever they draw
+            # all are chosen, whatever their ranks
             which[: end[g] - begin[g]] = np.arange(begin[g], end[g])
         else:
             for e in range(begin[g], end[g]):
-                h = draw(key, gid[edges[e] if len(edges) else e])
+                h, tie = _value(index, values, key, drawn, e), _tie(edges, gid, high, e)
                 if each:
-                    _put_each(low, which, h, e)
-                elif h < low[-1]:
-                    _put(low, which, h, e)
+                    _put_each(low, which, h, high, tie, e)
+                elif ((h & high) | tie) < low[-1]:
+                    _put(low, which, (h & high) | tie, e)
         which.sort()
         ptr[g] = n
         for k in range(fanout):
@@ -73,27 +91,27 @@ def _put(low, which, h, e):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _put_each(low, which, h, e):  # type: ignore[no-untyped-def]
+def _put_each(low, which, h, high, tie, e):  # type: ignore[no-untyped-def]
     for column in range(len(low)):
-        x = mix(h + np.uint64(column + 1) * COLUMN)
+        x = (mix(h + np.uint64(column + 1) * COLUMN) & high) | tie
         if x < low[column]:
             low[column], which[column] = x, e
 
 
 @jit()
-def lowest(ptr, ids, key, low):  # type: ignore[no-untyped-def]
-    """Merge the draws of edges into the lowest draws of their rows.
+def lowest(ptr, ranks, low):  # type: ignore[no-untyped-def]
+    """Merge the ranks of edges into the lowest ranks of their rows.
 
     Args:
         ptr: Bounds of the edges of each row.
-        ids: Global id of each edge.
-        key: Key of the draws, uint64.
-        low: The lowest draws of each sketch row, ascending, [n, fanout] uint64; changed.
+        ranks: Ranks of the edges.
+        low: The lowest ranks of each row, ascending, [n, fanout] uint64; changed.
     """
+    edges, gid, index, values, key, drawn, high = ranks
     last = low.shape[1] - 1
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h, k = draw(key, ids[e]), last
+            h, k = (_value(index, values, key, drawn, e) & high) | _tie(edges, gid, high, e), last
             if h >= low[g, last]:
                 continue
             while k > 0 and low[g, k - 1] > h:
@@ -103,34 +121,37 @@ def lowest(ptr, ids, key, low):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def times_low(ptr, ids, key, last):  # type: ignore[no-untyped-def]
-    """How often each edge is chosen without replacement, 0 or 1: whether its draw is at most that of its row in ``last``."""
-    times = np.empty(len(ids), np.int32)
+def times_low(ptr, ranks, last):  # type: ignore[no-untyped-def]
+    """How often each edge is chosen without replacement, 0 or 1: whether its rank is at most that of its row in ``last``."""
+    edges, gid, index, values, key, drawn, high = ranks
+    times = np.empty(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            times[e] = draw(key, ids[e]) <= last[g]
+            times[e] = ((_value(index, values, key, drawn, e) & high) | _tie(edges, gid, high, e)) <= last[g]
     return times
 
 
 @jit()
-def lowest_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
-    """As ``lowest``, with one draw per edge and column, and the lowest of each column kept."""
+def lowest_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
+    """As ``lowest``, with one rank per edge and column, and the lowest of each column kept."""
+    edges, gid, index, values, key, drawn, high = ranks
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h = draw(key, ids[e])
+            h, tie = _value(index, values, key, drawn, e), _tie(edges, gid, high, e)
             for column in range(low.shape[1]):
-                low[g, column] = min(low[g, column], mix(h + np.uint64(column + 1) * COLUMN))
+                low[g, column] = min(low[g, column], (mix(h + np.uint64(column + 1) * COLUMN) & high) | tie)
 
 
 @jit()
-def times_each(ptr, ids, key, low):  # type: ignore[no-untyped-def]
-    """How often each edge is chosen with replacement: in how many columns its draw is the lowest of its row."""
-    times = np.zeros(len(ids), np.int32)
+def times_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
+    """How often each edge is chosen with replacement: in how many columns its rank is the lowest of its row."""
+    edges, gid, index, values, key, drawn, high = ranks
+    times = np.zeros(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h = draw(key, ids[e])
+            h, tie = _value(index, values, key, drawn, e), _tie(edges, gid, high, e)
             for column in range(low.shape[1]):
-                times[e] += mix(h + np.uint64(column + 1) * COLUMN) == low[g, column]
+                times[e] += ((mix(h + np.uint64(column + 1) * COLUMN) & high) | tie) == low[g, column]
     return times
 
 

@@ -15,7 +15,7 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import grow
 from graphtheta.engine.view.strategy import MiniBatch
 from graphtheta.engine.view.view import global_view

@@ -4,32 +4,13 @@ from __future__ import annotations
 import graphs
 import numpy as np
 import pytest
+from samples import GRAPH, sample
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import MIRROR, build_partition
-from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import grow
 from graphtheta.errors import ConfigError
-
-GRAPH = graphs.random_graph(20, 150)
-
-
-def sample(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), targets=range(20), excluded=None, step=0, graph=GRAPH):
-    """For each superstep the chosen (edge, reverse) with their scales, over all ranks."""
-    def scaled(p, s):
-        ids, scale = p.edge_gid[s.stored], np.ones(s.n_edges) if s.scale is None else s.scale
-        return [((int(e), s.reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
-
-    def program(comm):
-        p = build_partition(graph, comm, *placement)
-        view = grow(p, np.isin(p.masters, list(targets)), list(layers), sampler=sampler, step=step,
-                    excluded=None if excluded is None else excluded[p.edge_gid])
-        return [[pair for sweep in level.passes for s in sweep.selections for pair in scaled(p, s)] for level in view.levels]
-
-    found = run_simulated(size, program)
-    made = [[pair for per in found for pair in per[k]] for k in range(len(layers))]
-    assert all(len(dict(pairs)) == len(pairs) for pairs in made)
-    return [dict(pairs) for pairs in made]
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -155,7 +136,7 @@ def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(replace, monk
     sampler = NeighbourSampler((2, 3), replace, seed=4)
     expected = sample(sampler, layers=("out", "both"), targets=[3, 7, 18])
     for edges in (1, 20):
-        monkeypatch.setattr("graphtheta.engine.sampling.sampler.EDGES_PER_BLOCK", edges)
+        monkeypatch.setattr("graphtheta.engine.sampling.bottom_k.EDGES_PER_BLOCK", edges)
         assert sample(sampler, layers=("out", "both"), targets=[3, 7, 18]) == expected
         assert sample(sampler, 3, ("vertex-cut", "hash"), ("out", "both"), [3, 7, 18]) == expected
 

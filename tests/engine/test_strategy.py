@@ -9,7 +9,7 @@ import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.train.gradient_sum import reduce_gradients
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask
@@ -217,7 +217,7 @@ def test_global_views_are_made_once_and_links_draw_anew():
 
 @pytest.mark.parametrize("message, build", [
     ("batch_size 0 must be at least 1", lambda p, task: MiniBatch(p, ["in"], task, batch_size=0)),
-    ("fanout gives 2 numbers for a model of 1 hops",
+    ("the sampler is made for 2 hops and the model has 1",
      lambda p, task: MiniBatch(p, ["in"], task, batch_size=1, sampler=NeighbourSampler((1, 2)))),
     ("boundary_hops 3 must be 0, 1 or 2", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, boundary_hops=3)),
     ("degrees 'all' must be 'graph' or 'view'", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, degrees="all")),

@@ -13,7 +13,7 @@ import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.sampler import NeighbourSampler
+from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import grow, induced, widen
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ViewError

@@ -105,17 +105,19 @@ def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_orde
     gid, k = rng.permutation(1000)[: len(others)], np.uint64(key(seed, 4, 1))
     wanted = naive(ptr, gid[positions], int(k), fanout, each)
 
-    bounds, at, far, often = sample.shortlist(ptr[:-1], ptr[1:], edges, others, gid, k, fanout, each)
+    ranks = (edges, gid, edges, gid, k, True, sample.LAST)
+    bounds, at, far, often = sample.shortlist(ptr[:-1], ptr[1:], others, ranks, fanout, each)
     # one worker has all edges of a row, so that its shortlist is the sample
     np.testing.assert_array_equal(at, positions[wanted > 0])
     np.testing.assert_array_equal(far, others[wanted > 0])
     np.testing.assert_array_equal(often, wanted[wanted > 0])
     np.testing.assert_array_equal(np.diff(bounds), np.bincount(per_group(ptr)[wanted > 0], minlength=len(counts)))
 
+    ranks = (at, gid, at, gid, k, True, sample.LAST)
     low = np.full((len(counts), fanout), sample.LAST)
-    (sample.lowest_each if each else sample.lowest)(bounds, gid[at], k, low)
+    (sample.lowest_each if each else sample.lowest)(bounds, ranks, low)
     cut = low if each else np.ascontiguousarray(low[:, -1])
-    times = (sample.times_each if each else sample.times_low)(bounds, gid[at], k, cut)
+    times = (sample.times_each if each else sample.times_low)(bounds, ranks, cut)
     np.testing.assert_array_equal(times, wanted[wanted > 0])
 
     # a cut that another worker's edges have lowered

@@ -1,0 +1,113 @@
+"""Edges of a growing view: those a sampler chooses from, and those it has chosen."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...ops.kernels import sample
+from ...ops.kernels.batch import expand
+from ..partition.exchange import Exchange
+from ..partition.partition import EdgeBlock, Partition
+
+IN_ORDER = np.zeros(0, np.int32)
+
+
+@dataclass
+class Candidates:
+    """Edges of one block into some receiving rows.
+
+    Attributes:
+        rows: Receiving rows of the block, [n_groups] int64.
+        begin, end: Where the edges of each row lie in the two lists, [n_groups].
+        edges: Positions within the block; empty if position k stands at k.
+        senders: Sending rows of the block.
+    """
+
+    block: EdgeBlock
+    reverse: bool
+    rows: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    edges: np.ndarray
+    senders: np.ndarray
+
+    @classmethod
+    def into(cls, block: EdgeBlock, reverse: bool, rows: np.ndarray) -> Candidates:
+        """All edges of a block into some rows; the lists are the block's own."""
+        ptr, *lists = (block.out_indptr, block.out_edge, block.out_dst) if reverse else (block.in_indptr, IN_ORDER, block.in_src)
+        return cls(block, reverse, rows, ptr[rows], ptr[rows + 1], *lists)
+
+    @property
+    def kinds(self) -> tuple[int, int]:
+        """Kinds of the sending and of the receiving rows."""
+        return (self.block.dst_kind, self.block.src_kind) if self.reverse else (self.block.src_kind, self.block.dst_kind)
+
+    def listed(self) -> Chosen:
+        """The same edges in lists of their own."""
+        return self.of(*expand(self.begin, self.end, self.edges, self.senders))
+
+    def of(self, ptr: np.ndarray, edges: np.ndarray, senders: np.ndarray) -> Chosen:
+        """Other edges of the same rows."""
+        return Chosen(self.block, self.reverse, self.rows, ptr[:-1], ptr[1:], edges, senders, ptr)
+
+
+@dataclass
+class Chosen(Candidates):
+    """Edges in lists of their own, one row after another.
+
+    Attributes:
+        ptr: Bounds of the rows' edges, [n_groups + 1].
+        weight: Importance weights: how many edges each stands for, [n_edges]; None for one.
+    """
+
+    ptr: np.ndarray
+    weight: np.ndarray | None = None
+
+    @property
+    def stored(self) -> np.ndarray:
+        """Storage positions of the edges, [n_edges] int64."""
+        return self.block.start + self.edges.astype(np.int64)
+
+    def listed(self) -> Chosen:
+        return self
+
+    def kept(self, times: np.ndarray) -> tuple[Chosen, np.ndarray]:
+        """The edges that are chosen at least once ([n_edges] int32), and how often each of them is."""
+        *lists, often = sample.keep(self.ptr, times, self.edges, self.senders)
+        return self.of(*lists), often
+
+    def weighted(self, weight: np.ndarray | None) -> Chosen:
+        """The same edges with importance weights."""
+        return replace(self, weight=weight)
+
+
+@dataclass
+class Frontier:
+    """What a sampler chooses from: all edges of one pass into the receiving rows of a growing view.
+
+    Attributes:
+        reverse: False if messages run along the edges, True against them.
+        candidates: The edges by block: a group for each row of the moves, also for rows without edges.
+        receivers: Moves of the receiving rows.
+    """
+
+    partition: Partition
+    reverse: bool
+    candidates: Sequence[Candidates]
+    receivers: Exchange
+
+
+class Sample(NamedTuple):
+    """What a sampler has chosen.
+
+    Attributes:
+        chosen: The edges, by block as the candidates.
+        kept: Rows of the frontier's moves that still have edges at mirrors, as ``MovePlan.kept`` takes them: positions of
+            the sent rows, and halo rows. None if all may have.
+    """
+
+    chosen: list[Chosen]
+    kept: tuple[np.ndarray, np.ndarray] | None = None

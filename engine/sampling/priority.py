@@ -1,0 +1,97 @@
+"""Priorities: how the edges into a node are ranked. A bottom-k sampler keeps those of the lowest ranks."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..partition.partition import MASTER, Partition
+from .candidates import IN_ORDER, Candidates, Chosen
+
+ALL_BITS = 0xFFFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Edges with their ranks, unsigned numbers of 64 bits.
+
+    Attributes:
+        edges: The edges.
+        values: Ids that ranks are drawn for, or ranks themselves, [n] int64 or uint64.
+        index: Where in ``values`` the value of each edge of the lists of ``edges`` is; empty if edge k has value k.
+        key: Key of the draws; None if ``values`` are ranks.
+        distinct: Whether no two edges have the same rank. If they may, the lowest bits of a rank, as many as edge ids
+            need, are replaced by those of the edge's id.
+    """
+
+    edges: Candidates
+    values: np.ndarray
+    index: np.ndarray
+    key: int | None
+    distinct: bool = False
+
+    def arrays(self, partition: Partition) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64]:
+        """The ranks as kernels take them."""
+        block = self.edges.block
+        gid = partition.edge_gid[block.start: block.start + block.n_edges]
+        low = 0 if self.distinct else max(partition.n_edges - 1, 0).bit_length()
+        high = np.uint64(ALL_BITS >> low << low)
+        return self.edges.edges, gid, self.index, self.values.view(np.int64), np.uint64(self.key or 0), self.key is not None, high
+
+
+class Priority(ABC):
+    """How edges are ranked, and what a chosen one stands for."""
+
+    @abstractmethod
+    def rank(self, partition: Partition, edges: Candidates, key: int) -> Ranked:
+        """Rank some edges of a block.
+
+        The rank of an edge may depend on the key and on global ids and stored values, not on the worker. It is asked for
+        again for the few edges that may be among the chosen.
+
+        Args:
+            partition: Where the edges are.
+            edges: The edges; ``edges.listed()`` has one entry for each.
+            key: Of the draws of this pass.
+        """
+
+    def weight(self, partition: Partition, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
+        """Importance weights of the chosen edges, each time they are chosen; by default the share of their row.
+
+        Args:
+            partition: Where the edges are.
+            edges: The chosen edges.
+            share: Edges of each row divided by the edges chosen of it, [n_groups] float64.
+
+        Returns:
+            [n_edges] floating, or None for one each.
+        """
+        return np.repeat(share, np.diff(edges.ptr))
+
+
+class EdgePriority(Priority):
+    """Every edge draws a number of its own: uniform sampling."""
+
+    def rank(self, partition: Partition, edges: Candidates, key: int) -> Ranked:
+        block = edges.block
+        ids = partition.edge_gid[block.start: block.start + block.n_edges]
+        # draws of distinct ids are distinct
+        return Ranked(edges, ids, edges.edges, key, distinct=True)
+
+
+def sender_ids(partition: Partition, edges: Candidates) -> np.ndarray:
+    """Global ids of the sending rows of a block; ``edges.senders`` are positions in it."""
+    return partition.masters if edges.kinds[0] == MASTER else partition.gid[partition.n_masters:]
+
+
+def ranked_by(edges: Chosen, values: np.ndarray) -> Ranked:
+    """Edges ranked by a number each, ascending.
+
+    Args:
+        edges: The edges.
+        values: [n_edges] floating, without NaN. If edges are many, numbers that differ in their last bits only count as equal.
+    """
+    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
+    negative = bits >> np.uint64(63) != 0
+    return Ranked(edges, np.where(negative, ~bits, bits | np.uint64(1 << 63)), IN_ORDER, None)
