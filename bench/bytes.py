@@ -63,7 +63,7 @@ def mirrors(trainer: gt.Trainer) -> np.ndarray:
     """How many workers have a mirror of each master, whatever they read of it."""
     part, counts = trainer.partition, np.zeros(trainer.partition.n_masters, np.int64)
     for q in range(trainer.comm.size):
-        rows = [plan.rows[plan.send_ptr[q]: plan.send_ptr[q + 1]] for plan in (part.src_plan, part.dst_plan)]
+        rows = [plan.rows[plan.send_ptr[q]: plan.send_ptr[q + 1]] for plan, _ in part.relations["edge"].served(False)]
         counts[np.unique(np.concatenate(rows))] += 1
     return counts
 

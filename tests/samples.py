@@ -13,15 +13,15 @@ GRAPH = graphs.random_graph(20, 150)
 
 def sample(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), targets=range(20), excluded=None, step=0, graph=GRAPH):
     """For each superstep the chosen (edge, reverse) with their scales, over all ranks."""
-    def scaled(p, s):
+    def scaled(p, s, reverse):
         ids, scale = p.edge_gid[s.stored], np.ones(s.n_edges) if s.scale is None else s.scale
-        return [((int(e), s.reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
+        return [((int(e), reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
         view = grow(p, np.isin(p.masters, list(targets)), list(layers), sampler=sampler, step=step,
                     excluded=None if excluded is None else excluded[p.edge_gid])
-        return [[pair for sweep in level.passes for s in sweep.selections for pair in scaled(p, s)] for level in view.levels]
+        return [[pair for sweep in level.passes for s in sweep.selections for pair in scaled(p, s, sweep.reverse)] for level in view.levels]
 
     found = run_simulated(size, program)
     made = [[pair for per in found for pair in per[k]] for k in range(len(layers))]

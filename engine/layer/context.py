@@ -21,7 +21,6 @@ from ...ops.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram
 from ...ops.functions.rows import prefix
 from ..view.level import Level
-from ..view.scored_pairs import PairLevel
 from ..view.view import GraphView
 from .settings import pass_settings
 from .stages import Stages
@@ -39,7 +38,7 @@ class Superstep:
 
 
 # directions and layers run so far, and edge values carried on
-Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, "Level | PairLevel"]]]
+Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, Level]]]
 
 
 def check_direction(layer: Stages, number: int, planned: str) -> None:
@@ -83,7 +82,7 @@ class ActiveGraph:
         self.found: Var | None = None
         self._inputs = inputs
         self._spaces = {view.space.n: view.space}
-        self._carried: dict[str, tuple[Var, Level | PairLevel]] = {}
+        self._carried: dict[str, tuple[Var, Level]] = {}
 
     @property
     def ledger(self) -> Any:
@@ -129,7 +128,7 @@ class ActiveGraph:
             self._spaces[n] = self.view.space.prefix(n)
         return self._spaces[n]
 
-    def next_level(self, layer: Stages) -> Level | PairLevel:
+    def next_level(self, layer: Stages) -> Level:
         """The level the next layer runs over.
 
         Raises:
@@ -169,20 +168,20 @@ class ActiveGraph:
 
     # ---- edge values
 
-    def edge_space(self, level: Level | PairLevel) -> RowSpace:
+    def edge_space(self, level: Level) -> RowSpace:
         """The row space of the edges of a level."""
         return RowSpace(level.gid, "edge")
 
-    def edge_schema(self, level: Level | PairLevel | None) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
-        """Trailing shape, dtype and need of a gradient of the edge values gather may read; none for pairs that are no edges."""
-        if isinstance(level, PairLevel) and level.stored is None:
+    def edge_schema(self, level: Level | None) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
+        """Trailing shape, dtype and need of a gradient of the edge values gather may read, if all edges have stored ones."""
+        if level is not None and not level.columns:
             return {}
         edge = self.view.partition.edge
         stored = {n: self._inputs.get(f"edge.{n}", edge.column(n)) for n in edge.readable()}
         carried = {n: value for n, (value, _) in self._carried.items()}
         return {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in {**stored, **carried}.items()}
 
-    def edges(self, names: list[str], level: Level | PairLevel) -> tuple[dict[str, Any], frozenset[str]]:
+    def edges(self, names: list[str], level: Level) -> tuple[dict[str, Any], frozenset[str]]:
         """Edge values for a level, and which of them are in the level's own order."""
         values: dict[str, Any] = {}
         for name in names:
@@ -197,19 +196,18 @@ class ActiveGraph:
         given = self._inputs.get(f"edge.{name}")
         return self.view.edge_column(name) if given is None else given
 
-    def carry(self, outputs: dict[str, Var], level: Level | PairLevel) -> None:
+    def carry(self, outputs: dict[str, Var], level: Level) -> None:
         """Keep new edge values for the layers that follow."""
         if outputs and len(level.passes) > 1:
             raise ViewError("new edge values from a layer along both directions would give an edge two values; use direction 'in' or 'out'")
         for name, value in outputs.items():
             self._carried[name] = (value, level)
 
-    def _bring(self, name: str, level: Level | PairLevel) -> Var:
+    def _bring(self, name: str, level: Level) -> Var:
         """A carried edge value in the order of another level."""
         value, made_in = self._carried[name]
         if made_in is level:
             return value
-        assert made_in.stored is not None and level.stored is not None
         order = np.argsort(made_in.stored, kind="stable")
         at = np.searchsorted(made_in.stored, level.stored, sorter=order)
         found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)

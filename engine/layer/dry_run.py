@@ -18,7 +18,7 @@ from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Node, Tape, Var, Vjp, space_of, value_of
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
-from ..view.level import Level, directions, full_pass
+from ..view.level import Level, full_pass, passes_of
 from ..view.scored_pairs import PairPlan, Pairs
 from ..view.view import GraphView
 from .context import ActiveGraph, Superstep
@@ -120,13 +120,14 @@ class _EndlessGraph(ActiveGraph):
         self.flow.made([x], (), None if n is None else self._running)
         return x
 
-    def next_level(self, layer: Stages) -> Any:
+    def next_level(self, layer: Stages) -> Level:
         self._running = None
         if layer.sum is None:
             return super().next_level(layer)
         self.directions.append(layer.direction)
         self._running = self.flow.begin()
-        return Level(0, 0, [full_pass(self.view.partition, reverse) for reverse in directions(layer.direction)], layer.direction)
+        partition, direction = self.view.partition, layer.direction
+        return Level(0, 0, [full_pass(partition, *key) for key in passes_of(partition, direction)], direction)
 
     def given(self, x: Var, n: int) -> Var:
         if self._running is None:

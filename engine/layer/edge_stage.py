@@ -92,7 +92,7 @@ class _Run:
     # ---- forward
 
     def forward(self) -> tuple[Arrays, Arrays]:
-        phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
+        phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
         shapes = [e.dims for e in phase.message]
         self.states = {name: agg.start(self.level.n_out, shapes, self.dtype) for name, agg in phase.aggregators.items()}
         outputs = {name: buffers.empty((self.level.n_edges, *e.dims), e.dtype) for name, e in phase.outputs.items()}
@@ -129,9 +129,9 @@ class _Run:
             states = self.states if s.kinds[1] == MASTER else partial
             columns = self._columns(s, halo)
             if self.fused:
-                fused.forward(self.phase, columns, s.by_receiver(p.partition), s.gid(p.partition), states, outputs)
+                fused.forward(self.phase, columns, s.by_receiver, s.gid, states, outputs)
             else:
-                reference.forward(self.phase, columns, p.chunks(s, self.limit), states, outputs)
+                reference.forward(self.phase, columns, s.chunks(self.limit), states, outputs)
 
     def _columns(self, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
         """The arrays that the ends of a selection's edges lie in."""
@@ -140,7 +140,7 @@ class _Run:
         return Columns(src, dst, self.edges, self.inputs.carried, self.inputs.operands, self.inputs.key)
 
     def _send_partial(self, p: Pass, partial: dict[str, State]) -> ToMasters:
-        with p.partition.comm.ledger.stage("move"):
+        with p.senders.comm.ledger.stage("move"):
             return p.receivers.to_masters_begin({f"{agg}/{column}": x for agg, state in partial.items() for column, x in state.items()})
 
     def _merge_partial(self, move: ToMasters, p: Pass) -> None:
@@ -148,13 +148,13 @@ class _Run:
             for name, agg in self.phase.aggregators.items():
                 agg.merge(self.states[name], rows, {c: columns[f"{name}/{c}"] for c in self.states[name]})
 
-        with p.partition.comm.ledger.stage("move"):
+        with p.senders.comm.ledger.stage("move"):
             move.end(merge)
 
     # ---- backward
 
     def backward(self, total_grads: Arrays, output_grads: Arrays) -> list[Any]:
-        phase, ledger = self.phase, self.level.passes[0].partition.comm.ledger
+        phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
         grads = self._zero_grads()
         with ledger.stage("gather"):
             spreads = {n: phase.aggregators[n].backward_state(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
@@ -197,11 +197,11 @@ class _Run:
                            grads.edge, grads.carried, grads.operands)
             columns = self._columns(s, halo)
             if self.fused:
-                # without a gradient at the sending end nobody walks back by senders
-                lists = s.by_receiver(p.partition), s.by_sender(p.partition) if into.src else None
-                fused.backward(self.phase, columns, *lists, s.gid(p.partition), spreads, output_grads, into)
+                # without a gradient at the sending end the edges by sender are not needed
+                lists = s.by_receiver, s.by_sender if into.src else None
+                fused.backward(self.phase, columns, *lists, s.gid, spreads, output_grads, into)
             else:
-                reference.backward(self.phase, columns, p.chunks(s, self.limit), spreads, output_grads, into)
+                reference.backward(self.phase, columns, s.chunks(self.limit), spreads, output_grads, into)
 
     def _in_order(self, grads: Columns) -> list[Any]:
         """One gradient per source, None where none is needed."""

@@ -73,7 +73,7 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
         Bytes by purpose; ``partition`` counts what is held already.
     """
     rows, mirrors, edges = partition.n_masters, partition.n_mirrors, partition.n_local_edges
-    plans = len(partition.src_plan.rows) + len(partition.dst_plan.rows)
+    plans = sum(len(x.plan.rows) for r in partition.relations.values() for x in (r.sources, r.destinations))
     # a halo column is held at the mirrors and, while it moves, packed at both ends
     halo = probe.halo_width * (2 * mirrors + plans)
     kept = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)

@@ -19,6 +19,7 @@ from ...ops.edge.program import EdgeProgram
 from ...ops.edge.program_cache import ProgramCache
 from ...ops.edge.symbolic import SymbolicTrace, record
 from ...ops.functions.rows import prefix
+from ..view.level import Level
 from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction
 from .edge_stage import Inputs, gather_sum
@@ -142,7 +143,7 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     return _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""], traced, columns
 
 
-def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Any,
+def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level,
                 key: int | None) -> tuple[dict[str, Var], dict[str, Var]]:
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
@@ -173,7 +174,7 @@ class _OffEdges:
         self._program = program
         self._known: dict[Expr, Any] = {}
 
-    def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Any) -> dict[str, Any]:
+    def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Level) -> dict[str, Any]:
         """The columns of the program; of those read at destinations only, the receiving rows."""
         wanted = self._program.columns
         if not wanted:
@@ -203,14 +204,14 @@ class _OffEdges:
         return evaluate(e, self._program.operands, known, n)
 
 
-def _program(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> EdgeProgram:
+def _program(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level) -> EdgeProgram:
     """The gather of this pass, traced anew and planned once for each structure."""
     program = PROGRAMS.planned(_traced(layer, owner, columns, graph, level))
     _report_fallbacks(owner, program, graph)
     return program
 
 
-def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Any) -> SymbolicTrace:
+def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None) -> SymbolicTrace:
     known = graph.node_schema(columns)
     sparse = tuple(n for n, schema in known.items() if schema[-1])
     nodes = {n: schema[:-1] for n, schema in known.items() if n not in sparse}

@@ -18,7 +18,6 @@ from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
 from ..partition.message import Layout, halo_mode
 from ..view.level import Level
-from ..view.scored_pairs import PairLevel
 from .edge_stage import Inputs
 
 
@@ -68,7 +67,7 @@ class Traffic:
     backward: int
 
     @classmethod
-    def of(cls, phase: Phase, level: Level | PairLevel, inputs: Inputs) -> Traffic:
+    def of(cls, phase: Phase, level: Level, inputs: Inputs) -> Traffic:
         """Of a phase over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
         known: dict[tuple[str, frozenset[str]], Widths] = phase.__dict__.setdefault("_widths", {})

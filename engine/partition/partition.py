@@ -30,37 +30,13 @@ from ..store.selected import SelectedColumn
 from ..store.store import ColumnStore
 from .exchange import MovePlan, plan_requests
 from .partitioner import EDGE_RULES, MASTER_RULES, rule
+from .relation import EDGE, EdgeBlock, Served, StoredRelation
 
 MASTER, MIRROR = 0, 1
 # rows of 128 numbers that a few megabytes of cache hold, and how many edges are asked which rows they read
 CACHED_ROWS, EDGES_ASKED = 1 << 13, 1 << 20
 # of columns of a graph; all others are features
 ROLES = {"y": Role.TARGET, "train": Role.MASK, "val": Role.MASK, "test": Role.MASK}
-
-
-@dataclass(frozen=True)
-class EdgeBlock:
-    """Edges whose sources are of one kind of row and whose destinations are of one kind.
-
-    Attributes:
-        src_kind, dst_kind: MASTER or MIRROR.
-        start: Storage position of the first edge.
-        in_indptr, in_src: In-edges by destination: sources in storage order.
-        out_indptr, out_dst, out_edge: Out-edges by source: destinations, and positions within the block.
-    """
-
-    src_kind: int
-    dst_kind: int
-    start: int
-    in_indptr: np.ndarray
-    in_src: np.ndarray
-    out_indptr: np.ndarray
-    out_dst: np.ndarray
-    out_edge: np.ndarray
-
-    @property
-    def n_edges(self) -> int:
-        return len(self.in_src)
 
 
 @dataclass
@@ -72,12 +48,9 @@ class Partition:
         gid: Global ids of local rows, masters then mirrors, [n_local] int64.
         owner: Owner of every node, [n_nodes] int32.
         row_of: Master row of every node at its owner, [n_nodes] int32.
-        blocks: Edge blocks, core first.
-        edge_gid: Global edge ids in storage order, [n_local_edges] int64.
-        src_plan, dst_plan: Moves for mirrors that are sources, and that are destinations, of edges here.
-        src_mirrors, dst_mirrors: Mirror rows (from 0) that each plan serves, ascending.
+        relations: The stored kinds of edges by name; there is one, "edge".
         node: Columns of the masters in the order of their rows; ``x`` may be sparse.
-        edge: Columns of the edges in storage order.
+        edge: Columns of the edges of the relation "edge" in storage order.
     """
 
     comm: Comm
@@ -87,12 +60,7 @@ class Partition:
     n_masters: int
     owner: np.ndarray
     row_of: np.ndarray
-    blocks: list[EdgeBlock]
-    edge_gid: np.ndarray
-    src_plan: MovePlan
-    dst_plan: MovePlan
-    src_mirrors: np.ndarray
-    dst_mirrors: np.ndarray
+    relations: dict[str, StoredRelation]
     node: ColumnStore
     edge: ColumnStore
 
@@ -111,6 +79,11 @@ class Partition:
         return self.gid[: self.n_masters]
 
     @property
+    def edge_gid(self) -> np.ndarray:
+        """Global ids of the edges in storage order, [n_local_edges] int64."""
+        return self.relations[EDGE].gid
+
+    @property
     def n_local_edges(self) -> int:
         return len(self.edge_gid)
 
@@ -126,7 +99,7 @@ class Partition:
     def edge_ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Global ids of the sources and destinations of the local edges in storage order."""
         src, dst = np.empty(self.n_local_edges, np.int64), np.empty(self.n_local_edges, np.int64)
-        for b in self.blocks:
+        for b in self.relations[EDGE].blocks:
             at = slice(b.start, b.start + b.n_edges)
             src[at] = self.gid[b.in_src + b.src_kind * self.n_masters]
             dst[at] = self.gid[np.repeat(np.arange(len(b.in_indptr) - 1), np.diff(b.in_indptr)) + b.dst_kind * self.n_masters]
@@ -137,7 +110,8 @@ class Partition:
 
         Collective: all ranks of comm.
         """
-        mine = np.array([self.n_masters, self.n_local_edges, self.n_mirrors, sum(b.n_edges for b in self.blocks[1:])], np.int64)
+        border = sum(b.n_edges for b in self.relations[EDGE].blocks[1:])
+        mine = np.array([self.n_masters, self.n_local_edges, self.n_mirrors, border], np.int64)
         total, top = self.comm.all_sum(mine), self.comm.all_max(mine)
         share = self.comm.size / np.maximum(total, 1)
         return {"replication": 1 + total[2] / max(self.n_nodes, 1), "border_edges": total[3] / max(total[1], 1),
@@ -145,8 +119,10 @@ class Partition:
 
     def nbytes(self) -> int:
         """Bytes of topology, features and plans held by this worker."""
-        arrays = [self.gid, self.owner, self.row_of, self.edge_gid, self.src_plan.rows, self.dst_plan.rows]
-        arrays += [a for b in self.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
+        arrays = [self.gid, self.owner, self.row_of]
+        for r in self.relations.values():
+            arrays += [r.gid, r.sources.plan.rows, r.destinations.plan.rows]
+            arrays += [a for b in r.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
         return int(sum(a.nbytes for a in arrays)) + self.node.nbytes + self.edge.nbytes
 
 
@@ -154,9 +130,9 @@ def empty_partition(partition: Partition) -> Partition:
     """A partition of the empty graph on one rank, with the same columns."""
     none, ptr = np.zeros(0, np.int64), np.zeros(1, np.int64)
     blocks = [EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)]
-    plan = MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False)
-    return Partition(SerialComm(), 0, 0, none, 0, none, none, blocks, none, plan, plan, none, none,
-                     partition.node.empty(), partition.edge.empty())
+    no_mirrors = Served(MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False), none)
+    edges = StoredRelation(EDGE, none, True, n_edges=0, blocks=blocks, sources=no_mirrors, destinations=no_mirrors)
+    return Partition(SerialComm(), 0, 0, none, 0, none, none, {EDGE: edges}, partition.node.empty(), partition.edge.empty())
 
 
 def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters: str = "hash", seed: int = 0,
@@ -194,9 +170,10 @@ def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters
 
     blocks, storage = _build_blocks(local[src], local[dst], owner[src] != comm.rank, owner[dst] != comm.rank, kept, len(mine), len(mirrors))
     kept = kept[storage]
-    plans = [_build_plan(comm, len(mine), mirrors, np.unique(local[end[owner[end] != comm.rank]]), owner, row_of) for end in (src, dst)]
-    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), owner, row_of, blocks, kept,
-                     plans[0][0], plans[1][0], plans[0][1], plans[1][1],
+    sources, destinations = (_build_plan(comm, len(mine), mirrors, np.unique(local[end[owner[end] != comm.rank]]), owner, row_of)
+                             for end in (src, dst))
+    edges = StoredRelation(EDGE, kept, True, n_edges=graph.n_edges, blocks=blocks, sources=sources, destinations=destinations)
+    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), owner, row_of, {EDGE: edges},
                      _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype))
 
 
@@ -247,12 +224,12 @@ def _compress(rows: np.ndarray, n: int) -> np.ndarray:
 
 
 def _build_plan(comm: Comm, n_masters: int, mirrors: np.ndarray, used: np.ndarray, owner: np.ndarray,
-                row_of: np.ndarray) -> tuple[MovePlan, np.ndarray]:
+                row_of: np.ndarray) -> Served:
     """The plan that serves some mirrors, and which they are."""
     gids = mirrors[used]
     bounds = np.searchsorted(owner[gids], np.arange(comm.size + 1))
     wanted = [row_of[gids[a:b]] for a, b in pairwise(bounds)]
-    return plan_requests(comm, n_masters, wanted), used
+    return Served(plan_requests(comm, n_masters, wanted), used)
 
 
 def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> ColumnStore:

@@ -59,12 +59,12 @@ class BottomK:
         return self._agreed([chosen for chosen, _ in found], degree)
 
     def _ranked(self, edges: Candidates) -> Ranked:
-        return self.priority.rank(self.frontier.partition, edges, self.key)
+        return self.priority.rank(self.frontier, edges, self.key)
 
     def _shortlist(self, c: Candidates) -> tuple[Chosen, np.ndarray]:
         """``sample.shortlist`` by all threads, each on some of the rows."""
         ranked = self._ranked(c)
-        edges, ranks = ranked.edges, ranked.arrays(self.frontier.partition)
+        edges, ranks = ranked.edges, ranked.arrays(self.frontier.relation)
         last = np.cumsum(edges.end - edges.begin)
         n = 1 + int(last[-1:].sum()) // EDGES_PER_BLOCK
         cuts = [0, *np.searchsorted(last, np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(last)]
@@ -80,7 +80,7 @@ class BottomK:
 
     def _agreed(self, shorter: list[Chosen], degree: dict[int, np.ndarray]) -> Sample:
         """The edges of shortlists that are still among the chosen once the ranks of all workers are merged."""
-        receivers, ranks = self.frontier.receivers, [self._ranked(c).arrays(self.frontier.partition) for c in shorter]
+        receivers, ranks = self.frontier.receivers, [self._ranked(c).arrays(self.frontier.relation) for c in shorter]
         low = {kind: np.full((len(n), self.k), _LAST) for kind, n in degree.items()}
         for c, r in zip(shorter, ranks, strict=True):
             (sample.lowest_each if self.replace else sample.lowest)(c.ptr, r, low[c.kinds[1]])
@@ -110,7 +110,7 @@ class BottomK:
         """Edges with their importance weights, given how often each is chosen and how many edges each row has."""
         # a row that keeps all its edges needs no weights
         share = (degree if self.replace else np.maximum(degree, self.k)) / self.k
-        weight = self.priority.weight(self.frontier.partition, chosen, share)
+        weight = self.priority.weight(self.frontier, chosen, share)
         if weight is not None:
             return chosen.weighted(often * weight)
         return chosen.weighted(often.astype(np.float64)) if self.replace else chosen

@@ -10,7 +10,8 @@ import numpy as np
 from ...ops.kernels import sample
 from ...ops.kernels.batch import expand
 from ..partition.exchange import Exchange
-from ..partition.partition import EdgeBlock, Partition
+from ..partition.partition import Partition
+from ..partition.relation import EdgeBlock, StoredRelation
 
 IN_ORDER = np.zeros(0, np.int32)
 
@@ -43,7 +44,7 @@ class Candidates:
     @property
     def kinds(self) -> tuple[int, int]:
         """Kinds of the sending and of the receiving rows."""
-        return (self.block.dst_kind, self.block.src_kind) if self.reverse else (self.block.src_kind, self.block.dst_kind)
+        return self.block.kinds(self.reverse)
 
     def listed(self) -> Chosen:
         """The same edges in lists of their own."""
@@ -95,6 +96,7 @@ class Frontier:
     """
 
     partition: Partition
+    relation: StoredRelation
     reverse: bool
     candidates: Sequence[Candidates]
     receivers: Exchange

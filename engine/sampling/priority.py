@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..partition.partition import MASTER, Partition
-from .candidates import IN_ORDER, Candidates, Chosen
+from ..partition.relation import StoredRelation
+from .candidates import IN_ORDER, Candidates, Chosen, Frontier
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
 
@@ -31,36 +32,35 @@ class Ranked:
     key: int | None
     distinct: bool = False
 
-    def arrays(self, partition: Partition) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64]:
+    def arrays(self, relation: StoredRelation) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64]:
         """The ranks as kernels take them."""
-        block = self.edges.block
-        gid = partition.edge_gid[block.start: block.start + block.n_edges]
-        low = 0 if self.distinct else max(partition.n_edges - 1, 0).bit_length()
+        low = 0 if self.distinct else max(relation.n_edges - 1, 0).bit_length()
         high = np.uint64(ALL_BITS >> low << low)
-        return self.edges.edges, gid, self.index, self.values.view(np.int64), np.uint64(self.key or 0), self.key is not None, high
+        ids, values, key = edge_ids(relation, self.edges), self.values.view(np.int64), np.uint64(self.key or 0)
+        return self.edges.edges, ids, self.index, values, key, self.key is not None, high
 
 
 class Priority(ABC):
     """How edges are ranked, and what a chosen one stands for."""
 
     @abstractmethod
-    def rank(self, partition: Partition, edges: Candidates, key: int) -> Ranked:
+    def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         """Rank some edges of a block.
 
         The rank of an edge may depend on the key and on global ids and stored values, not on the worker. It is asked for
         again for the few edges that may be among the chosen.
 
         Args:
-            partition: Where the edges are.
+            frontier: What the edges are chosen from.
             edges: The edges; ``edges.listed()`` has one entry for each.
             key: Of the draws of this pass.
         """
 
-    def weight(self, partition: Partition, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
+    def weight(self, frontier: Frontier, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
         """Importance weights of the chosen edges, each time they are chosen; by default the share of their row.
 
         Args:
-            partition: Where the edges are.
+            frontier: What the edges are chosen from.
             edges: The chosen edges.
             share: Edges of each row divided by the edges chosen of it, [n_groups] float64.
 
@@ -73,11 +73,15 @@ class Priority(ABC):
 class EdgePriority(Priority):
     """Every edge draws a number of its own: uniform sampling."""
 
-    def rank(self, partition: Partition, edges: Candidates, key: int) -> Ranked:
-        block = edges.block
-        ids = partition.edge_gid[block.start: block.start + block.n_edges]
+    def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         # draws of distinct ids are distinct
-        return Ranked(edges, ids, edges.edges, key, distinct=True)
+        return Ranked(edges, edge_ids(frontier.relation, edges), edges.edges, key, distinct=True)
+
+
+def edge_ids(relation: StoredRelation, edges: Candidates) -> np.ndarray:
+    """Global ids of the edges of a block; ``edges.edges`` are positions in it."""
+    block = edges.block
+    return relation.gid[block.start: block.start + block.n_edges]
 
 
 def sender_ids(partition: Partition, edges: Candidates) -> np.ndarray:

@@ -14,16 +14,17 @@ import numpy as np
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import ascending, number
-from ..partition.exchange import NOTHING, Exchange, MovePlan
+from ..partition.exchange import NOTHING, Exchange
 from ..partition.partition import MASTER, MIRROR, Partition
+from ..partition.relation import Served, StoredRelation
 from ..sampling.candidates import Candidates, Chosen, Frontier
 from ..sampling.sampler import Sampler
 from .hop import Hop, Layers, depth, hops
-from .level import Ends, Level, Pass, Selection, directions, halo_map, plans, receiving
+from .level import Ends, Level, Pass, Selection, halo_map, passes_of, receiving, tie_shift
 from .view import GraphView
 
-# a plan, and the mirrors it serves
-Served = tuple[MovePlan, np.ndarray]
+# the name of a relation, and whether messages run against its edges
+Key = tuple[str, bool]
 
 
 class Frame:
@@ -66,11 +67,10 @@ class _Sweep:
         receivers: The plan of the receiving end, and its mirrors.
     """
 
-    def __init__(self, partition: Partition, chosen: list[Chosen], reverse: bool, receivers: Served):
-        self.partition, self.chosen = partition, chosen
+    def __init__(self, partition: Partition, relation: StoredRelation, reverse: bool, chosen: list[Chosen], receivers: Served):
+        self.partition, self.relation, self.reverse, self.chosen = partition, relation, reverse, chosen
         self.receive, self.receivers = receivers
-        senders = plans(partition, reverse)[0]
-        self.send, self.senders = _restricted(partition, senders, [c.senders for c in chosen if c.kinds[0] == MIRROR])
+        self.send, self.senders = _restricted(partition, relation.served(reverse)[0], [c.senders for c in chosen if c.kinds[0] == MIRROR])
 
     def met(self) -> list[np.ndarray]:
         """The masters whose columns the pass reads at the sending end."""
@@ -87,9 +87,10 @@ class _Sweep:
                 row, ptr = receiving(c.rows, c.ptr, *receive[c.kinds[1]])
                 lookup, n_senders = send[c.kinds[0]]
                 other = c.senders if lookup is None else lookup[c.senders]
-                selections.append(Selection(c.block, c.reverse, row, ptr, other, n_senders, c.edges, scale=c.weight))
+                selections.append(Selection(c.kinds, row, ptr, other, n_senders, self.relation.gid, c.block.start, c.edges, c.weight,
+                                            tie_shift(self.relation, self.reverse)))
         senders, receivers = (Exchange(p.comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
-        return Pass(p, selections, senders, receivers)
+        return Pass(self.relation, self.reverse, selections, senders, receivers)
 
 
 def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: Sampler | None = None,
@@ -107,10 +108,10 @@ def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: 
     """
     with Frame(partition, np.flatnonzero(targets)) as frame:
         supersteps, sizes = hops(layers), [len(frame.rows)]
-        found: list[dict[bool, _Sweep]] = []
+        found: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
-            along = _reverses(x for x in supersteps if x.from_end == len(found))
-            sweeps = {reverse: _choose(partition, frame, reverse, sampler, excluded, hop, step) for reverse in along}
+            along = _passes(partition, (x for x in supersteps if x.from_end == len(found)))
+            sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step) for key, x in along.items()}
             frame.meet([rows for sweep in sweeps.values() for rows in sweep.met()])
             sizes.append(len(frame.rows))
             found.append(sweeps)
@@ -128,7 +129,8 @@ def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded
     """
     supersteps, n_hops = hops(layers), depth(layers)
     with Frame(partition, np.flatnonzero(nodes)) as frame:
-        sweeps = {reverse: _choose(partition, frame, reverse, None, excluded, 0, 0, inside=True) for reverse in _reverses(supersteps)}
+        along = _passes(partition, supersteps)
+        sweeps = {key: _choose(partition, frame, *x, None, excluded, 0, 0, inside=True) for key, x in along.items()}
         return _assemble(partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops)
 
 
@@ -139,72 +141,75 @@ def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
     """
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         for _ in range(hops):
-            passes = [_choose(partition, frame, reverse, None, None, 0, 0) for reverse in (False, True)]
-            frame.meet([rows for sweep in passes for rows in sweep.met()])
+            sweeps = [_choose(partition, frame, *x, None, None, 0, 0) for x in passes_of(partition, "both")]
+            frame.meet([rows for sweep in sweeps for rows in sweep.met()])
         return frame.place >= 0
 
 
-def _reverses(supersteps: Iterable[Hop]) -> list[bool]:
-    """The passes of some supersteps, as values of ``reverse``, each once."""
-    return sorted({reverse for hop in supersteps for reverse in directions(hop.direction)})
+def _passes(partition: Partition, supersteps: Iterable[Hop]) -> dict[Key, tuple[StoredRelation, bool]]:
+    """The passes of some supersteps, each once, in the same order on every worker."""
+    found = {(relation.name, reverse): (relation, reverse)
+             for direction in {hop.direction for hop in supersteps} for relation, reverse in passes_of(partition, direction)}
+    return dict(sorted(found.items(), key=lambda item: item[0]))
 
 
-def _choose(partition: Partition, frame: Frame, reverse: bool, sampler: Sampler | None, excluded: np.ndarray | None,
-            hop: int, step: int, inside: bool = False) -> _Sweep:
+def _choose(partition: Partition, frame: Frame, relation: StoredRelation, reverse: bool, sampler: Sampler | None,
+            excluded: np.ndarray | None, hop: int, step: int, inside: bool = False) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
-    plan, mirrors = receivers = _narrowed(partition, frame.rows, reverse)
+    plan, mirrors = receivers = _narrowed(partition, relation.served(reverse)[1], frame.rows)
     rows = {MASTER: frame.rows, MIRROR: mirrors}
-    blocks = [b for b in partition.blocks if b.n_edges]
-    candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.src_kind if reverse else b.dst_kind]) for b in blocks]
+    blocks = [b for b in relation.blocks if b.n_edges]
+    candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.kinds(reverse)[1]]) for b in blocks]
     if inside:
         sending = {MASTER: frame.place >= 0, MIRROR: np.zeros(partition.n_mirrors, bool)}
-        sending[MIRROR][_narrowed(partition, frame.rows, not reverse)[1]] = True
+        sending[MIRROR][_narrowed(partition, relation.served(reverse)[0], frame.rows).mirrors] = True
         candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)]
     if excluded is not None:
         candidates = [c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)]
     if sampler is not None:
         exchange = Exchange(partition.comm, plan.renumbered(frame.place, len(frame.rows)))
-        chosen, kept = sampler.choose(Frontier(partition, reverse, candidates, exchange), hop=hop, step=step)
+        chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange), hop=hop, step=step)
         if kept is not None:
-            return _Sweep(partition, chosen, reverse, (plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers)
+            narrower = Served(plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
+            return _Sweep(partition, relation, reverse, chosen, narrower)
         candidates = chosen
     # every mirror of the plan has edges, unless some were taken out
     if inside or excluded is not None:
         receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
-    return _Sweep(partition, _listed(candidates), reverse, receivers)
+    return _Sweep(partition, relation, reverse, _listed(candidates), receivers)
 
 
 def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:
     return [c.listed() for c in candidates]
 
 
-def _narrowed(partition: Partition, masters: np.ndarray, reverse: bool) -> Served:
-    """The plan of the receiving end of a pass for some masters only, and the mirrors that these have."""
-    plan, mirrors = plans(partition, reverse)[1]
+def _narrowed(partition: Partition, served: Served, masters: np.ndarray) -> Served:
+    """The plan of one end of a relation for some masters only, and the mirrors that these have."""
+    plan, mirrors = served
     on = np.zeros(partition.n_masters, bool)
     on[masters] = True
     narrow, halo = plan.narrow(partition.comm, on)
-    return narrow, mirrors[halo]
+    return Served(narrow, mirrors[halo])
 
 
 def _restricted(partition: Partition, served: Served, used: list[np.ndarray]) -> Served:
     """A plan that serves only those of its mirrors that are used, and which they are."""
     plan, mirrors = served
     if not plan.anywhere:
-        return plan, NOTHING
+        return Served(plan, NOTHING)
     mark = np.zeros(partition.n_mirrors, bool)
     for rows in used:
         mark[rows] = True
     wanted = np.flatnonzero(mark[mirrors])
-    return plan.restrict(partition.comm, wanted), mirrors[wanted]
+    return Served(plan.restrict(partition.comm, wanted), mirrors[wanted])
 
 
-def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: list[int], found: list[dict[bool, _Sweep]]) -> GraphView:
+def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: list[int], found: list[dict[Key, _Sweep]]) -> GraphView:
     """The view of a frame; equal supersteps share their level.
 
     Args:
         sizes: Number of rows at the end of the model, one hop before it, and so on.
-        found: Sweeps of the last hop, of the hop before it, and so on; by whether they are reversed.
+        found: Sweeps of the last hop, of the hop before it, and so on.
     """
     levels: list[Level] = []
     known: dict[tuple[int, str], Level] = {}
@@ -213,7 +218,7 @@ def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: 
         key = id(sweeps), direction
         if key not in known:
             # each level numbers the edges of its passes, so that two levels cannot share a pass
-            passes = [sweeps[reverse].finish(frame.place, n_in) for reverse in directions(direction)]
+            passes = [sweeps[r.name, reverse].finish(frame.place, n_in) for r, reverse in passes_of(partition, direction)]
             known[key] = Level(n_in, n_out, passes, direction)
         levels.append(known[key])
     return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

@@ -1,11 +1,10 @@
 """Pairs of nodes that a decoder scores: edges to predict values for, links and negatives.
 
-Pairs are placed on workers freely, so their ends are fetched through a plan of their own, made for the batch. Pairs
-of one kind of ends form a selection, as edges do, and run through the same recipe on the same kernels.
+Pairs are edges of a relation that is made for the batch, or some of the stored edges. They are placed on workers freely, so
+their ends are fetched through a plan of their own. They run through the same recipe on the same kernels as stored edges.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,14 +12,13 @@ import numpy as np
 
 from graphtheta.errors import ViewError
 
-from ...ops.backend.edges import EdgeLists
-from ...ops.backend.reference import Chunk
-from ...ops.edge.aggregator import Segments
-from ..partition.exchange import Exchange, MovePlan, plan_requests
+from ..partition.exchange import Exchange, plan_requests
 from ..partition.partition import MASTER, MIRROR, Partition
-from .level import Pass
+from ..partition.relation import EDGE, Relation
+from .level import Level, Pass, Selection
 
-_NO_GROUPS = Segments(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+# the relation of pairs that are no stored edges
+PAIR = "pair"
 
 
 @dataclass
@@ -42,62 +40,14 @@ class Pairs:
 
 
 @dataclass
-class PairSelection:
-    """Pairs whose sources are of one kind of row and whose destinations are of one kind, ordered by destination.
+class PairLevel(Level):
+    """The level a decoder runs over; pairs are ordered by the kinds of their ends.
 
     Attributes:
-        kinds: Kinds of the sources and of the destinations.
-        src, dst: Rows of the ends in the frame or the halo, [n] int32.
-        stored: Storage positions of the edges the pairs are, [n] int32; None if they are no edges.
-        ids: Global ids of all pairs of the level, in its order.
-        offset: Position of the first pair in the order of the level.
+        label: What to predict, in the order of the level, [n_edges] or [n_edges, k].
+        order: Number of each pair of the level among this worker's pairs, [n_edges].
     """
 
-    kinds: tuple[int, int]
-    src: np.ndarray
-    dst: np.ndarray
-    stored: np.ndarray | None
-    ids: np.ndarray
-    offset: int
-
-    def chunks(self, partition: Partition, limit: int) -> Iterator[Chunk]:
-        """The pairs in chunks of at most ``limit``."""
-        stored = np.zeros(len(self.src), np.int32) if self.stored is None else self.stored
-        for a in range(0, len(self.src), limit):
-            b = min(a + limit, len(self.src))
-            carried = slice(self.offset + a, self.offset + b)
-            gid = self.ids[carried]
-            yield Chunk(self.src[a:b], self.dst[a:b], stored[a:b], carried, gid, gid, _NO_GROUPS, None)
-
-    def by_receiver(self, partition: Partition) -> EdgeLists:
-        """The pairs grouped by destination, for compiled kernels."""
-        return self._grouped(self.dst, self.src, np.zeros(0, np.int32))
-
-    def by_sender(self, partition: Partition) -> EdgeLists:
-        """The pairs grouped by source."""
-        order = np.argsort(self.src, kind="stable").astype(np.int32)
-        return self._grouped(self.src[order], self.dst[order], order)
-
-    def _grouped(self, near: np.ndarray, far: np.ndarray, at: np.ndarray) -> EdgeLists:
-        row, first = np.unique(near, return_index=True)
-        start = self.offset if self.stored is None else 0
-        return EdgeLists(np.append(first, len(near)), row, far, at, self.stored, start, self.offset, 0, None)
-
-    def gid(self, partition: Partition) -> np.ndarray:
-        """Global ids where compiled kernels look them up: by storage position, or by position in the level."""
-        return self.ids if self.stored is None else partition.edge_gid
-
-
-@dataclass
-class PairLevel:
-    """The level a decoder runs over; pairs are ordered by the kinds of their ends. ``stored`` is None for pairs that are no edges."""
-
-    n_in: int
-    n_out: int
-    passes: list[Pass]
-    n_edges: int
-    stored: np.ndarray | None
-    gid: np.ndarray
     label: np.ndarray
     order: np.ndarray
 
@@ -130,7 +80,7 @@ class PairPlan:
         partition, pairs = self._partition, self._pairs
         if place is not None and np.any(place[self.needed] < 0):
             raise ViewError("a pair has an end outside the view; a task's pairs must lie among the nodes its batch is limited to")
-        rank, n = partition.comm.rank, len(pairs.src)
+        rank = partition.comm.rank
         by_gid = np.argsort(self._away, kind="stable")
 
         def locate(end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -144,14 +94,22 @@ class PairPlan:
         (src_kind, src), (dst_kind, dst) = locate(pairs.src), locate(pairs.dst)
         kind = dst_kind * 2 + src_kind
         order = np.lexsort((dst, kind))
-        ids, stored = pairs.gid[order], None if pairs.stored is None else pairs.stored[order]
+        relation, stored = self._relation(order)
+        plan = self._plan if place is None else self._plan.renumbered(place, n_in)
         selections, at = [], 0
         for number, kinds in enumerate(((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))):
             part = order[at: at + int(np.count_nonzero(kind == number))]
-            where = None if stored is None else stored[at: at + len(part)].astype(np.int32)
-            selections.append(PairSelection(kinds, src[part], dst[part], where, ids, at))
+            row, first = np.unique(dst[part], return_index=True)
+            edges, start = (None, at) if stored is None else (stored[at: at + len(part)], 0)
+            if len(part):
+                selections.append(Selection(kinds, row, np.append(first, len(part)), src[part], plan.n_halo if kinds[0] == MIRROR else n_in,
+                                            relation.gid, start, edges))
             at += len(part)
-        plan: MovePlan = self._plan if place is None else self._plan.renumbered(place, n_in)
         exchange = Exchange(partition.comm, plan)
-        sweep = Pass(partition, selections, exchange, exchange)
-        return PairLevel(n_in, n_in, [sweep], n, stored, ids, pairs.label[order], order)
+        return PairLevel(n_in, n_in, [Pass(relation, False, selections, exchange, exchange)], "in", pairs.label[order], order)
+
+    def _relation(self, order: np.ndarray) -> tuple[Relation, np.ndarray | None]:
+        """The relation of the pairs in this order, and their storage positions in it; None if they are in order."""
+        if self._pairs.stored is not None:
+            return self._partition.relations[EDGE], self._pairs.stored[order].astype(np.int32)
+        return Relation(PAIR, self._pairs.gid[order], columns=False), None

@@ -18,7 +18,7 @@ import numpy as np
 from ...ops.autodiff.space import RowSpace
 from ..partition.partition import Partition
 from .hop import Layers, hops
-from .level import Level, directions, full_pass
+from .level import Level, full_pass, passes_of
 from .scored_pairs import PairLevel
 
 # the column of a total that was computed before training
@@ -71,5 +71,5 @@ class GraphView:
 def global_view(partition: Partition, layers: Layers) -> GraphView:
     """The view in which all is active, for such supersteps."""
     n, along = partition.n_masters, [hop.direction for hop in hops(layers)]
-    made = {d: Level(n, n, [full_pass(partition, reverse) for reverse in directions(d)], d) for d in set(along)}
+    made = {d: Level(n, n, [full_pass(partition, *key) for key in passes_of(partition, d)], d) for d in set(along)}
     return GraphView(partition, [made[d] for d in along], None, RowSpace(partition.masters))

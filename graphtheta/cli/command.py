@@ -277,7 +277,7 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     """Rows, edges and bytes of each worker, computed with simulated ranks in this process."""
     def part(comm: Comm) -> tuple[list[int], dict[str, float]]:
         p = build_partition(graph, comm, job.partitioner, job.masters, job.seed, np.dtype(job.dtype))
-        border = sum(b.n_edges for b in p.blocks[1:])
+        border = sum(b.n_edges for r in p.relations.values() for b in r.blocks[1:])
         return [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()], p.report()
 
     parts = run_simulated(ranks, part)

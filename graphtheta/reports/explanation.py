@@ -14,6 +14,7 @@ from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.traffic import Widths
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.relation import EDGE
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
@@ -38,7 +39,8 @@ class Sizes:
     @classmethod
     def of(cls, partition: Partition) -> Sizes:
         """Of all workers together. Collective."""
-        moved = partition.comm.all_sum(np.array([len(partition.src_plan.rows), len(partition.dst_plan.rows)]))
+        edges = partition.relations[EDGE]
+        moved = partition.comm.all_sum(np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)]))
         return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
 
 

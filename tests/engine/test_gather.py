@@ -49,7 +49,7 @@ def moved(gather, partitioner, size=4, sum="sum", direction="in", dtype=np.float
 
 def mirrors(parts, end):
     """Mirror rows of one end on all ranks, and pairs of ranks that share some."""
-    plans = [getattr(p, f"{end}_plan") for p in parts]
+    plans = [p.relations["edge"].served(end == "dst")[0].plan for p in parts]
     return sum(p.n_halo for p in plans), sum(int(np.count_nonzero(np.diff(p.recv_ptr))) for p in plans)
 
 

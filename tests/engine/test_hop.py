@@ -62,8 +62,8 @@ def contents(view, layers):
     for hop, level in zip(layers, view.levels, strict=True):
         assert level.direction == hop.direction and level.n_out <= level.n_in
         assert sizes.setdefault(hop.from_end, level.n_out) == level.n_out and sizes.setdefault(hop.from_end + 1, level.n_in) == level.n_in
-    scaled = [[((int(gid), s.reverse), 1.0 if s.scale is None else float(s.scale[i])) for sweep in level.passes for s in sweep.selections
-               for i, gid in enumerate(p.edge_gid[s.stored])] for level in view.levels]
+    scaled = [[((int(gid), sweep.reverse), 1.0 if s.scale is None else float(s.scale[i]))
+               for sweep in level.passes for s in sweep.selections for i, gid in enumerate(p.edge_gid[s.stored])] for level in view.levels]
     return [view.space.gid[: sizes[k]].tolist() for k in range(len(sizes))], scaled
 
 

@@ -57,9 +57,9 @@ def check_mirrors(p, rank):
     order = np.lexsort((p.row_of[mirrors], p.owner[mirrors]))
     np.testing.assert_array_equal(order, np.arange(p.n_mirrors))
     assert not np.any(p.owner[mirrors] == rank)
-    assert p.n_mirrors == len(np.union1d(p.src_mirrors, p.dst_mirrors)), "a mirror that nobody needs"
+    assert p.n_mirrors == len(np.union1d(*(x.mirrors for x in p.relations["edge"].served(False)))), "a mirror that nobody needs"
     src, dst = p.edge_ends()
-    for rows, end in ((p.src_mirrors, src), (p.dst_mirrors, dst)):
+    for (_, rows), end in zip(p.relations["edge"].served(False), (src, dst), strict=True):
         np.testing.assert_array_equal(rows, np.flatnonzero(np.isin(mirrors, end)))
 
 
@@ -69,12 +69,12 @@ def check_edges(graph, p):
     np.testing.assert_array_equal(dst, graph.dst[p.edge_gid])
     for name, value in (("attr", graph.edge_attr), ("weight", graph.edge_weight), ("y", graph.edge_y), ("train", graph.edge_train)):
         np.testing.assert_array_equal(p.edge.read(name), value[p.edge_gid])
-    core = p.blocks[0]
+    core = p.relations["edge"].blocks[0]
     assert (core.src_kind, core.dst_kind, core.start) == (MASTER, MASTER, 0)
     here = lambda end: p.owner[end] == p.comm.rank
     np.testing.assert_array_equal(np.arange(p.n_local_edges) < core.n_edges, here(src) & here(dst))
     rows = {MASTER: p.n_masters, MIRROR: p.n_mirrors}
-    for b in p.blocks:
+    for b in p.relations["edge"].blocks:
         assert len(b.in_indptr) == rows[b.dst_kind] + 1 and len(b.out_indptr) == rows[b.src_kind] + 1
         into = np.repeat(np.arange(rows[b.dst_kind]), np.diff(b.in_indptr))
         out_of = np.repeat(np.arange(rows[b.src_kind]), np.diff(b.out_indptr))
@@ -121,7 +121,7 @@ def test_plans_bring_the_right_nodes(placement):
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        for plan, mirrors in ((p.src_plan, p.src_mirrors), (p.dst_plan, p.dst_mirrors)):
+        for plan, mirrors in p.relations["edge"].served(False):
             np.testing.assert_array_equal(Exchange(comm, plan).to_mirrors({"id": p.masters})["id"], p.gid[p.n_masters:][mirrors])
 
     run_simulated(4, program)
@@ -130,9 +130,9 @@ def test_plans_bring_the_right_nodes(placement):
 def test_presets_place_edges_as_they_say():
     graph = graphs.random_graph(60, 400)
     for rank, p in enumerate(build(graph, 4, ("1d-src", "hash"))):
-        assert np.all(p.owner[p.edge_ends()[0]] == rank) and len(p.src_mirrors) == 0
+        assert np.all(p.owner[p.edge_ends()[0]] == rank) and len(p.relations["edge"].sources.mirrors) == 0
     for rank, p in enumerate(build(graph, 4, ("1d-dst", "hash"))):
-        assert np.all(p.owner[p.edge_ends()[1]] == rank) and len(p.dst_mirrors) == 0
+        assert np.all(p.owner[p.edge_ends()[1]] == rank) and len(p.relations["edge"].destinations.mirrors) == 0
     for rank, p in enumerate(build(graph, 4, ("vertex-cut", "hash"))):
         src, dst = p.edge_ends()
         assert np.all(p.owner[src] // 2 == rank // 2) and np.all(p.owner[dst] % 2 == rank % 2)
@@ -218,7 +218,7 @@ def test_report(size):
     assert reports == [reports[0]] * size
     assert reports[0]["replication"] == pytest.approx(sum(len(p.gid) for p in parts) / 40)
     assert reports[0]["edge_imbalance"] == pytest.approx(max(p.n_local_edges for p in parts) / 130 * size)
-    assert reports[0]["border_edges"] == pytest.approx(sum(p.n_local_edges - p.blocks[0].n_edges for p in parts) / 130)
+    assert reports[0]["border_edges"] == pytest.approx(sum(p.n_local_edges - p.relations["edge"].blocks[0].n_edges for p in parts) / 130)
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -14,18 +14,18 @@ from graphtheta.rng import Purpose, bits, key
 class SourcePriority(Priority):
     """One draw for each source vertex, shared by all nodes it sends to: LABOR-0 with a fixed number of edges."""
 
-    def rank(self, partition, edges, key):
-        return Ranked(edges, sender_ids(partition, edges), edges.senders, key)
+    def rank(self, frontier, edges, key):
+        return Ranked(edges, sender_ids(frontier.partition, edges), edges.senders, key)
 
 
 class ByWeight(Priority):
     """The edges of the largest weights; the weights of this graph tie."""
 
-    def rank(self, partition, edges, key):
+    def rank(self, frontier, edges, key):
         edges = edges.listed()
-        return ranked_by(edges, -np.round(partition.edge["weight"][edges.stored]))
+        return ranked_by(edges, -np.round(frontier.partition.edge["weight"][edges.stored]))
 
-    def weight(self, partition, edges, share):
+    def weight(self, frontier, edges, share):
         return None
 
 

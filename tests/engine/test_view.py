@@ -46,7 +46,7 @@ def search(graph, targets, layers, excluded=None):
 def contents(view):
     """Global ids in frame order, sizes after each superstep, and the edges of each superstep on this rank."""
     p = view.partition
-    edges = [[(int(gid), s.reverse) for sweep in level.passes for s in sweep.selections for gid in p.edge_gid[s.stored]]
+    edges = [[(int(gid), sweep.reverse) for sweep in level.passes for s in sweep.selections for gid in p.edge_gid[s.stored]]
              for level in view.levels]
     sizes = [level.n_in for level in view.levels] + [view.n_targets]
     return view.space.gid, sizes, edges
@@ -255,7 +255,7 @@ def ends_in_frame(view, s, senders, receivers):
     ids = {0: p.masters[rows]}
     by_kind = [ids | {1: halo} for halo in (senders, receivers)]
     send, receive = by_kind[0][s.kinds[0]], by_kind[1][s.kinds[1]]
-    lists = s.by_receiver(p)
+    lists = s.by_receiver
     assert len(np.unique(lists.row)) == len(lists.row) == len(lists.ptr) - 1
     positions = np.arange(s.n_edges) if lists.positions is None else lists.positions
     return send[lists.other], receive[np.repeat(lists.row, np.diff(lists.ptr))], p.edge_gid[lists.start + positions]
@@ -276,15 +276,14 @@ def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
                     halos = [move.to_mirrors({"id": known})["id"] for move in (sweep.senders, sweep.receivers)]
                     assert all(s.n_edges for s in sweep.selections)
                     for s in sweep.selections:
-                        check(view, s, halos)
+                        check(view, s, sweep.reverse, halos)
 
-    def check(view, s, halos):
+    def check(view, s, reverse, halos):
         send, receive, gid = ends_in_frame(view, s, *halos)
-        wanted = (graph.dst[gid], graph.src[gid]) if s.reverse else (graph.src[gid], graph.dst[gid])
+        wanted = (graph.dst[gid], graph.src[gid]) if reverse else (graph.src[gid], graph.dst[gid])
         np.testing.assert_array_equal(send, wanted[0])
         np.testing.assert_array_equal(receive, wanted[1])
-        by_receiver, by_sender = s.by_receiver(view.partition), s.by_sender(view.partition)
-        assert s.by_sender(view.partition) is by_sender
+        by_receiver, by_sender = s.by_receiver, s.by_sender
         order = np.argsort(by_receiver.other, kind="stable")
         np.testing.assert_array_equal(by_sender.at, order)
         np.testing.assert_array_equal(by_sender.other, np.repeat(by_receiver.row, np.diff(by_receiver.ptr))[order])
@@ -299,8 +298,8 @@ def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
 def test_lists_of_all_edges_are_those_of_the_partition():
     def program(comm):
         p = build_partition(graphs.random_graph(), comm)
-        (s,), block = global_view(p, ["in"]).levels[0].passes[0].selections, p.blocks[0]
-        by_receiver, by_sender = s.by_receiver(p), s.by_sender(p)
+        (s,), block = global_view(p, ["in"]).levels[0].passes[0].selections, p.relations["edge"].blocks[0]
+        by_receiver, by_sender = s.by_receiver, s.by_sender
         assert by_receiver.ptr is block.in_indptr and by_receiver.other is block.in_src and by_receiver.positions is None
         assert by_sender.ptr is block.out_indptr and by_sender.other is block.out_dst and by_sender.at is block.out_edge
 

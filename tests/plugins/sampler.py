@@ -5,11 +5,11 @@ import graphtheta as gt
 class Weight(gt.Priority):
     """Ranks the edges into a node by falling weight."""
 
-    def rank(self, partition, edges, key):
+    def rank(self, frontier, edges, key):
         edges = edges.listed()
-        return gt.ranked_by(edges, -partition.edge["weight"][edges.stored])
+        return gt.ranked_by(edges, -frontier.partition.edge["weight"][edges.stored])
 
-    def weight(self, partition, edges, share):
+    def weight(self, frontier, edges, share):
         # the edges that are left out are not estimated: each kept edge stands for itself
         return None
 

@@ -1,0 +1,96 @@
+"""Relations: kinds of edges. A pass of a superstep is a relation and a direction along its edges.
+
+The edges of a relation are stored with the partition, in blocks, or made for a batch, such as the pairs a decoder scores.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .exchange import MovePlan
+
+# the relation of a graph's edges, and the node set at both its ends
+EDGE, NODE = "edge", "node"
+
+
+@dataclass(frozen=True)
+class EdgeBlock:
+    """Edges whose sources are of one kind of row and whose destinations are of one kind.
+
+    Attributes:
+        src_kind, dst_kind: MASTER or MIRROR.
+        start: Storage position of the first edge.
+        in_indptr, in_src: In-edges by destination: sources in storage order.
+        out_indptr, out_dst, out_edge: Out-edges by source: destinations, and positions within the block.
+    """
+
+    src_kind: int
+    dst_kind: int
+    start: int
+    in_indptr: np.ndarray
+    in_src: np.ndarray
+    out_indptr: np.ndarray
+    out_dst: np.ndarray
+    out_edge: np.ndarray
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.in_src)
+
+    def kinds(self, reverse: bool) -> tuple[int, int]:
+        """Kinds of the sending and of the receiving rows."""
+        return (self.dst_kind, self.src_kind) if reverse else (self.src_kind, self.dst_kind)
+
+    def by_sender(self, reverse: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Bounds of the edges of each sending row, their receiving rows, and their numbers in the order of receivers."""
+        if not reverse:
+            return self.out_indptr, self.out_dst, self.out_edge
+        at = np.empty(self.n_edges, np.int32)
+        at[self.out_edge] = np.arange(self.n_edges, dtype=np.int32)
+        return self.in_indptr, self.in_src, at
+
+
+class Served(NamedTuple):
+    """A plan, and the mirror rows (from 0) it serves, ascending."""
+
+    plan: MovePlan
+    mirrors: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """A kind of edges.
+
+    Attributes:
+        name: What it is called.
+        gid: Global ids of its edges by storage position, [n] int64; random draws are keyed by them.
+        columns: Whether ``Partition.edge`` holds values of its edges.
+        ends: Node sets of the sources and of the destinations.
+    """
+
+    name: str
+    gid: np.ndarray
+    columns: bool
+    ends: tuple[str, str] = (NODE, NODE)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredRelation(Relation):
+    """Edges that are kept in blocks.
+
+    Attributes:
+        n_edges: Number of edges of all workers; global ids are below.
+        blocks: Edge blocks, core first.
+        sources, destinations: Moves for the mirrors that are sources, and that are destinations, of edges here.
+    """
+
+    n_edges: int
+    blocks: list[EdgeBlock]
+    sources: Served
+    destinations: Served
+
+    def served(self, reverse: bool) -> tuple[Served, Served]:
+        """Moves of the sending ends and of the receiving ends."""
+        return (self.destinations, self.sources) if reverse else (self.sources, self.destinations)
