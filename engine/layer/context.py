@@ -86,7 +86,7 @@ class ActiveGraph:
 
     @property
     def ledger(self) -> Any:
-        return self.view.partition.comm.ledger
+        return self.view.partition.halo_comm.ledger
 
     @cached_property
     def x(self) -> Any:

@@ -123,7 +123,7 @@ def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
 
     Collective: all ranks of the partition.
     """
-    comm = partition.comm
+    comm = partition.job_comm
     needed = bound.parameters + whole * (bound.values + bound.halo)
     total = int(comm.all_sum(np.asarray(needed)))
     available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()

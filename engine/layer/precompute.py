@@ -67,7 +67,7 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
     try:
         with pass_scope(replace(settings, precomputed=(layer, Ingredients(layer.direction)))):
             graph = ActiveGraph(global_view(partition, [layer.direction]))
-            with Tape(training=True, all_sum=partition.comm.all_sum):
+            with Tape(training=True, all_sum=partition.halo_comm.all_sum):
                 total, traced, columns = total_of(layer, graph)
     except (ColumnError, ShapeError, UserFunctionError) as error:
         raise ConfigError(f"precompute: {name} does not run on the features as they are ({error}); do without precompute, or begin "

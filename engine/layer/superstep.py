@@ -222,7 +222,7 @@ def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> N
     """Log once in a process, on rank 0, that a layer runs on the reference back end."""
     partition = graph.view.partition
     # a dry run has no nodes, and takes place on every rank
-    for reason in fallbacks(program) if partition.n_nodes and partition.comm.rank == 0 else ():
+    for reason in fallbacks(program) if partition.n_nodes and partition.halo_comm.rank == 0 else ():
         if (owner, reason) not in _REPORTED:
             _REPORTED.add((owner, reason))
             LOG.warning(fallback_text(owner, reason))

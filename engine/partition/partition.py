@@ -11,7 +11,7 @@ one storage order, in which edge values are kept once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -44,6 +44,9 @@ class Partition:
     """This worker's masters, mirrors and edges.
 
     Attributes:
+        halo_comm: The workers that share its views: halo moves, sampling and expansion go over it.
+        job_comm: The workers that share parameters: sums of gradients and of metrics go over it. ``halo_comm`` is a part of it,
+            today all of it.
         n_nodes, n_edges: Of the whole graph.
         gid: Global ids of local rows, masters then mirrors, [n_local] int64.
         owner: Owner of every node, [n_nodes] int32.
@@ -53,7 +56,7 @@ class Partition:
         edge: Columns of the edges of the relation "edge" in storage order.
     """
 
-    comm: Comm
+    halo_comm: Comm
     n_nodes: int
     n_edges: int
     gid: np.ndarray
@@ -63,6 +66,7 @@ class Partition:
     relations: dict[str, StoredRelation]
     node: ColumnStore
     edge: ColumnStore
+    job_comm: Comm = field(kw_only=True)
 
     @cached_property
     def spare(self) -> list[np.ndarray]:
@@ -108,12 +112,12 @@ class Partition:
     def report(self) -> dict[str, float]:
         """Balance and replication over all workers.
 
-        Collective: all ranks of comm.
+        Collective: all ranks of halo_comm.
         """
         border = sum(b.n_edges for b in self.relations[EDGE].blocks[1:])
         mine = np.array([self.n_masters, self.n_local_edges, self.n_mirrors, border], np.int64)
-        total, top = self.comm.all_sum(mine), self.comm.all_max(mine)
-        share = self.comm.size / np.maximum(total, 1)
+        total, top = self.halo_comm.all_sum(mine), self.halo_comm.all_max(mine)
+        share = self.halo_comm.size / np.maximum(total, 1)
         return {"replication": 1 + total[2] / max(self.n_nodes, 1), "border_edges": total[3] / max(total[1], 1),
                 "node_imbalance": float(top[0] * share[0]), "edge_imbalance": float(top[1] * share[1])}
 
@@ -132,11 +136,12 @@ def empty_partition(partition: Partition) -> Partition:
     blocks = [EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)]
     no_mirrors = Served(MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False), none)
     edges = StoredRelation(EDGE, none, True, n_edges=0, blocks=blocks, sources=no_mirrors, destinations=no_mirrors)
-    return Partition(SerialComm(), 0, 0, none, 0, none, none, {EDGE: edges}, partition.node.empty(), partition.edge.empty())
+    comm = SerialComm()
+    return Partition(comm, 0, 0, none, 0, none, none, {EDGE: edges}, partition.node.empty(), partition.edge.empty(), job_comm=comm)
 
 
 def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters: str = "hash", seed: int = 0,
-                    dtype: Any = np.float32) -> Partition:
+                    dtype: Any = np.float32, *, job_comm: Comm | None = None) -> Partition:
     """Take this worker's part of a graph.
 
     Args:
@@ -145,6 +150,7 @@ def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters
         masters: Master rule: "hash" or "block".
         seed: Seed of the hash rule.
         dtype: Floating type of features and edge values.
+        job_comm: The workers that share parameters; by default those of comm, which share the graph.
 
     Raises:
         ConfigError: Unknown rule.
@@ -174,7 +180,7 @@ def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters
                              for end in (src, dst))
     edges = StoredRelation(EDGE, kept, True, n_edges=graph.n_edges, blocks=blocks, sources=sources, destinations=destinations)
     return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), owner, row_of, {EDGE: edges},
-                     _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype))
+                     _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype), job_comm=comm if job_comm is None else job_comm)
 
 
 def _ordered(graph: Any, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:

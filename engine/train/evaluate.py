@@ -40,13 +40,14 @@ class Evaluator(ABC):
         self.partition, self.layers, self.task = partition, layers, task
 
     @property
-    def comm(self) -> Comm:
-        return self.partition.comm
+    def job_comm(self) -> Comm:
+        """The workers whose rows are measured together."""
+        return self.partition.job_comm
 
     def metrics(self, model: Model) -> Metrics:
         """Loss and all metrics of all splits that have rows.
 
-        Collective: all ranks of the partition.
+        Collective: all ranks of job_comm.
         """
         return {f"{split}_{name}": value for split, found in self.measured(model) for name, value in found.items()}
 
@@ -54,19 +55,19 @@ class Evaluator(ABC):
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         """Each split that has rows, with its loss and metrics.
 
-        Collective: all ranks of the partition.
+        Collective: all ranks of job_comm.
         """
 
     @abstractmethod
     def predict(self, model: Model) -> np.ndarray | None:
         """Outputs by global id on rank 0, None elsewhere.
 
-        Collective: all ranks of the partition.
+        Collective: all ranks of job_comm.
         """
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of a model without training it."""
-        with Tape(record=False, training=False, all_sum=self.comm.all_sum):
+        with Tape(record=False, training=False, all_sum=view.partition.halo_comm.all_sum):
             out = model(view)
         # given, and not made, in the passes that measure it
         return Var(out.value, out.space)
@@ -80,23 +81,23 @@ class Evaluator(ABC):
             rows: The rows that count, [n] bool.
             grouping: Of all rows, as ``Task.group_loss`` takes it; None for none.
 
-        Collective: all ranks of the partition.
+        Collective: all ranks of job_comm.
         """
-        with Tape(record=False, training=False, all_sum=self.comm.all_sum):
+        with Tape(record=False, training=False, all_sum=self.job_comm.all_sum):
             share = self.task.mean_loss(out, y, rows) if grouping is None else self.task.group_loss(out, y, grouping)
-            loss = float(self.comm.all_sum(np.asarray(share.value, np.float64)))
+            loss = float(self.job_comm.all_sum(np.asarray(share.value, np.float64)))
         value = out.value
         if self.task.kind == "labels" and value.ndim == 1:
             # links have one label each and no axis for it
             y, value = y.reshape(-1, 1), value[:, None]
-        return {"loss": loss, **measure(self.comm, self.task.kind, y[rows], value[rows])}
+        return {"loss": loss, **measure(self.job_comm, self.task.kind, y[rows], value[rows])}
 
     def gathered(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
         """Rows of all workers in the order of their ids, which are 0 to n - 1 in all, on rank 0; None elsewhere.
 
-        Collective: all ranks of the partition.
+        Collective: all ranks of job_comm.
         """
-        places, parts = self.comm.gather_rows(ids), self.comm.gather_rows(rows)
+        places, parts = self.job_comm.gather_rows(ids), self.job_comm.gather_rows(rows)
         if places is None or parts is None:
             return None
         given = np.concatenate(parts)
@@ -115,14 +116,14 @@ class RowEvaluator(Evaluator):
         y: Labels, [n, ...].
         masks: By split, [n] bool; a split that is empty on all workers is left out.
 
-    Collective: all ranks of the partition.
+    Collective: all ranks of job_comm.
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, view: GraphView, *, ids: np.ndarray, y: np.ndarray,
                  masks: dict[str, np.ndarray]):
         super().__init__(partition, layers, task)
         self._view, self._ids, self._y = view, ids, y
-        used = {split: mask for split, mask in masks.items() if self.comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0}
+        used = {split: mask for split, mask in masks.items() if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0}
         known = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
         self._masks = {split: mask & known for split, mask in used.items()}
 
@@ -135,7 +136,7 @@ class RowEvaluator(Evaluator):
     def predict(self, model: Model) -> np.ndarray | None:
         """Outputs of all rows by global id, [n, ...] on rank 0, None elsewhere.
 
-        Collective: all ranks of the partition.
+        Collective: all ranks of job_comm.
         """
         return self.gathered(self._ids, self.run(model, self._view).value)
 
@@ -154,7 +155,7 @@ class EdgeEvaluator(RowEvaluator):
     def __init__(self, partition: Partition, layers: Layers, task: EdgeTask, masks: dict[str, np.ndarray]):
         view = whole(partition, layers, task.masked(np.ones(partition.n_local_edges, bool)))
         pairs = view.pairs
-        assert pairs is not None and pairs.stored is not None
+        assert pairs is not None
         masks = {split: mask[pairs.stored] for split, mask in masks.items()}
         super().__init__(partition, layers, task, view, ids=pairs.gid, y=pairs.label, masks=masks)
 
@@ -182,12 +183,12 @@ class LinkEvaluator(Evaluator):
             # what could not be found is below everything
             scores[view.pairs.order] = np.where(np.isnan(view.pairs.label), -np.inf, out.value.reshape(-1))
             table = scores.reshape(-1, self.links[split].negatives + 1)
-            yield split, found | measure(self.comm, "ranks", ranks(table[:, 0], table[:, 1:]))
+            yield split, found | measure(self.job_comm, "ranks", ranks(table[:, 0], table[:, 1:]))
 
     def predict(self, model: Model) -> np.ndarray | None:
         """Scores of the test links, [n_test] on rank 0, None elsewhere.
 
-        Collective: all ranks of the partition.
+        Collective: all ranks of job_comm.
         """
         view, per = self._views["test"], self.links["test"].negatives + 1
         assert view.pairs is not None

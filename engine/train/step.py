@@ -40,7 +40,8 @@ class Training:
         model: Computes outputs from a view.
         strategy: Gives the views, and with its task the loss.
         optimiser: Makes updates of gradients.
-        comm: All ranks.
+        job_comm: All ranks that share the parameters; gradients are summed over them. What a view moves goes over the
+            ``halo_comm`` of its partition.
         seed: Of all draws.
         backend: How messages are computed, as ``ops.fused.backend_scope`` takes it.
         halo: How numbers travel between ranks, as ``mail.halo_scope`` takes it.
@@ -54,16 +55,16 @@ class Training:
     Attributes:
         views: Views computed so far.
 
-    Collective: all ranks of comm.
+    Collective: all ranks of job_comm.
     """
 
-    def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, comm: Comm, *, seed: int = 0, backend: str = "fused",
+    def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, job_comm: Comm, *, seed: int = 0, backend: str = "fused",
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
                  settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = ()):
-        self.model, self.strategy, self.comm, self.seed, self.backend, self.halo = model, strategy, comm, seed, backend, halo
+        self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
-        self.versions = ParameterManager(optimiser, comm, staleness, rule)
-        self.queue = TaskQueue(comm, views_in_flight)
+        self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
+        self.queue = TaskQueue(job_comm, views_in_flight)
         self.views = 0
 
     @property
@@ -123,16 +124,16 @@ class Training:
     def tape(self, number: int) -> Tape:
         """For the pass of view ``number`` of the run."""
         # draws are keyed by the view and not by the step, so that views of one step draw differently
-        return Tape(seed=self.seed, step=number, all_sum=self.comm.all_sum)
+        return Tape(seed=self.seed, step=number, all_sum=self.strategy.partition.halo_comm.all_sum)
 
     def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Callable[[], None]]]:
         """Backpropagate; returns the gradients of the optimiser's parameters, summed over the ranks, and the pass's changes of other state.
 
         Collective: all ranks.
         """
-        ledger = self.comm.ledger
+        ledger = self.job_comm.ledger
         with ledger.task("backward"):
-            total = GradientSum(self.comm, self.versions.optimiser.parameters)
+            total = GradientSum(self.job_comm, self.versions.optimiser.parameters)
             gradients = tape.backward(loss, final=total.add)
         changes, tape.changes = tape.changes, []
         with ledger.task("reduce"):
@@ -151,7 +152,7 @@ class Training:
 
     def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
         """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
-        ledger = self.comm.ledger
+        ledger = self.job_comm.ledger
         with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()

@@ -89,7 +89,7 @@ class _Sweep:
                 other = c.senders if lookup is None else lookup[c.senders]
                 selections.append(Selection(c.kinds, row, ptr, other, n_senders, self.relation.gid, c.block.start, c.edges, c.weight,
                                             tie_shift(self.relation, self.reverse)))
-        senders, receivers = (Exchange(p.comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
+        senders, receivers = (Exchange(p.halo_comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
         return Pass(self.relation, self.reverse, selections, senders, receivers)
 
 
@@ -167,7 +167,7 @@ def _choose(partition: Partition, frame: Frame, relation: StoredRelation, revers
     if excluded is not None:
         candidates = [c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)]
     if sampler is not None:
-        exchange = Exchange(partition.comm, plan.renumbered(frame.place, len(frame.rows)))
+        exchange = Exchange(partition.halo_comm, plan.renumbered(frame.place, len(frame.rows)))
         chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange), hop=hop, step=step)
         if kept is not None:
             narrower = Served(plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
@@ -188,7 +188,7 @@ def _narrowed(partition: Partition, served: Served, masters: np.ndarray) -> Serv
     plan, mirrors = served
     on = np.zeros(partition.n_masters, bool)
     on[masters] = True
-    narrow, halo = plan.narrow(partition.comm, on)
+    narrow, halo = plan.narrow(partition.halo_comm, on)
     return Served(narrow, mirrors[halo])
 
 
@@ -201,7 +201,7 @@ def _restricted(partition: Partition, served: Served, used: list[np.ndarray]) ->
     for rows in used:
         mark[rows] = True
     wanted = np.flatnonzero(mark[mirrors])
-    return Served(plan.restrict(partition.comm, wanted), mirrors[wanted])
+    return Served(plan.restrict(partition.halo_comm, wanted), mirrors[wanted])
 
 
 def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: list[int], found: list[dict[Key, _Sweep]]) -> GraphView:

@@ -165,7 +165,7 @@ def full_pass(partition: Partition, relation: StoredRelation, reverse: bool) -> 
     send: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, send_mirrors), send_plan.n_halo)}
     receive: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, recv_mirrors), recv_plan.n_halo)}
     selections = [_all_of(relation, block, reverse, send, receive) for block in relation.blocks if block.n_edges]
-    return Pass(relation, reverse, selections, Exchange(partition.comm, send_plan), Exchange(partition.comm, recv_plan))
+    return Pass(relation, reverse, selections, Exchange(partition.halo_comm, send_plan), Exchange(partition.halo_comm, recv_plan))
 
 
 def _all_of(relation: StoredRelation, block: EdgeBlock, reverse: bool, send: Ends, receive: Ends) -> Selection:

@@ -63,13 +63,13 @@ class PairPlan:
 
     def __init__(self, partition: Partition, pairs: Pairs):
         self._partition, self._pairs = partition, pairs
-        owner, rank = partition.owner, partition.comm.rank
+        owner, rank = partition.owner, partition.halo_comm.rank
         ends = np.unique(np.concatenate((pairs.src, pairs.dst)))
         away = ends[owner[ends] != rank]
         away = away[np.argsort(owner[away], kind="stable")]
-        bounds = np.searchsorted(owner[away], np.arange(partition.comm.size + 1))
+        bounds = np.searchsorted(owner[away], np.arange(partition.halo_comm.size + 1))
         wanted = [partition.row_of[away[a:b]] for a, b in pairwise(bounds)]
-        self._plan = plan_requests(partition.comm, partition.n_masters, wanted)
+        self._plan = plan_requests(partition.halo_comm, partition.n_masters, wanted)
         self._away = away
         self.needed = np.zeros(partition.n_masters, bool)
         self.needed[partition.row_of[ends[owner[ends] == rank]]] = True
@@ -80,7 +80,7 @@ class PairPlan:
         partition, pairs = self._partition, self._pairs
         if place is not None and np.any(place[self.needed] < 0):
             raise ViewError("a pair has an end outside the view; a task's pairs must lie among the nodes its batch is limited to")
-        rank = partition.comm.rank
+        rank = partition.halo_comm.rank
         by_gid = np.argsort(self._away, kind="stable")
 
         def locate(end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +105,7 @@ class PairPlan:
                 selections.append(Selection(kinds, row, np.append(first, len(part)), src[part], plan.n_halo if kinds[0] == MIRROR else n_in,
                                             relation.gid, start, edges))
             at += len(part)
-        exchange = Exchange(partition.comm, plan)
+        exchange = Exchange(partition.halo_comm, plan)
         return PairLevel(n_in, n_in, [Pass(relation, False, selections, exchange, exchange)], "in", pairs.label[order], order)
 
     def _relation(self, order: np.ndarray) -> tuple[Relation, np.ndarray | None]:

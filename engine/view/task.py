@@ -114,14 +114,14 @@ class NodeTask(Task):
         self._partition = partition
         self.kind = kind
         mine = partition.masters[partition.node.read("train")] if "train" in partition.node else partition.masters[:0]
-        self.targets = np.sort(np.concatenate(partition.comm.all_gather(mine)))
+        self.targets = np.sort(np.concatenate(partition.halo_comm.all_gather(mine)))
         if not len(self.targets):
             raise DataError("the training set is empty; give the graph a train mask or choose a split")
 
     def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
         p = self._partition
         nodes = np.zeros(p.n_masters, bool)
-        nodes[p.row_of[ids[p.owner[ids] == p.comm.rank]]] = True
+        nodes[p.row_of[ids[p.owner[ids] == p.halo_comm.rank]]] = True
         return Seeds(nodes)
 
     def owned_by(self, nodes: np.ndarray) -> np.ndarray:
@@ -158,7 +158,7 @@ class EdgeTask(Task):
         self.kind = kind
         self._by_gid = np.argsort(partition.edge_gid, kind="stable")
         self._gid = partition.edge_gid[self._by_gid]
-        self.targets = np.sort(np.concatenate(partition.comm.all_gather(partition.edge_gid[train])))
+        self.targets = np.sort(np.concatenate(partition.halo_comm.all_gather(partition.edge_gid[train])))
         self._ends = partition.edge_ends()
         if not len(self.targets):
             raise DataError("the training set is empty; give the graph an edge_train mask")
@@ -189,13 +189,13 @@ class EdgeTask(Task):
     def owned_by(self, nodes: np.ndarray) -> np.ndarray:
         p, ends = self._partition, self._ends
         inside = nodes[ends[0]] & nodes[ends[1]]
-        all_inside = np.sort(np.concatenate(p.comm.all_gather(p.edge_gid[inside])))
+        all_inside = np.sort(np.concatenate(p.halo_comm.all_gather(p.edge_gid[inside])))
         return np.intersect1d(self.targets, all_inside, assume_unique=True)
 
     def clusters_with_targets(self, clusters: np.ndarray) -> np.ndarray:
         src, dst = (end[self._find(self.targets)] for end in self._ends)
         mine = np.unique(clusters[src[clusters[src] == clusters[dst]]])
-        return np.unique(np.concatenate(self._partition.comm.all_gather(mine)))
+        return np.unique(np.concatenate(self._partition.halo_comm.all_gather(mine)))
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
@@ -299,7 +299,7 @@ def link_pairs(partition: Partition, links: Links, ids: np.ndarray, among: np.nd
 
     The label is 1 for positives, 0 for negatives, and NaN where no negative could be found.
     """
-    mine = ids[partition.owner[links.src[ids]] == partition.comm.rank]
+    mine = ids[partition.owner[links.src[ids]] == partition.halo_comm.rank]
     others = links.draw(mine, partition.n_nodes, among)
     dst = np.concatenate((links.dst[mine][:, None], others), axis=1)
     src = np.broadcast_to(links.src[mine][:, None], dst.shape)

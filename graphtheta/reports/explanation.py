@@ -40,7 +40,7 @@ class Sizes:
     def of(cls, partition: Partition) -> Sizes:
         """Of all workers together. Collective."""
         edges = partition.relations[EDGE]
-        moved = partition.comm.all_sum(np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)]))
+        moved = partition.halo_comm.all_sum(np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)]))
         return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
 
 

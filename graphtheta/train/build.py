@@ -169,7 +169,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
 def _memory(job: Job, partition: Partition, found: Probe) -> MemoryBound:
     fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
     # one that waits, and one being written with its bytes, once by array and once as a file
-    checkpoints = 4 * (partition.comm.rank == 0 and job.keep > 0)
+    checkpoints = 4 * (partition.job_comm.rank == 0 and job.keep > 0)
     return memory_bound(partition, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints)
 
 

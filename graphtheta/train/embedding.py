@@ -52,10 +52,10 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
     pairs = PairPlan(partition, Pairs(none, none, none, none, np.zeros(0)))
     graph = ActiveGraph(whole(partition, probe.layers, Seeds(np.ones(partition.n_masters, bool), pairs)))
     graph.wanted = superstep
-    with Tape(record=False, training=False, all_sum=partition.comm.all_sum):
+    with Tape(record=False, training=False, all_sum=partition.halo_comm.all_sum):
         model.run(graph)
     assert graph.found is not None
-    ids, rows = partition.comm.gather_rows(partition.masters), partition.comm.gather_rows(graph.found.value)
+    ids, rows = partition.job_comm.gather_rows(partition.masters), partition.job_comm.gather_rows(graph.found.value)
     if ids is None or rows is None:
         return None
     out = np.zeros((partition.n_nodes, *rows[0].shape[1:]), rows[0].dtype)

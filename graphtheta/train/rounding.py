@@ -15,8 +15,9 @@ def halo_error(trainer: Trainer) -> float:
     Collective: all ranks of the trainer.
     """
     job, view, losses = trainer.job, trainer.strategy.batch(0, 0), []
+    halo_comm = view.partition.halo_comm
     for halo in ("exact", job.halo):
-        with backend_scope(job.backend), halo_scope(halo), Tape(record=False, seed=job.seed, all_sum=trainer.comm.all_sum) as tape:
+        with backend_scope(job.backend), halo_scope(halo), Tape(record=False, seed=job.seed, all_sum=halo_comm.all_sum) as tape:
             losses.append(float(trainer.comm.all_sum(trainer.setup.task.loss(view, trainer.model(view)).value)))
             # running statistics are for the step itself
             tape.changes.clear()

@@ -123,7 +123,7 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
     if job.strategy == "mini":
         sampler = build_sampler(job, depth(layers))
         return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or len(task.targets), sampler=sampler)
-    clusters = _clusters(job, graph, partition.comm)
+    clusters = _clusters(job, graph, partition.halo_comm)
     return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
 

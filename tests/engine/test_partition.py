@@ -71,7 +71,7 @@ def check_edges(graph, p):
         np.testing.assert_array_equal(p.edge.read(name), value[p.edge_gid])
     core = p.relations["edge"].blocks[0]
     assert (core.src_kind, core.dst_kind, core.start) == (MASTER, MASTER, 0)
-    here = lambda end: p.owner[end] == p.comm.rank
+    here = lambda end: p.owner[end] == p.halo_comm.rank
     np.testing.assert_array_equal(np.arange(p.n_local_edges) < core.n_edges, here(src) & here(dst))
     rows = {MASTER: p.n_masters, MIRROR: p.n_mirrors}
     for b in p.relations["edge"].blocks:

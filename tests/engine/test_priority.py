@@ -23,7 +23,7 @@ class ByWeight(Priority):
 
     def rank(self, frontier, edges, key):
         edges = edges.listed()
-        return ranked_by(edges, -np.round(frontier.partition.edge["weight"][edges.stored]))
+        return ranked_by(edges, -np.round(frontier.partition.edge.read("weight", edges.stored)))
 
     def weight(self, frontier, edges, share):
         return None

@@ -38,7 +38,7 @@ class Readout(Model):
 def view_of(p, beside_edges):
     """The view whose only level runs over the membership relation, after the stored edges or alone."""
     # not where either end is at home
-    nodes = np.arange(p.comm.rank, N, p.comm.size)
+    nodes = np.arange(p.halo_comm.rank, N, p.halo_comm.size)
     made = PairPlan(p, Pairs(nodes, HEAD[nodes], nodes, None, np.zeros(len(nodes)))).level(None, p.n_masters)
     stored = [full_pass(p, p.relations[EDGE], False)] if beside_edges else []
     level = Level(p.n_masters, p.n_masters, [*stored, *made.passes], "in")

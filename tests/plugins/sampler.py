@@ -7,7 +7,7 @@ class Weight(gt.Priority):
 
     def rank(self, frontier, edges, key):
         edges = edges.listed()
-        return gt.ranked_by(edges, -frontier.partition.edge["weight"][edges.stored])
+        return gt.ranked_by(edges, -frontier.partition.edge.read("weight", edges.stored))
 
     def weight(self, frontier, edges, share):
         # the edges that are left out are not estimated: each kept edge stands for itself
