@@ -24,7 +24,7 @@ from .priority import Priority, Ranked
 # a thread takes rows with about so many edges at a time
 EDGES_PER_BLOCK = 1 << 16
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
-_NOBODY = np.zeros(0, bool)
+_NO_ROWS = np.zeros(0, bool)
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class BottomK:
         low = {kind: np.full((len(n), self.k), _LAST) for kind, n in degree.items()}
         for c, r in zip(shorter, ranks, strict=True):
             (sample.lowest_each if self.replace else sample.lowest)(c.ptr, r, low[c.kinds[1]])
-        heard = []
+        received = []
 
         def merge(rows: np.ndarray, other: Columns) -> None:
-            heard.append((rows, other["low"], other["degree"]))
+            received.append((rows, other["low"], other["degree"]))
             low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
             degree[MASTER][rows] += other["degree"]
 
@@ -103,8 +103,8 @@ class BottomK:
             times = (sample.times_each if self.replace else sample.times_low)(c.ptr, r, bound)
             chosen.append(self._weighted(*c.kept(times), degree[kind]))
         # from the ranks a worker has sent, it and the master both know whether any of its edges is among the chosen
-        sent = [_among(theirs, n, cut[MASTER][rows]) for rows, theirs, n in heard]
-        return Sample(chosen, (np.flatnonzero(np.concatenate([_NOBODY, *sent])), np.flatnonzero(_among(low[MIRROR], mine, cut[MIRROR]))))
+        sent = [_among(theirs, n, cut[MASTER][rows]) for rows, theirs, n in received]
+        return Sample(chosen, (np.flatnonzero(np.concatenate([_NO_ROWS, *sent])), np.flatnonzero(_among(low[MIRROR], mine, cut[MIRROR]))))
 
     def _weighted(self, chosen: Chosen, often: np.ndarray, degree: np.ndarray) -> Chosen:
         """Edges with their importance weights, given how often each is chosen and how many edges each row has."""

@@ -28,7 +28,8 @@ class NeighbourSampler:
         name: What a job calls it.
 
     Raises:
-        ConfigError: A fanout is neither positive nor -1, or fanouts differ and the draws are shared.
+        ConfigError: A fanout is neither positive nor -1; fanouts differ and the draws are shared; or ranks are not drawn and
+            ``replace`` is set.
     """
 
     name: ClassVar[str] = "neighbour"
@@ -44,6 +45,9 @@ class NeighbourSampler:
             raise ConfigError(f"fanout {self.fanouts} must hold positive numbers, or -1 for all neighbours")
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"one sample shared by all hops needs equal fanouts, got {self.fanouts}")
+        if self.replace and not self.priority.draws:
+            raise ConfigError(f"replace: sampling with replacement draws for each choice, and the ranks of {type(self.priority).__name__} "
+                              "are not drawn; sample without replacement, or give a priority that draws")
 
     @property
     def hops(self) -> int:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,7 +42,13 @@ class Ranked:
 
 
 class Priority(ABC):
-    """How edges are ranked, and what a chosen one stands for."""
+    """How edges are ranked, and what a chosen one stands for.
+
+    Attributes:
+        draws: Whether ranks are drawn (``Ranked.key``); sampling with replacement needs a draw for each choice.
+    """
+
+    draws: ClassVar[bool] = False
 
     @abstractmethod
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
@@ -72,6 +79,8 @@ class Priority(ABC):
 
 class EdgePriority(Priority):
     """Every edge draws a number of its own: uniform sampling."""
+
+    draws = True
 
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         # draws of distinct ids are distinct

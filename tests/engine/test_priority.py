@@ -8,11 +8,14 @@ from samples import GRAPH, sample
 
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, sender_ids
+from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, bits, key
 
 
 class SourcePriority(Priority):
     """One draw for each source vertex, shared by all nodes it sends to: LABOR-0 with a fixed number of edges."""
+
+    draws = True
 
     def rank(self, frontier, edges, key):
         return Ranked(edges, sender_ids(frontier.partition, edges), edges.senders, key)
@@ -73,6 +76,11 @@ def test_equal_ranks_are_told_apart_by_edge_ids(size):
     (found,) = sample(NeighbourSampler((4,), priority=ByWeight()), size, ("vertex-cut", "hash"))
     np.testing.assert_array_equal(sorted(edge for edge, _ in found), expected(GRAPH, -np.round(GRAPH.edge_weight), 4))
     assert set(found.values()) == {1.0}
+
+
+def test_replacement_needs_draws():
+    with pytest.raises(ConfigError, match="the ranks of ByWeight are not drawn; sample without replacement"):
+        NeighbourSampler((2,), replace=True, priority=ByWeight())
 
 
 def test_ranks_keep_the_order_of_numbers():
