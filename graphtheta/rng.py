@@ -82,3 +82,47 @@ def shuffle(key: int, ids: np.ndarray) -> np.ndarray:
     """The ids in random order: sorted by their hash, ties by id."""
     ids = np.asarray(ids)
     return ids[np.lexsort((ids, bits(key, ids)))]
+
+
+class Permutation:
+    """A keyed permutation of [0, n), computed item by item in both directions, so that nobody needs a list of n items.
+
+    A Feistel network permutes all numbers of as many bits as n - 1 has. What comes out at n or above is permuted again until
+    it lies below (cycle walking), which takes fewer than two passes on average.
+
+    Args:
+        key: Key of the permutation.
+        n: Number of items, 0 to 2**62.
+
+    Source: Luby and Rackoff, 1988, https://doi.org/10.1137/0217022; Black and Rogaway, 2002, https://doi.org/10.1007/3-540-45760-7_9
+    """
+
+    ROUNDS = 12
+
+    def __init__(self, key: int, n: int):
+        width = max(n - 1, 0).bit_length()
+        self.n, self._low = n, np.uint64(width - width // 2)
+        self._masks = [np.uint64((1 << half) - 1) for half in (width - width // 2, width // 2)]
+        self._rounds = [(i % 2, np.uint64(_mix_int((key + (i + 1) * _GOLDEN) & _MASK))) for i in range(self.ROUNDS)]
+
+    def item(self, positions: np.ndarray) -> np.ndarray:
+        """The items at some positions, [k] int64."""
+        return self._walk(positions, self._rounds)
+
+    def position(self, items: np.ndarray) -> np.ndarray:
+        """The positions of some items, [k] int64: the inverse of ``item``."""
+        return self._walk(items, self._rounds[::-1])
+
+    def _walk(self, x: np.ndarray, rounds: list[tuple[int, np.uint64]]) -> np.ndarray:
+        out, limit = self._network(np.asarray(x).astype(np.uint64), rounds), np.uint64(self.n)
+        outside = np.flatnonzero(out >= limit)
+        while len(outside):
+            again = out[outside] = self._network(out[outside], rounds)
+            outside = outside[again >= limit]
+        return out.astype(np.int64)
+
+    def _network(self, x: np.ndarray, rounds: list[tuple[int, np.uint64]]) -> np.ndarray:
+        halves = [x & self._masks[0], x >> self._low]
+        for side, key in rounds:
+            halves[side] ^= _mix(halves[1 - side] + key) & self._masks[side]
+        return halves[1] << self._low | halves[0]

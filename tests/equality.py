@@ -15,8 +15,9 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
-from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask
+from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
@@ -39,11 +40,11 @@ LINK_MODELS = {"gcn dot": ("gcn", {"decoder": "dot"}), "sage max hadamard": ("sa
 EDGE_MODELS = {"gat_e": ("gat_e", {"decoder": "edge"}), "gin": ("gin", {"decoder": "edge", "norm": "batch"})}
 STRATEGIES = {
     "global": lambda *of: GlobalBatch(*of),
-    "mini": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS),
-    "mini sampled": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS, sampler=NeighbourSampler((3, 2))),
-    "mini replaced": lambda *of: MiniBatch(*of, batch_size=of[2].targets.size // STEPS, sampler=NeighbourSampler((3, 2), replace=True)),
-    "cluster": lambda *of: ClusterBatch(*of, clusters=np.arange(N) % 4, per_batch=2),
-    "cluster boundary": lambda *of: ClusterBatch(*of, clusters=np.arange(N) % 4, per_batch=2, boundary_hops=1, degrees="view",
+    "mini": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS),
+    "mini sampled": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2))),
+    "mini replaced": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2), replace=True)),
+    "cluster": lambda *of: ClusterBatch(*of, clusters=of[0].masters % 4, per_batch=2),
+    "cluster boundary": lambda *of: ClusterBatch(*of, clusters=of[0].masters % 4, per_batch=2, boundary_hops=1, degrees="view",
                                                  diagonal=0.5),
 }
 
@@ -68,7 +69,7 @@ def node_task(part, graph):
 def link_task(part, graph):
     pairs = np.unique(np.sort(graph.edge_index[:, graph.src != graph.dst], axis=0), axis=1)
     known = np.unique(np.concatenate((pairs[0] * N + pairs[1], pairs[1] * N + pairs[0])))
-    return LinkTask(part, Links(pairs[0], pairs[1], known, 2, 7)), 1, LINK_MODELS
+    return LinkTask(part, Links.of(part, pairs[0], pairs[1], known, 2, 7)), 1, LINK_MODELS
 
 
 def edge_task(part, graph):

@@ -10,7 +10,7 @@ one storage order, in which edge values are kept once.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -28,8 +28,10 @@ from ..store.column import Column, Role, is_column
 from ..store.memory import MemoryColumn
 from ..store.selected import SelectedColumn
 from ..store.store import ColumnStore
+from .directory import DenseDirectory, Directory
+from .edge_source import GraphEdges
 from .exchange import MovePlan, plan_requests
-from .partitioner import EDGE_RULES, MASTER_RULES, rule
+from .partitioner import DEFAULT_PLACEMENT, assign
 from .relation import EDGE, EdgeBlock, Served, StoredRelation
 
 MASTER, MIRROR = 0, 1
@@ -49,8 +51,7 @@ class Partition:
             today all of it.
         n_nodes, n_edges: Of the whole graph.
         gid: Global ids of local rows, masters then mirrors, [n_local] int64.
-        owner: Owner of every node, [n_nodes] int32.
-        row_of: Master row of every node at its owner, [n_nodes] int32.
+        directory: Owner of every node and its master row there.
         relations: The stored kinds of edges by name; there is one, "edge".
         node: Columns of the masters in the order of their rows; ``x`` may be sparse.
         edge: Columns of the edges of the relation "edge" in storage order.
@@ -61,8 +62,7 @@ class Partition:
     n_edges: int
     gid: np.ndarray
     n_masters: int
-    owner: np.ndarray
-    row_of: np.ndarray
+    directory: Directory
     relations: dict[str, StoredRelation]
     node: ColumnStore
     edge: ColumnStore
@@ -123,11 +123,11 @@ class Partition:
 
     def nbytes(self) -> int:
         """Bytes of topology, features and plans held by this worker."""
-        arrays = [self.gid, self.owner, self.row_of]
+        arrays = [self.gid]
         for r in self.relations.values():
             arrays += [r.gid, r.sources.plan.rows, r.destinations.plan.rows]
             arrays += [a for b in r.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
-        return int(sum(a.nbytes for a in arrays)) + self.node.nbytes + self.edge.nbytes
+        return self.directory.nbytes + int(sum(a.nbytes for a in arrays)) + self.node.nbytes + self.edge.nbytes
 
 
 def empty_partition(partition: Partition) -> Partition:
@@ -137,50 +137,76 @@ def empty_partition(partition: Partition) -> Partition:
     no_mirrors = Served(MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False), none)
     edges = StoredRelation(EDGE, none, True, n_edges=0, blocks=blocks, sources=no_mirrors, destinations=no_mirrors)
     comm = SerialComm()
-    return Partition(comm, 0, 0, none, 0, none, none, {EDGE: edges}, partition.node.empty(), partition.edge.empty(), job_comm=comm)
+    return Partition(comm, 0, 0, none, 0, DenseDirectory(none, none), {EDGE: edges}, partition.node.empty(), partition.edge.empty(),
+                     job_comm=comm)
 
 
-def build_partition(graph: Any, comm: Comm, partitioner: str = "1d-src", masters: str = "hash", seed: int = 0,
-                    dtype: Any = np.float32, *, job_comm: Comm | None = None) -> Partition:
+def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEMENT, node_partitioner: str = "hash", seed: int = 0,
+                    dtype: Any = np.float32, directory: Callable[[Comm, np.ndarray], Directory] | None = None, *,
+                    job_comm: Comm | None = None) -> Partition:
     """Take this worker's part of a graph.
 
     Args:
         graph: The whole graph, the same on every rank.
-        partitioner: Edge rule: "1d-src", "1d-dst" or "vertex-cut".
-        masters: Master rule: "hash" or "block".
-        seed: Seed of the hash rule.
+        edge_placement: Which worker keeps an edge: a name in ``EDGE_PLACEMENTS``, or FILE.py:NAME.
+        node_partitioner: Which worker owns a node: a name in ``PARTITIONERS``, or FILE.py:NAME; options follow as
+            ":field=value,...".
+        seed: Seed of the node partitioner.
         dtype: Floating type of features and edge values.
+        directory: Makes the directory from the workers and the masters of this one in the order of their rows, as
+            ``TableDirectory`` does; None is a ``DenseDirectory``.
         job_comm: The workers that share parameters; by default those of comm, which share the graph.
 
     Raises:
-        ConfigError: Unknown rule.
-        PartitionError: More ranks than nodes.
+        ConfigError: Unknown name or option.
+        PartitionError: More ranks than nodes, or the partitioner did not give each node and edge one worker.
 
     Collective: all ranks of comm.
     """
-    edge_rule, master_rule = rule(EDGE_RULES, partitioner, "partitioner"), rule(MASTER_RULES, masters, "masters")
+    source = GraphEdges(graph)
     if comm.size > graph.n_nodes:
         raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
-    owner = master_rule(graph.n_nodes, comm.size, seed)
+    assignment = assign(source, comm, edge_placement, node_partitioner, seed)
+    owner = assignment.owner(np.arange(graph.n_nodes))
     order, row_of = _ordered(graph, owner, comm.size)
     mine = order[np.searchsorted(owner[order], comm.rank): np.searchsorted(owner[order], comm.rank, side="right")]
+    assert assignment.worker is not None
+    kept = np.concatenate([np.zeros(0, np.int64), *(c.ids[assignment.worker(c) == comm.rank] for c in source.chunks())])
+    given = comm.all_sum(np.array([len(mine), len(kept)]))
+    if list(given) != [graph.n_nodes, graph.n_edges]:
+        raise PartitionError(f"masters={node_partitioner}: {given[0]} of {graph.n_nodes} nodes have an owner and {given[1]} of "
+                             f"{graph.n_edges} edges a worker; assign must return the same on every rank")
+    where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
+    return _assemble(graph, comm, mine, kept, where, dtype, comm if job_comm is None else job_comm)
 
-    kept = np.flatnonzero(edge_rule(owner[graph.src], owner[graph.dst], comm.size) == comm.rank)
+
+def _assemble(graph: Any, comm: Comm, mine: np.ndarray, kept: np.ndarray, directory: Directory, dtype: Any, job_comm: Comm) -> Partition:
+    """The partition of a worker with these masters and edges.
+
+    Collective: all ranks of comm.
+    """
     src, dst = graph.src[kept], graph.dst[kept]
-    ends = np.unique(np.concatenate((src, dst)))
-    mirrors = ends[owner[ends] != comm.rank]
-    mirrors = mirrors[np.lexsort((row_of[mirrors], owner[mirrors]))]
-    local = np.empty(graph.n_nodes, np.int32)
+    local = np.full(graph.n_nodes, -1, np.int32)
+    local[src] = local[dst] = 0
+    local[mine] = -1
+    mirrors = np.flatnonzero(local == 0)
+    owner, row = directory.locate(mirrors)
+    by_owner = np.lexsort((row, owner))
+    mirrors, owner, row = mirrors[by_owner], owner[by_owner], row[by_owner]
     local[mine] = np.arange(len(mine))
-    local[mirrors] = np.arange(len(mirrors))
+    local[mirrors] = np.arange(len(mine), len(mine) + len(mirrors))
 
-    blocks, storage = _build_blocks(local[src], local[dst], owner[src] != comm.rank, owner[dst] != comm.rank, kept, len(mine), len(mirrors))
+    src_row, dst_row = local[src], local[dst]
+    src_mirror, dst_mirror = src_row >= len(mine), dst_row >= len(mine)
+    src_row[src_mirror] -= len(mine)
+    dst_row[dst_mirror] -= len(mine)
+    blocks, storage = _build_blocks(src_row, dst_row, src_mirror, dst_mirror, kept, len(mine), len(mirrors))
     kept = kept[storage]
-    sources, destinations = (_build_plan(comm, len(mine), mirrors, np.unique(local[end[owner[end] != comm.rank]]), owner, row_of)
-                             for end in (src, dst))
+    sources, destinations = (_build_plan(comm, len(mine), owner, row, np.unique(used))
+                             for used in (src_row[src_mirror], dst_row[dst_mirror]))
     edges = StoredRelation(EDGE, kept, True, n_edges=graph.n_edges, blocks=blocks, sources=sources, destinations=destinations)
-    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), owner, row_of, {EDGE: edges},
-                     _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype), job_comm=comm if job_comm is None else job_comm)
+    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), directory, {EDGE: edges},
+                     _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype), job_comm=job_comm)
 
 
 def _ordered(graph: Any, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -229,13 +255,10 @@ def _compress(rows: np.ndarray, n: int) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int64)
 
 
-def _build_plan(comm: Comm, n_masters: int, mirrors: np.ndarray, used: np.ndarray, owner: np.ndarray,
-                row_of: np.ndarray) -> Served:
+def _build_plan(comm: Comm, n_masters: int, owner: np.ndarray, row: np.ndarray, used: np.ndarray) -> Served:
     """The plan that serves some mirrors, and which they are."""
-    gids = mirrors[used]
-    bounds = np.searchsorted(owner[gids], np.arange(comm.size + 1))
-    wanted = [row_of[gids[a:b]] for a, b in pairwise(bounds)]
-    return Served(plan_requests(comm, n_masters, wanted), used)
+    bounds = np.searchsorted(owner[used], np.arange(comm.size + 1))
+    return Served(plan_requests(comm, n_masters, [row[used[a:b]] for a, b in pairwise(bounds)]), used)
 
 
 def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> ColumnStore:

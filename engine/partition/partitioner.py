@@ -1,31 +1,100 @@
-"""Placement: which worker owns a node, and which worker keeps an edge.
+"""Partitioners: which worker owns a node, and which worker keeps an edge.
 
-A master rule gives every node an owner. An edge rule gives every edge a worker from the owners of its two ends. Any
-pair of rules works with any model; the names users know are presets of edge rules.
+A partitioner reads the edges and gives every node an owner. Most leave the edges to an edge placement, which takes the
+worker of an edge from the owners of its two ends; one that places edges itself, as vertex-cut partitioners do, gives
+their workers too. Any pair works with any model.
+
+A partitioner is a dataclass, whose fields are its options: the job ``masters="NAME:field=value,..."`` sets them. A field
+``seed`` takes the job's seed unless it is set. ``PARTITIONERS.add`` and ``EDGE_PLACEMENTS.add`` add further ones.
 """
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from math import isqrt
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, PartitionError
+from graphtheta.registry import Registry
 from graphtheta.rng import Purpose, bits, key
 
-MasterRule = Callable[[int, int, int], np.ndarray]
-EdgeRule = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+from ..comm.communicator import Comm
+from .edge_source import EdgeChunk, EdgeSource
 
 
-def hash_masters(n_nodes: int, size: int, seed: int) -> np.ndarray:
-    """Owner of each node by the hash of its id, [n_nodes] int32: even without looking at the graph."""
-    draws = bits(key(seed, Purpose.PLACEMENT), np.arange(n_nodes))
-    return (draws % np.uint64(size)).astype(np.int32)
+@dataclass(frozen=True)
+class Assignment:
+    """What a partitioner decided.
+
+    Attributes:
+        owner: Owners of nodes by their ids, [n] int64 to [n] int, such as ``Directory.owner`` or the look-up in an array;
+            the same on every rank.
+        worker: Workers of the edges of a chunk, [n] int; None leaves the edges to the edge placement. It is called once for
+            each chunk of the source, in order.
+    """
+
+    owner: Callable[[np.ndarray], np.ndarray]
+    worker: Callable[[EdgeChunk], np.ndarray] | None = None
 
 
-def block_masters(n_nodes: int, size: int, seed: int) -> np.ndarray:
-    """Owner of each node by contiguous blocks of ids, [n_nodes] int32: keeps the locality of the numbering."""
-    return (np.arange(n_nodes, dtype=np.int64) * size // max(n_nodes, 1)).astype(np.int32)
+@dataclass(frozen=True)
+class Partitioner(ABC):
+    """Gives every node an owner.
+
+    Attributes:
+        name: What a job calls it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
+        """Divide a graph among the workers.
+
+        Args:
+            source: The edges.
+            comm: The workers.
+
+        Collective: all ranks of comm.
+        """
+
+
+@dataclass(frozen=True)
+class HashPartitioner(Partitioner):
+    """Owners by the hash of the id: even without looking at the graph."""
+
+    name = "hash"
+    seed: int = 0
+
+    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
+        of, size = key(self.seed, Purpose.PLACEMENT), np.uint64(comm.size)
+        return Assignment(lambda ids: (bits(of, ids) % size).astype(np.int32))
+
+
+@dataclass(frozen=True)
+class BlockPartitioner(Partitioner):
+    """Owners by contiguous blocks of ids: keeps the locality of the numbering."""
+
+    name = "block"
+
+    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
+        return Assignment(lambda ids: (ids * comm.size // max(source.n_nodes, 1)).astype(np.int32))
+
+
+@dataclass(frozen=True)
+class EdgePlacement:
+    """Takes the workers of edges from the owners of their two ends.
+
+    Attributes:
+        name: What a job calls it.
+        workers: Owners of the sources and of the destinations, [n] int32 each, and the number of workers, to the workers of the edges.
+    """
+
+    name: str
+    workers: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
 def edges_by_source(src_owner: np.ndarray, dst_owner: np.ndarray, size: int) -> np.ndarray:
@@ -49,16 +118,77 @@ def edges_on_grid(src_owner: np.ndarray, dst_owner: np.ndarray, size: int) -> np
     return (src_owner // cols) * cols + dst_owner % cols
 
 
-MASTER_RULES: dict[str, MasterRule] = {"hash": hash_masters, "block": block_masters}
-EDGE_RULES: dict[str, EdgeRule] = {"1d-src": edges_by_source, "1d-dst": edges_by_destination, "vertex-cut": edges_on_grid}
+def _is_partitioner(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Partitioner) and thing is not Partitioner
 
 
-def rule(table: dict[str, Callable[..., np.ndarray]], name: str, what: str) -> Callable[..., np.ndarray]:
-    """Look a rule up.
+PARTITIONERS: Registry[type[Partitioner]] = Registry("node partitioner", _is_partitioner, (), (HashPartitioner, BlockPartitioner))
+EDGE_PLACEMENTS: Registry[EdgePlacement] = Registry("edge placement", lambda thing: isinstance(thing, EdgePlacement), (), (
+    EdgePlacement("1d-src", edges_by_source), EdgePlacement("1d-dst", edges_by_destination), EdgePlacement("vertex-cut", edges_on_grid)))
+DEFAULT_PLACEMENT = "1d-src"
+
+
+def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int) -> Assignment:
+    """The workers of all nodes and edges, by name of partitioner and placement; what they return is checked.
+
+    Args:
+        source: The edges.
+        comm: The workers.
+        edge_placement: Name in ``EDGE_PLACEMENTS``, or FILE.py:NAME.
+        node_partitioner: Name in ``PARTITIONERS``, or FILE.py:NAME; options follow as ":field=value,...".
+        seed: Seed of the job.
 
     Raises:
-        ConfigError: Unknown name.
+        ConfigError: Unknown name or option, or both places edges.
+
+    Collective: all ranks of comm.
     """
-    if name not in table:
-        raise ConfigError(f"{what} {name!r} is not known; choose from {', '.join(table)}")
-    return table[name]
+    placement, partitioner = EDGE_PLACEMENTS.find(edge_placement), make_partitioner(node_partitioner, seed)
+    made, name = partitioner.assign(source, comm), partitioner.name
+
+    def owner(ids: np.ndarray) -> np.ndarray:
+        return _checked(made.owner(ids), len(ids), comm.size, f"masters={name}: the owners of {len(ids)} nodes")
+
+    def worker(chunk: EdgeChunk) -> np.ndarray:
+        if made.worker is not None:
+            return _checked(made.worker(chunk), len(chunk.ids), comm.size, f"masters={name}: the workers of {len(chunk.ids)} edges")
+        found = placement.workers(owner(chunk.src), owner(chunk.dst), comm.size)
+        return _checked(found, len(chunk.ids), comm.size, f"partitioner={placement.name}: the workers of {len(chunk.ids)} edges")
+
+    if made.worker is not None and edge_placement != DEFAULT_PLACEMENT:
+        raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={name}, which places edges itself; drop --partitioner")
+    return Assignment(owner, worker)
+
+
+def make_partitioner(text: str, seed: int) -> Partitioner:
+    """The partitioner that "NAME:field=value,..." or "FILE.py:NAME:field=value,..." describes.
+
+    Raises:
+        ConfigError: Unknown name, unknown option, or a value of another type.
+    """
+    name, colon, rest = text.rpartition(":")
+    name, rest = (name, rest) if colon and "=" in rest else (text, "")
+    made = PARTITIONERS.find(name)
+    hints = get_type_hints(made)
+    known = {f.name: hints[f.name] for f in fields(made)}
+    values: dict[str, Any] = {"seed": seed} if "seed" in known else {}
+    for item in filter(None, rest.split(",")):
+        option, _, value = item.partition("=")
+        if option not in known:
+            raise ConfigError(f"masters={text}: {name} has no option {option!r}; it has {', '.join(known) or 'none'}")
+        try:
+            values[option] = {"yes": True, "no": False}[value] if known[option] is bool else known[option](value)
+        except (KeyError, ValueError):
+            kind = "yes or no" if known[option] is bool else f"a value of type {known[option].__name__}"
+            raise ConfigError(f"masters={text}: {option} is {value!r}; expected {kind}") from None
+    return made(**values)
+
+
+def _checked(found: Any, n: int, size: int, what: str) -> np.ndarray:
+    """Workers that a partitioner returned, [n] int32."""
+    found = np.asarray(found)
+    if found.shape != (n,) or found.dtype.kind not in "iu":
+        raise PartitionError(f"{what} are {found.dtype}{list(found.shape)}; expected integers, one each")
+    if n and not 0 <= found.min() <= found.max() < size:
+        raise PartitionError(f"{what} range from {found.min()} to {found.max()}; expected 0 to {size - 1}")
+    return found.astype(np.int32, copy=False)

@@ -12,10 +12,11 @@ from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..partition.partition import Partition
 from ..view.hop import Layers
+from ..view.links import Links, link_pairs
 from ..view.row_loss import Grouping
 from ..view.scored_pairs import PairPlan
 from ..view.strategy import whole
-from ..view.task import EdgeTask, Links, Seeds, Task, link_pairs
+from ..view.task import EdgeTask, Seeds, Task
 from ..view.view import GraphView
 from .metric import ranks
 from .metrics import measure
@@ -173,7 +174,7 @@ class LinkEvaluator(Evaluator):
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         for split, view in self._views.items():
-            if not len(self.links[split].src):
+            if not self.links[split].n_links:
                 continue
             assert view.pairs is not None
             out = self.run(model, view)

@@ -6,13 +6,13 @@ their ends are fetched through a plan of their own. They run through the same re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from graphtheta.errors import ViewError
 
-from ..partition.exchange import Exchange, plan_requests
+from ..partition.exchange import Exchange
+from ..partition.located import locate
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import EDGE, Relation
 from .level import Level, Pass, Selection
@@ -63,39 +63,24 @@ class PairPlan:
 
     def __init__(self, partition: Partition, pairs: Pairs):
         self._partition, self._pairs = partition, pairs
-        owner, rank = partition.owner, partition.halo_comm.rank
-        ends = np.unique(np.concatenate((pairs.src, pairs.dst)))
-        away = ends[owner[ends] != rank]
-        away = away[np.argsort(owner[away], kind="stable")]
-        bounds = np.searchsorted(owner[away], np.arange(partition.halo_comm.size + 1))
-        wanted = [partition.row_of[away[a:b]] for a, b in pairwise(bounds)]
-        self._plan = plan_requests(partition.halo_comm, partition.n_masters, wanted)
-        self._away = away
+        self._ends = locate(partition, np.concatenate((pairs.src, pairs.dst)))
         self.needed = np.zeros(partition.n_masters, bool)
-        self.needed[partition.row_of[ends[owner[ends] == rank]]] = True
-        self.needed[self._plan.rows] = True
+        self.needed[self._ends.row[~self._ends.away]] = True
+        self.needed[self._ends.plan.rows] = True
 
     def level(self, place: np.ndarray | None, n_in: int) -> PairLevel:
         """The level over a frame in which master row r stands at place[r] (None: at r)."""
         partition, pairs = self._partition, self._pairs
         if place is not None and np.any(place[self.needed] < 0):
             raise ViewError("a pair has an end outside the view; a task's pairs must lie among the nodes its batch is limited to")
-        rank = partition.halo_comm.rank
-        by_gid = np.argsort(self._away, kind="stable")
-
-        def locate(end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            away = partition.owner[end] != rank
-            row = partition.row_of[end].astype(np.int32)
-            if place is not None:
-                row[~away] = place[row[~away]]
-            row[away] = by_gid[np.searchsorted(self._away, end[away], sorter=by_gid)]
-            return away.astype(np.int8), row
-
-        (src_kind, src), (dst_kind, dst) = locate(pairs.src), locate(pairs.dst)
+        away, row = self._ends.away, self._ends.row.copy()
+        if place is not None:
+            row[~away] = place[row[~away]]
+        (src_kind, dst_kind), (src, dst) = np.split(away.astype(np.int8), 2), np.split(row, 2)
         kind = dst_kind * 2 + src_kind
         order = np.lexsort((dst, kind))
         relation, stored = self._relation(order)
-        plan = self._plan if place is None else self._plan.renumbered(place, n_in)
+        plan = self._ends.plan if place is None else self._ends.plan.renumbered(place, n_in)
         selections, at = [], 0
         for number, kinds in enumerate(((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))):
             part = order[at: at + int(np.count_nonzero(kind == number))]

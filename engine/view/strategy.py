@@ -1,6 +1,6 @@
 """Strategies: sources of views. Which nodes and edges a batch computes is decided here and nowhere else.
 
-Batches are made of global ids by hashing, so they are the same for every number of workers.
+Batches are made by keyed permutations of global numbers, so they are the same for every number of workers.
 """
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from functools import cached_property
 import numpy as np
 
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.rng import Purpose, key, shuffle
+from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..sampling.sampler import Sampler
 from .expand import Frame, grow, induced, widen
 from .hop import Layers, depth
+from .order import BatchOrder, NodesByCluster
 from .task import Seeds, Task
 from .view import GraphView, global_view
 
@@ -94,7 +95,7 @@ class GlobalBatch(Strategy):
 
     def batch(self, epoch: int, i: int) -> GraphView:
         if self._view is None:
-            seeds = self.task.seeds(self.task.targets, epoch)
+            seeds = self.task.seeds(np.arange(len(self.task.ids)), epoch)
             view = whole(self.partition, self.layers, seeds)
             # what depends on the epoch is made anew
             if seeds.excluded is not None:
@@ -118,22 +119,16 @@ class MiniBatch(Strategy):
             raise ConfigError(f"batch_size {batch_size} must be at least 1")
         if sampler is not None and sampler.hops not in (None, depth(layers)):
             raise ConfigError(f"the sampler is made for {sampler.hops} hops and the model has {depth(layers)}; give one fanout for each")
-        self.batch_size, self.sampler = batch_size, sampler
-        self._order: tuple[int, np.ndarray] | None = None
+        self.sampler = sampler
+        self._order = BatchOrder(partition, task.ids, batch_size, seed)
 
     @property
     def steps_per_epoch(self) -> int:
-        return -(-len(self.task.targets) // self.batch_size)
-
-    def ids(self, epoch: int, i: int) -> np.ndarray:
-        """Target ids of a batch, the same on every worker."""
-        if self._order is None or self._order[0] != epoch:
-            self._order = (epoch, shuffle(key(self.seed, Purpose.BATCH, epoch), self.task.targets))
-        return self._order[1][i * self.batch_size: (i + 1) * self.batch_size]
+        return self._order.n_batches
 
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)
-        seeds = self.task.seeds(self.ids(epoch, i), step)
+        seeds = self.task.seeds(self._order.own(epoch, i), step)
         view = grow(self.partition, seeds.nodes, self.layers, sampler=self.sampler, excluded=seeds.excluded, step=step)
         return with_pairs(view, seeds)
 
@@ -142,7 +137,7 @@ class ClusterBatch(Strategy):
     """A few clusters at a time, with all edges inside and between them.
 
     Args:
-        clusters: Cluster of every node, [n_nodes], the same on every worker.
+        clusters: Cluster of each master of this worker, [n_masters] int64, numbered from 0.
         per_batch: Clusters per batch (stochastic multiple partitions of Cluster-GCN).
         boundary_hops: Also take nodes within so many hops; their values are computed, they are not trained on.
         degrees: "graph" keeps the degrees of the whole graph, "view" counts the edges inside the batch, which makes
@@ -164,9 +159,12 @@ class ClusterBatch(Strategy):
         if degrees not in ("graph", "view"):
             raise ConfigError(f"degrees {degrees!r} must be 'graph' or 'view'")
         self.clusters, self.boundary_hops, self.degrees, self.diagonal = clusters, boundary_hops, degrees, diagonal
-        n = int(clusters.max(initial=-1)) + 1
+        n = int(partition.halo_comm.all_max(np.array(clusters.max(initial=-1)))) + 1
+        self._touched = task.clusters(clusters)
         # a batch without targets would be a step without a gradient
-        self._useful = task.clusters_with_targets(clusters)
+        inside = self._touched[(self._touched == self._touched[:, :1]).all(axis=1), 0]
+        self._useful = np.flatnonzero(partition.halo_comm.all_sum(np.bincount(inside, minlength=n)))
+        self._n_clusters, self._nodes = n, NodesByCluster(partition, clusters, n) if task.draws_nodes else None
         if not len(self._useful):
             raise DataError("no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
                             "its ends lie in one cluster: use fewer and larger clusters, or another strategy")
@@ -178,15 +176,19 @@ class ClusterBatch(Strategy):
     def steps_per_epoch(self) -> int:
         return -(-len(self._useful) // self.per_batch)
 
-    def members(self, epoch: int, i: int) -> np.ndarray:
-        """Nodes of the clusters of a batch, [n_nodes] bool, the same on every worker."""
-        order = shuffle(key(self.seed, Purpose.BATCH, epoch), self._useful)
-        return np.isin(self.clusters, order[i * self.per_batch: (i + 1) * self.per_batch])
+    def chosen(self, epoch: int, i: int) -> np.ndarray:
+        """Clusters of a batch, ascending."""
+        order = Permutation(key(self.seed, Purpose.BATCH, epoch), len(self._useful))
+        first = i * self.per_batch
+        return self._useful[np.sort(order.item(np.arange(first, min(first + self.per_batch, order.n))))]
 
     def batch(self, epoch: int, i: int) -> GraphView:
-        p, inside = self.partition, self.members(epoch, i)
-        seeds = self.task.seeds(self.task.owned_by(inside), self._step(epoch, i), np.flatnonzero(inside))
-        core = inside[p.masters]
+        p, chosen = self.partition, self.chosen(epoch, i)
+        inside = np.zeros(self._n_clusters, bool)
+        inside[chosen] = True
+        own = np.flatnonzero(inside[self._touched].all(axis=1))
+        seeds = self.task.seeds(own, self._step(epoch, i), None if self._nodes is None else self._nodes.members(chosen))
+        core = inside[self.clusters]
         view = with_pairs(induced(p, widen(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded), seeds)
         assert view.rows is not None
         node = {"train": p.node.read("train") & core} if "train" in p.node else {}

@@ -1,7 +1,7 @@
 """Tasks: what a model is trained to predict, and which nodes or pairs a batch of targets needs.
 
-A target has a global id: a node, an edge, or a positive link. Batches are lists of target ids, the same on every
-worker; a task turns such a list into the part of this worker.
+A target is a node, an edge, or a positive link. Each worker knows its own targets only: the nodes it owns, the edges it keeps,
+the links whose sources it owns. A batch is given by this worker's targets in it.
 """
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.rng import Purpose, integers, key, uniform
+from graphtheta.rng import Purpose, key, uniform
 
 from ...ops.autodiff.tape import Var
 from ...ops.functions.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from ...ops.kernels.batch import expand
+from ..partition.located import values_of
 from ..partition.partition import Partition
+from ..partition.table import Route
+from .links import Links, edges_of_links, link_pairs
+from .order import Members
 from .row_loss import Grouping, RowLoss, grouped
 from .scored_pairs import PairPlan, Pairs
 from .view import GraphView
@@ -39,36 +43,43 @@ class Seeds:
 
 
 class Task(ABC):
-    """What is predicted. ``targets`` are the ids of the training targets, ascending, equal on every worker.
+    """What is predicted.
 
     Attributes:
+        ids: Ids of this worker's own training targets, [n] int64; no id on two workers.
+        n_targets: Training targets of all workers.
         kind: Of labels: "classes", "labels" or "values".
         own_loss: In place of the loss that fits the labels; None for that.
+        draws_nodes: Whether ``seeds`` draws nodes ``among`` those that a batch is limited to.
     """
 
-    targets: np.ndarray
+    ids: np.ndarray
+    n_targets: int
     kind: str
     own_loss: RowLoss | None = None
+    draws_nodes = False
 
     @abstractmethod
-    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
+    def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
         """This worker's part of a batch of targets.
 
         Args:
-            ids: Targets, the same on every worker.
+            own: Positions in ``ids`` of this worker's targets of the batch, ascending, [k] int64.
             step: Number of the training step, for draws.
-            among: The nodes the batch is limited to, ascending ids, the same on every worker; None for all.
+            among: The nodes the batch is limited to; None for all.
 
         Collective: all ranks of the partition.
         """
 
     @abstractmethod
-    def owned_by(self, nodes: np.ndarray) -> np.ndarray:
-        """The targets that lie inside a set of nodes ([n_nodes] bool of the whole graph), ascending ids."""
+    def clusters(self, clusters: np.ndarray) -> np.ndarray:
+        """Clusters that this worker's targets touch: of a node its own, [n, 1] int64; of a pair those of its ends, [n, 2] int64.
 
-    @abstractmethod
-    def clusters_with_targets(self, clusters: np.ndarray) -> np.ndarray:
-        """The clusters ([n_nodes], one number per node) with a target inside, ascending."""
+        Args:
+            clusters: Cluster of each master of this worker, [n_masters] int64.
+
+        Collective: all ranks of the partition.
+        """
 
     @abstractmethod
     def loss(self, view: GraphView, out: Var) -> Var:
@@ -108,27 +119,29 @@ class NodeTask(Task):
     Args:
         partition: Holds ``y`` and the mask ``train``.
         kind: "classes", "labels" (0/1 per column, NaN missing) or "values".
+
+    Raises:
+        DataError: No node is trained on.
+
+    Collective: all ranks of the partition.
     """
 
     def __init__(self, partition: Partition, kind: str):
         self._partition = partition
         self.kind = kind
-        mine = partition.masters[partition.node.read("train")] if "train" in partition.node else partition.masters[:0]
-        self.targets = np.sort(np.concatenate(partition.halo_comm.all_gather(mine)))
-        if not len(self.targets):
+        self._rows = np.flatnonzero(partition.node.read("train")) if "train" in partition.node else np.zeros(0, np.int64)
+        self.ids = partition.masters[self._rows]
+        self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
+        if not self.n_targets:
             raise DataError("the training set is empty; give the graph a train mask or choose a split")
 
-    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
-        p = self._partition
-        nodes = np.zeros(p.n_masters, bool)
-        nodes[p.row_of[ids[p.owner[ids] == p.halo_comm.rank]]] = True
+    def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
+        nodes = np.zeros(self._partition.n_masters, bool)
+        nodes[self._rows[own]] = True
         return Seeds(nodes)
 
-    def owned_by(self, nodes: np.ndarray) -> np.ndarray:
-        return self.targets[nodes[self.targets]]
-
-    def clusters_with_targets(self, clusters: np.ndarray) -> np.ndarray:
-        return np.unique(clusters[self.targets])
+    def clusters(self, clusters: np.ndarray) -> np.ndarray:
+        return clusters[self._rows][:, None]
 
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
@@ -151,27 +164,26 @@ class EdgeTask(Task):
         partition: Holds the edge column ``y``.
         train: Mask of the local edges in storage order that are trained on.
         kind: As for nodes.
+
+    Raises:
+        DataError: No edge is trained on.
+
+    Collective: all ranks of the partition.
     """
 
     def __init__(self, partition: Partition, train: np.ndarray, kind: str = "values"):
         self._partition = partition
         self.kind = kind
-        self._by_gid = np.argsort(partition.edge_gid, kind="stable")
-        self._gid = partition.edge_gid[self._by_gid]
-        self.targets = np.sort(np.concatenate(partition.halo_comm.all_gather(partition.edge_gid[train])))
         self._ends = partition.edge_ends()
-        if not len(self.targets):
+        chosen = np.flatnonzero(train)
+        self._stored = chosen[np.argsort(partition.edge_gid[chosen], kind="stable")]
+        self.ids = partition.edge_gid[self._stored]
+        self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
+        if not self.n_targets:
             raise DataError("the training set is empty; give the graph an edge_train mask")
 
-    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
-        return self._of_stored(self._find(ids))
-
-    def _find(self, ids: np.ndarray) -> np.ndarray:
-        """Storage positions of those ids that are kept here."""
-        gid = self._gid
-        at = np.searchsorted(gid, ids)
-        here = gid[np.minimum(at, len(gid) - 1)] == ids if len(gid) else np.zeros(len(ids), bool)
-        return self._by_gid[at[here]]
+    def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
+        return self._of_stored(self._stored[own])
 
     def _of_stored(self, stored: np.ndarray) -> Seeds:
         p = self._partition
@@ -186,59 +198,12 @@ class EdgeTask(Task):
         """
         return self._of_stored(np.flatnonzero(mask))
 
-    def owned_by(self, nodes: np.ndarray) -> np.ndarray:
-        p, ends = self._partition, self._ends
-        inside = nodes[ends[0]] & nodes[ends[1]]
-        all_inside = np.sort(np.concatenate(p.halo_comm.all_gather(p.edge_gid[inside])))
-        return np.intersect1d(self.targets, all_inside, assume_unique=True)
-
-    def clusters_with_targets(self, clusters: np.ndarray) -> np.ndarray:
-        src, dst = (end[self._find(self.targets)] for end in self._ends)
-        mine = np.unique(clusters[src[clusters[src] == clusters[dst]]])
-        return np.unique(np.concatenate(self._partition.halo_comm.all_gather(mine)))
+    def clusters(self, clusters: np.ndarray) -> np.ndarray:
+        return np.stack([values_of(self._partition, end[self._stored], clusters) for end in self._ends], axis=1)
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
         return self.mean_loss(out, view.pairs.label, None)
-
-
-@dataclass(frozen=True)
-class Links:
-    """Positive links and the draws of their negatives.
-
-    Attributes:
-        src, dst: Ends of the positives, [n] int64.
-        known: Sorted keys (src * n_nodes + dst) of all links of all splits; no negative is one of them.
-        negatives: Negatives per positive.
-        key: Key of the draws.
-    """
-
-    src: np.ndarray
-    dst: np.ndarray
-    known: np.ndarray
-    negatives: int
-    key: int
-
-    def draw(self, ids: np.ndarray, n_nodes: int, among: np.ndarray | None = None) -> np.ndarray:
-        """Other ends of the negatives of some positives, [n, negatives]: hashes of the positive's number, drawn again
-        while the pair is a link or a self loop; from all nodes or ``among`` some."""
-        slots = ids[:, None] * self.negatives + np.arange(self.negatives)
-        src = np.broadcast_to(self.src[ids][:, None], slots.shape).ravel()
-        ends = np.full(src.shape, -1, np.int64)
-        open_ = np.arange(len(ends))
-        for attempt in range(64):
-            drawn = integers(key(self.key, Purpose.NEGATIVE, attempt), slots.ravel()[open_], n_nodes if among is None else len(among))
-            ends[open_] = drawn if among is None else among[drawn]
-            open_ = open_[self.taken(src[open_], ends[open_], n_nodes)]
-            if not len(open_):
-                break
-        return ends.reshape(slots.shape)
-
-    def taken(self, src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
-        """Whether a pair is a link or a self loop, in the shape of src."""
-        wanted = src * n_nodes + dst
-        at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))
-        return (self.known[at] == wanted if len(self.known) else np.zeros(wanted.shape, bool)) | (src == dst)
 
 
 class LinkTask(Task):
@@ -249,69 +214,56 @@ class LinkTask(Task):
 
     Args:
         partition: Its edges are the training links.
-        links: The training links as positives, each unordered pair once; the same on every worker.
-        supervision: Share of the links a global batch supervises.
+        links: The training links as positives.
+        supervision: Share of the links a batch of all links supervises.
         seed: Seed of that choice and of the negatives.
+
+    Raises:
+        ConfigError: The share is out of range.
+        DataError: There are no links.
+
+    Collective: all ranks of the partition.
     """
 
     kind = "labels"
+    draws_nodes = True
 
     def __init__(self, partition: Partition, links: Links, supervision: float = 0.3, seed: int = 0):
         if not 0 < supervision <= 1:
             raise ConfigError(f"supervision {supervision} must be above 0 and at most 1")
         self._partition, self._links = partition, links
         self._supervision, self._seed = supervision, seed
-        self.targets = np.arange(len(links.src))
-        if not len(self.targets):
+        self.ids, self.n_targets = links.numbers, links.n_links
+        if not self.n_targets:
             raise DataError("there are no links to train on; lower the validation and test shares")
-        src, dst = partition.edge_ends()
-        keys = _unordered(src, dst, partition.n_nodes)
-        self._by_key = np.argsort(keys, kind="stable").astype(np.int32)
-        self._edge_key = keys[self._by_key]
-        self._link_key = _unordered(links.src, links.dst, partition.n_nodes)
+        self._edges = edges_of_links(partition, links)
 
-    def seeds(self, ids: np.ndarray, step: int, among: np.ndarray | None = None) -> Seeds:
-        if len(ids) == len(self.targets) and self._supervision < 1:
-            draws = uniform(key(self._seed, Purpose.SPLIT, step), ids)
+    def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
+        p = self._partition
+        if self._supervision < 1 and int(p.halo_comm.all_sum(np.array(len(own)))) == self.n_targets:
+            draws = uniform(key(self._seed, Purpose.SPLIT, step), self.ids[own])
             # never none, whatever the draws
-            ids = ids[(draws < self._supervision) | (draws == draws.min())]
-        excluded = np.zeros(self._partition.n_local_edges, bool)
-        first, last = (np.searchsorted(self._edge_key, self._link_key[ids], side) for side in ("left", "right"))
-        excluded[expand(first, last, self._by_key, self._by_key)[1]] = True
+            own = own[(draws < self._supervision) | (draws == p.halo_comm.all_min(np.array(draws.min(initial=1.0))))]
         step_links = replace(self._links, key=key(self._links.key, Purpose.NEGATIVE, step))
-        plan = PairPlan(self._partition, link_pairs(self._partition, step_links, ids, among))
+        excluded = self._excluded(own)
+        plan = PairPlan(p, link_pairs(p, step_links, own, among))
         return Seeds(plan.needed, plan, excluded)
 
-    def owned_by(self, nodes: np.ndarray) -> np.ndarray:
-        return self.targets[nodes[self._links.src] & nodes[self._links.dst]]
+    def _excluded(self, own: np.ndarray) -> np.ndarray:
+        """Local edges that are links of the batch, or their reverse, [n_local_edges] bool."""
+        comm, (ptr, stored, worker) = self._partition.halo_comm, self._edges
+        _, stored, worker = expand(ptr[own], ptr[own + 1], stored, worker)
+        out = np.zeros(self._partition.n_local_edges, bool)
+        for part in comm.all_to_all(Route(worker, comm.size).parts(stored)):
+            out[part] = True
+        return out
 
-    def clusters_with_targets(self, clusters: np.ndarray) -> np.ndarray:
-        src, dst = clusters[self._links.src], clusters[self._links.dst]
-        return np.unique(src[src == dst])
+    def clusters(self, clusters: np.ndarray) -> np.ndarray:
+        return np.stack([values_of(self._partition, end, clusters) for end in (self._links.src, self._links.dst)], axis=1)
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
         return self.group_loss(out, view.pairs.label, Grouping(view.pairs.order, self._links.negatives + 1))
-
-
-def link_pairs(partition: Partition, links: Links, ids: np.ndarray, among: np.ndarray | None = None) -> Pairs:
-    """Positives and their negatives, placed with the owner of the source; pairs of one positive stand together.
-
-    The label is 1 for positives, 0 for negatives, and NaN where no negative could be found.
-    """
-    mine = ids[partition.owner[links.src[ids]] == partition.halo_comm.rank]
-    others = links.draw(mine, partition.n_nodes, among)
-    dst = np.concatenate((links.dst[mine][:, None], others), axis=1)
-    src = np.broadcast_to(links.src[mine][:, None], dst.shape)
-    # a node linked to all others, or to all of a small batch, has no negatives there: such pairs do not count
-    label = np.where(links.taken(src, dst, partition.n_nodes), np.nan, 0.0)
-    label[:, 0] = 1
-    gid = mine[:, None] * (links.negatives + 1) + np.arange(links.negatives + 1)
-    return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, label.ravel())
-
-
-def _unordered(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
-    return np.minimum(src, dst) * np.int64(n_nodes) + np.maximum(src, dst)
 
 
 def label_kind(y: Any, multilabel: bool) -> str:

@@ -19,11 +19,11 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.layer.module import Module
 from graphtheta.engine.layer.superstep import fallback_text
+from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import CheckError, ConfigError, GraphThetaError
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 
-PARTITIONERS = ("1d-src", "1d-dst", "vertex-cut")
 # relative errors of sums in another order, and of the same sums
 ROUNDING, SAME = 1e-9, 1e-12
 # a gradient that is so much smaller than the largest one is made of rounding errors
@@ -44,7 +44,7 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join([f"gradients against finite differences: {self.gradients:.1e}", f"renumbered nodes: {self.permutation:.1e}",
-                          f"1 to 4 workers, {', '.join(PARTITIONERS)}: {self.workers:.1e}",
+                          f"1 to 4 workers, {', '.join(EDGE_PLACEMENTS)}: {self.workers:.1e}",
                           f"fused against reference back end: {self.backends:.1e}", *self.notes])
 
 
@@ -228,9 +228,9 @@ class _Subject:
         """Values and gradients, with dropout on, against one worker."""
         expected, worst = self.run(training=True), 0.0
         for size in (2, 3, 4):
-            for partitioner in PARTITIONERS:
-                def program(comm: Comm, partitioner: str = partitioner) -> Numbers:
-                    return trial.run(self.copy(), self.case, self.layers, comm, partitioner, training=True)
+            for placement in EDGE_PLACEMENTS:
+                def program(comm: Comm, placement: str = placement) -> Numbers:
+                    return trial.run(self.copy(), self.case, self.layers, comm, placement, training=True)
 
                 error, name = trial.furthest(expected, run_simulated(size, program)[0])
                 worst = max(worst, self.bound(error, ROUNDING, f"its {name} changes with the number of workers or the partition"))

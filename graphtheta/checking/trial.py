@@ -18,6 +18,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.strategy import whole
@@ -136,7 +137,7 @@ def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray, column
     return Case(Graph(edge_index, N_NODES, x=x, edge_attr=attr, node_columns=columns[0], edge_columns=columns[1]), x, attr)
 
 
-def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, partitioner: str = "1d-src", *,
+def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, edge_placement: str = DEFAULT_PLACEMENT, *,
         training: bool = False) -> Numbers:
     """Values by global id, and gradients of their product with fixed numbers.
 
@@ -146,7 +147,7 @@ def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, part
     Collective: all ranks of comm.
     """
     comm = comm if comm is not None else SerialComm()
-    partition = build_partition(case.graph, comm, partitioner, dtype=np.float64)
+    partition = build_partition(case.graph, comm, edge_placement, dtype=np.float64)
     view = whole(partition, layers)
     x = Var(case.x[partition.masters], view.space, needs_grad=True)
     attr = Var(case.attr[partition.edge_gid], needs_grad=True)

@@ -211,7 +211,8 @@ def flag(key: str) -> str:
 def choices(key: str, field: FieldInfo | None = None) -> tuple[Any, ...]:
     """The allowed values of a key, or of an option of a model with this field; empty if there are too many to list."""
     if key in REGISTRIES:
-        return "auto", *REGISTRIES[key]
+        auto = ("auto",) if Job.model_fields[key].default == "auto" else ()
+        return *auto, *REGISTRIES[key]
     return literals((field or Job.model_fields[key]).annotation)
 
 

@@ -10,14 +10,15 @@ from typing import Any, Literal
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
+from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.registry import Registry
 from graphtheta.tasks.registry import TASKS
 
-# keys whose values are "auto", a name in a registry, or FILE.py:NAME
-REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS}
+# keys whose values are "auto" if that is the default, a name in a registry, or FILE.py:NAME
+REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS, "partitioner": EDGE_PLACEMENTS, "masters": PARTITIONERS}
 # a key that only one value of another key makes use of
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
@@ -102,10 +103,10 @@ class StrategyKeys(Options):
 class PartitionKeys(Options):
     """Partition"""
 
-    partitioner: Literal["1d-src", "1d-dst", "vertex-cut"] = "1d-src"
+    partitioner: str = DEFAULT_PLACEMENT
     """Which worker keeps an edge: that of its source, that of its destination, or one on a grid."""
-    masters: Literal["hash", "block"] = "hash"
-    """Which worker owns a node: by hash, or in contiguous blocks of the numbering."""
+    masters: str = "hash"
+    """Which worker owns a node: by hash, or in contiguous blocks of the numbering; options follow as NAME:key=value."""
 
 
 class ComputeKeys(Options):

@@ -9,7 +9,8 @@ from graphtheta.data.transform import pair_key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.evaluate import Evaluator, LinkEvaluator
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.task import Links, LinkTask, Task
+from graphtheta.engine.view.links import Links
+from graphtheta.engine.view.task import LinkTask, Task
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 
 
@@ -48,14 +49,17 @@ class LinkKind(TaskKind):
     def objective(self, graph: Graph, partition: Partition) -> Task:
         pair = pair_key(np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst), graph.n_nodes)
         positive = distinct_pairs(graph, pair, graph.src != graph.dst)
-        return LinkTask(partition, self._links(positive, self.job.negatives, self.job.seed), seed=self.job.seed)
+        return LinkTask(partition, self._links(partition, positive, self.job.negatives, self.job.seed), seed=self.job.seed)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
-        held = {split: self._links(ends, self.job.eval_negatives, self.job.seed + i) for i, (split, ends) in enumerate(self._held.items())}
+        held = {split: self._links(partition, ends, self.job.eval_negatives, self.job.seed + i)
+                for i, (split, ends) in enumerate(self._held.items())}
+        # from here on each worker has the keys of its own nodes only
+        del self._known
         return LinkEvaluator(partition, layers, task, held)
 
-    def _links(self, ends: np.ndarray, negatives: int, key: int) -> Links:
-        return Links(ends[0], ends[1], self._known, negatives, key)
+    def _links(self, partition: Partition, ends: np.ndarray, negatives: int, key: int) -> Links:
+        return Links.of(partition, ends[0], ends[1], self._known, negatives, key)
 
     def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of both ends of each test link, and the scores."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.datasets.dataset import load
-from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.clusters import find_clusters
@@ -122,8 +121,8 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
         return GlobalBatch(partition, layers, task, job.seed)
     if job.strategy == "mini":
         sampler = build_sampler(job, depth(layers))
-        return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or len(task.targets), sampler=sampler)
-    clusters = _clusters(job, graph, partition.halo_comm)
+        return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or task.n_targets, sampler=sampler)
+    clusters = _clusters(job, graph, partition)
     return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
 
@@ -145,8 +144,9 @@ def build_sampler(job: Job, hops: int) -> Sampler | None:
     return sampler(**taken)
 
 
-def _clusters(job: Job, graph: Graph, comm: Comm) -> np.ndarray:
-    """Clusters found on rank 0, so that all ranks have the same."""
+def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
+    """Clusters of this worker's masters, [n_masters] int64; rank 0 finds those of all nodes and sends each worker its own."""
+    comm, masters = partition.halo_comm, partition.masters
     error, found = None, None
     if comm.rank == 0:
         try:
@@ -154,4 +154,6 @@ def _clusters(job: Job, graph: Graph, comm: Comm) -> np.ndarray:
         except GraphThetaError as e:
             error = e
     comm.agree(error)
-    return np.asarray(comm.broadcast(found))
+    asked = comm.gather_rows(masters)
+    none = [np.zeros(0, np.int64)] * comm.size
+    return comm.all_to_all(none if asked is None or found is None else [found[ids] for ids in asked])[0]

@@ -111,7 +111,7 @@ def train(comm, graph, placement, nets):
 
 def shared(*of):
     """Batches whose layers see the same sampled edges."""
-    return MiniBatch(*of, batch_size=of[2].targets.size // equality.STEPS, sampler=NeighbourSampler((3, 3), shared=True))
+    return MiniBatch(*of, batch_size=of[2].n_targets // equality.STEPS, sampler=NeighbourSampler((3, 3), shared=True))
 
 
 def assert_same(found, expected):
@@ -312,7 +312,7 @@ def test_integers_have_no_gradients():
         level = np.clip(part.node.read("x") @ layer.w.value[:, 0], 0, 3).astype(np.int64)
         assert level.max() > 0
         flow = np.zeros(part.n_masters)
-        np.add.at(flow, part.row_of[part.edge_ends()[0]], 1)
+        np.add.at(flow, part.directory.row(part.edge_ends()[0]), 1)
         expected = part.node.read("x").T @ np.repeat((flow * level)[:, None], 4, axis=1)
         np.testing.assert_allclose(grads.of(layer.w), expected)
 

@@ -11,7 +11,8 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
 from graphtheta.engine.train.metrics import choose_metric
-from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask, label_kind
+from graphtheta.engine.view.links import Links
+from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.ops import Parameter
 
 RUNS = [(size, graphs.PLACEMENTS[i]) for size, i in ((1, 0), (2, 3), (3, 4), (4, 1), (8, 5))]
@@ -72,7 +73,7 @@ def nodes_of(graph):
 
 
 def links_of(held):
-    return lambda p: LinkEvaluator(p, ["in"], LinkTask(p, held["test"]), held)
+    return lambda p: LinkEvaluator(p, ["in"], LinkTask(p, held(p)["test"]), held(p))
 
 
 def test_classes():
@@ -145,10 +146,14 @@ def test_links():
     graph, model = graphs.random_graph(40, 100, hub=False), Pairs()
     h = node_values(graph, model.w.value)
     known = np.unique(np.concatenate((graph.src * 40 + graph.dst, graph.dst * 40 + graph.src)))
-    held = {"val": Links(graph.src[:30], graph.dst[:30], known, 9, 1), "test": Links(graph.src[30:47], graph.dst[30:47], known, 9, 2)}
-    negative = held["test"].draw(np.arange(17), 40)
-    positive = (h[held["test"].src] * h[held["test"].dst]).sum(axis=1)
-    others = np.einsum("nf,nkf->nk", h[held["test"].src], h[negative])
+    src, dst = graph.src[30:47], graph.dst[30:47]
+
+    def held(p):
+        return {"val": Links.of(p, graph.src[:30], graph.dst[:30], known, 9, 1), "test": Links.of(p, src, dst, known, 9, 2)}
+
+    negative = run_simulated(1, lambda comm: held(build_partition(graph, comm))["test"].draw(np.arange(17), 40))[0]
+    positive = (h[src] * h[dst]).sum(axis=1)
+    others = np.einsum("nf,nkf->nk", h[src], h[negative])
     rank = 1 + (others > positive[:, None]).sum(axis=1) + 0.5 * (others == positive[:, None]).sum(axis=1)
     for metrics, predicted in evaluate(graph, links_of(held), model):
         np.testing.assert_allclose(predicted, positive, atol=1e-10)
@@ -162,7 +167,7 @@ def test_links_of_a_node_without_negatives_come_first():
     n = 9
     graph = graphs.fill(np.zeros(n - 1, int), np.arange(1, n), n)
     known = np.unique(np.concatenate((graph.src * n + graph.dst, graph.dst * n + graph.src)))
-    held = {"test": Links(graph.src[:4], graph.dst[:4], known, 3, 1)}
+    held = lambda p: {"test": Links.of(p, graph.src[:4], graph.dst[:4], known, 3, 1)}
     for metrics, _ in evaluate(graph, links_of(held), Pairs()):
         assert metrics["test_mrr"] == 1 and np.isfinite(metrics["test_loss"])
 

@@ -45,7 +45,7 @@ def alone(rank, strategy, job_comm=None):
 
 STRATEGIES = {
     "global": GlobalBatch,
-    "sampled": lambda *of: MiniBatch(*of, batch_size=-(-len(of[2].targets) // STEPS), sampler=NeighbourSampler((2, 2))),
+    "sampled": lambda *of: MiniBatch(*of, batch_size=-(-of[2].n_targets // STEPS), sampler=NeighbourSampler((2, 2))),
 }
 
 

@@ -11,9 +11,10 @@ from typed import typed
 
 from graphtheta.data.columns import TAKEN
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.partition import MASTER, MIRROR, build_partition
-from graphtheta.engine.partition.partitioner import EDGE_RULES, MASTER_RULES
+from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, make_partitioner
 from graphtheta.engine.store.column import Role
 from graphtheta.engine.view.view import PRECOMPUTED
 from graphtheta.errors import ConfigError, PartitionError
@@ -32,10 +33,10 @@ def check(graph, parts):
     np.testing.assert_array_equal(np.sort(np.concatenate([p.masters for p in parts])), np.arange(graph.n_nodes))
     np.testing.assert_array_equal(np.sort(np.concatenate([p.edge_gid for p in parts])), np.arange(graph.n_edges))
     for rank, p in enumerate(parts):
-        assert np.all(p.owner[p.masters] == rank)
+        assert np.all(p.directory.owner(p.masters) == rank)
         degree = np.bincount(np.concatenate((graph.src, graph.dst)), minlength=graph.n_nodes)[p.masters]
         np.testing.assert_array_equal(np.lexsort((p.masters, -degree)), np.arange(p.n_masters), "many edges first")
-        np.testing.assert_array_equal(p.row_of[p.masters], np.arange(p.n_masters))
+        np.testing.assert_array_equal(p.directory.row(p.masters), np.arange(p.n_masters))
         check_mirrors(p, rank)
         check_edges(graph, p)
         for name in ("x", "y", "train", "val", "test"):
@@ -54,9 +55,9 @@ def check_columns(given, found, rows):
 
 def check_mirrors(p, rank):
     mirrors = p.gid[p.n_masters:]
-    order = np.lexsort((p.row_of[mirrors], p.owner[mirrors]))
+    order = np.lexsort(p.directory.locate(mirrors)[::-1])
     np.testing.assert_array_equal(order, np.arange(p.n_mirrors))
-    assert not np.any(p.owner[mirrors] == rank)
+    assert not np.any(p.directory.owner(mirrors) == rank)
     assert p.n_mirrors == len(np.union1d(*(x.mirrors for x in p.relations["edge"].served(False)))), "a mirror that nobody needs"
     src, dst = p.edge_ends()
     for (_, rows), end in zip(p.relations["edge"].served(False), (src, dst), strict=True):
@@ -71,7 +72,7 @@ def check_edges(graph, p):
         np.testing.assert_array_equal(p.edge.read(name), value[p.edge_gid])
     core = p.relations["edge"].blocks[0]
     assert (core.src_kind, core.dst_kind, core.start) == (MASTER, MASTER, 0)
-    here = lambda end: p.owner[end] == p.halo_comm.rank
+    here = lambda end: p.directory.owner(end) == p.halo_comm.rank
     np.testing.assert_array_equal(np.arange(p.n_local_edges) < core.n_edges, here(src) & here(dst))
     rows = {MASTER: p.n_masters, MIRROR: p.n_mirrors}
     for b in p.relations["edge"].blocks:
@@ -110,7 +111,8 @@ def test_random_graphs(seed, size, placement):
 
 def test_a_rank_may_own_nothing():
     graph = graphs.fill([0, 1, 1], [1, 0, 1], 3)
-    parts = build(graph, 3, ("vertex-cut", "hash"), seed=next(s for s in range(99) if len(np.unique(MASTER_RULES["hash"](3, 3, s))) < 3))
+    seed = next(s for s in range(99) if len(np.unique(owners_of("hash", graph, 3, s))) < 3)
+    parts = build(graph, 3, ("vertex-cut", "hash"), seed=seed)
     assert any(p.n_masters == 0 for p in parts)
     check(graph, parts)
 
@@ -130,22 +132,29 @@ def test_plans_bring_the_right_nodes(placement):
 def test_presets_place_edges_as_they_say():
     graph = graphs.random_graph(60, 400)
     for rank, p in enumerate(build(graph, 4, ("1d-src", "hash"))):
-        assert np.all(p.owner[p.edge_ends()[0]] == rank) and len(p.relations["edge"].sources.mirrors) == 0
+        assert np.all(p.directory.owner(p.edge_ends()[0]) == rank) and len(p.relations["edge"].sources.mirrors) == 0
     for rank, p in enumerate(build(graph, 4, ("1d-dst", "hash"))):
-        assert np.all(p.owner[p.edge_ends()[1]] == rank) and len(p.relations["edge"].destinations.mirrors) == 0
+        assert np.all(p.directory.owner(p.edge_ends()[1]) == rank) and len(p.relations["edge"].destinations.mirrors) == 0
     for rank, p in enumerate(build(graph, 4, ("vertex-cut", "hash"))):
         src, dst = p.edge_ends()
-        assert np.all(p.owner[src] // 2 == rank // 2) and np.all(p.owner[dst] % 2 == rank % 2)
+        assert np.all(p.directory.owner(src) // 2 == rank // 2) and np.all(p.directory.owner(dst) % 2 == rank % 2)
+
+
+def owners_of(name, graph, size, seed=0):
+    """Owners of all nodes by a partitioner."""
+    program = lambda comm: make_partitioner(name, seed).assign(GraphEdges(graph), comm).owner(np.arange(graph.n_nodes))
+    return run_simulated(size, program)[0]
 
 
 def test_rules_are_balanced_and_in_range():
+    graph = graphs.random_graph(4000, 10)
     for size in SIZES:
-        for rule in MASTER_RULES.values():
-            counts = np.bincount(rule(4000, size, 0), minlength=size)
+        for name in PARTITIONERS:
+            counts = np.bincount(owners_of(name, graph, size), minlength=size)
             assert len(counts) == size and counts.max() < 1.2 * 4000 / size
         rng = np.random.default_rng(0)
-        for rule in EDGE_RULES.values():
-            placed = rule(rng.integers(0, size, 500).astype(np.int32), rng.integers(0, size, 500).astype(np.int32), size)
+        for place in EDGE_PLACEMENTS.values():
+            placed = place.workers(rng.integers(0, size, 500).astype(np.int32), rng.integers(0, size, 500).astype(np.int32), size)
             assert placed.min() >= 0 and placed.max() < size
 
 
@@ -204,9 +213,9 @@ def test_more_ranks_than_nodes(size):
 
 def test_unknown_rules():
     graph = graphs.random_graph()
-    with pytest.raises(ConfigError, match=r"partitioner '2d'.*1d-src, 1d-dst, vertex-cut"):
+    with pytest.raises(ConfigError, match=r"edge placement '2d'.*1d-src, 1d-dst, vertex-cut"):
         build(graph, 1, ("2d", "hash"))
-    with pytest.raises(ConfigError, match=r"masters 'metis'.*hash, block"):
+    with pytest.raises(ConfigError, match=r"node partitioner 'metis'.*hash, block"):
         build(graph, 1, ("1d-src", "metis"))
 
 

@@ -70,6 +70,6 @@ def test_edges_made_for_the_batch_have_no_stored_values():
     p = run_simulated(1, lambda comm: build_partition(GRAPH, comm, dtype=np.float64))[0]
     view = view_of(p, beside_edges=True)
     assert not view.levels[0].columns and [sweep.relation.name for sweep in view.levels[0].passes] == ["edge", "pair"]
-    np.testing.assert_array_equal(view.levels[0].gid, np.concatenate((p.edge_gid, np.lexsort((np.arange(N), p.row_of[HEAD])))))
+    np.testing.assert_array_equal(view.levels[0].gid, np.concatenate((p.edge_gid, np.lexsort((np.arange(N), p.directory.locate(HEAD)[1])))))
     with Tape(), pytest.raises(ColumnError, match=r"gather of Layer reads edge\.weight"):
         Readout(weighted=True)(view)

@@ -11,8 +11,9 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
-from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask
+from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import Parameter, Tape
 
@@ -85,9 +86,9 @@ STRATEGIES = {
     "mini": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=3),
     "sampled": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=3, sampler=NeighbourSampler((2, 1))),
     "replaced": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=4, sampler=NeighbourSampler((2, 3), replace=True)),
-    "cluster": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS, per_batch=2),
-    "cluster, all options": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS, boundary_hops=1, degrees="view",
-                                                                 diagonal=0.7),
+    "cluster": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], per_batch=2),
+    "cluster, all options": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], boundary_hops=1,
+                                                                 degrees="view", diagonal=0.7),
 }
 
 
@@ -113,7 +114,7 @@ def test_a_mini_batch_of_all_targets_is_the_global_batch():
     every = NeighbourSampler((99, -1))
     for build in (lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99),
                   lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99, sampler=every),
-                  lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS, per_batch=5)):
+                  lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], per_batch=5)):
         for size in (1, 4):
             same(epoch(build, size, graphs.PLACEMENTS[4]), whole)
 
@@ -140,8 +141,8 @@ def test_cluster_batches_equal_dense_cluster_gcn(degrees, diagonal, hops):
     weights = [layer.w.value for layer in Net().layers]
     adjacent = np.eye(24, dtype=bool)
     adjacent[GRAPH.src, GRAPH.dst] = adjacent[GRAPH.dst, GRAPH.src] = True
-    options = dict(clusters=CLUSTERS, per_batch=2, degrees=degrees, diagonal=diagonal, boundary_hops=hops)
-    build = lambda p, layers, task: ClusterBatch(p, layers, task, **options)
+    options = dict(per_batch=2, degrees=degrees, diagonal=diagonal, boundary_hops=hops)
+    build = lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], **options)
     for size in (1, 4):
         for loss, _, ids in epoch(build, size, graphs.PLACEMENTS[4]):
             core = np.isin(CLUSTERS, CLUSTERS[ids])
@@ -154,18 +155,18 @@ def test_cluster_batches_equal_dense_cluster_gcn(degrees, diagonal, hops):
 
 def test_clusters_without_targets_are_left_out():
     graph = GRAPH.with_masks(CLUSTERS == 3)
-    found = epoch(lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS), graph=graph)
+    found = epoch(lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters]), graph=graph)
     assert len(found) == 1 and found[0][2].tolist() == np.flatnonzero(CLUSTERS == 3).tolist()
 
 
 def test_excluded_edges_do_not_count_as_degrees():
     keep = GRAPH.src < GRAPH.dst
     known = np.unique(np.concatenate((GRAPH.src * 24 + GRAPH.dst, GRAPH.dst * 24 + GRAPH.src)))
-    links = Links(GRAPH.src[keep], GRAPH.dst[keep], known, 1, 0)
 
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
-        strategy = ClusterBatch(p, ["in"], LinkTask(p, links), clusters=CLUSTERS, degrees="view")
+        links = Links.of(p, GRAPH.src[keep], GRAPH.dst[keep], known, 1, 0)
+        strategy = ClusterBatch(p, ["in"], LinkTask(p, links), clusters=CLUSTERS[p.masters], degrees="view")
         for view in strategy.views(0):
             into = np.concatenate(comm.all_gather(view.levels[0].gid))
             for name, ends in (("in_degree", GRAPH.dst), ("out_degree", GRAPH.src)):
@@ -179,9 +180,9 @@ def test_no_cluster_with_a_target_is_an_error_on_all_ranks():
     """Every training link joins two clusters: an epoch would have no step, and the job would end untrained."""
     def program(comm):
         p = build_partition(GRAPH, comm)
-        links = Links(np.array([0, 1]), np.array([1, 2]), np.array([1, 26]), 1, 0)
+        links = Links.of(p, np.array([0, 1]), np.array([1, 2]), np.array([1, 26]), 1, 0)
         with pytest.raises(DataError, match=r"no cluster holds a training target.*fewer and larger clusters"):
-            ClusterBatch(p, ["in"], LinkTask(p, links), clusters=RING)
+            ClusterBatch(p, ["in"], LinkTask(p, links), clusters=RING[p.masters])
         return True
 
     assert run_simulated(3, program) == [True] * 3
@@ -192,7 +193,8 @@ def test_edge_targets_once_an_epoch(strategy):
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
         task = EdgeTask(p, p.edge.read("train"))
-        made = MiniBatch(p, ["in"], task, batch_size=5) if strategy == "mini" else ClusterBatch(p, ["in"], task, clusters=CLUSTERS)
+        clusters = CLUSTERS[p.masters]
+        made = MiniBatch(p, ["in"], task, batch_size=5) if strategy == "mini" else ClusterBatch(p, ["in"], task, clusters=clusters)
         return np.concatenate([view.pairs.gid for view in made.views(2)])
 
     train = np.flatnonzero(GRAPH.edge_train)
@@ -208,7 +210,7 @@ def test_global_views_are_made_once_and_links_draw_anew():
         strategy = GlobalBatch(p, ["in"], NodeTask(p, "classes"))
         assert strategy.batch(0, 0) is strategy.batch(5, 0)
         keep = GRAPH.src < GRAPH.dst
-        links = LinkTask(p, Links(GRAPH.src[keep], GRAPH.dst[keep], np.unique(GRAPH.src * 24 + GRAPH.dst), 1, 0))
+        links = LinkTask(p, Links.of(p, GRAPH.src[keep], GRAPH.dst[keep], np.unique(GRAPH.src * 24 + GRAPH.dst), 1, 0))
         strategy = GlobalBatch(p, ["in"], links)
         assert not np.array_equal(strategy.batch(0, 0).pairs.gid, strategy.batch(1, 0).pairs.gid)
 
@@ -219,10 +221,10 @@ def test_global_views_are_made_once_and_links_draw_anew():
     ("batch_size 0 must be at least 1", lambda p, task: MiniBatch(p, ["in"], task, batch_size=0)),
     ("the sampler is made for 2 hops and the model has 1",
      lambda p, task: MiniBatch(p, ["in"], task, batch_size=1, sampler=NeighbourSampler((1, 2)))),
-    ("boundary_hops 3 must be 0, 1 or 2", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, boundary_hops=3)),
-    ("degrees 'all' must be 'graph' or 'view'", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, degrees="all")),
-    ("clusters_per_batch 6 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, per_batch=6)),
-    ("clusters_per_batch 0 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS, per_batch=0)),
+    ("boundary_hops 3 must be 0, 1 or 2", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], boundary_hops=3)),
+    ("degrees 'all' must be 'graph' or 'view'", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], degrees="all")),
+    ("clusters_per_batch 6 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=6)),
+    ("clusters_per_batch 0 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=0)),
 ])
 def test_bad_settings(message, build):
     def program(comm):

@@ -11,22 +11,29 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.links import Links, link_pairs
+from graphtheta.engine.view.order import NodesByCluster
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
-from graphtheta.engine.view.task import EdgeTask, Links, LinkTask, NodeTask, label_kind, link_pairs
+from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
 from graphtheta.ops import Tape
 
 GRAPH = graphs.random_graph(24, 60, hub=False)
 
 
-def links_of(graph, negatives=3, key=5):
-    """The links of a graph without self loops, each unordered pair once, and all keys in both directions."""
+def pairs_of(graph):
+    """Ends of the links of a graph without self loops, each unordered pair once, and all keys in both directions."""
     n = graph.n_nodes
     src, dst = graph.src[graph.src != graph.dst], graph.dst[graph.src != graph.dst]
     low, high = np.minimum(src, dst), np.maximum(src, dst)
     pairs = np.unique(low * n + high)
     known = np.unique(np.concatenate((graph.src * n + graph.dst, graph.dst * n + graph.src)))
-    return Links(pairs // n, pairs % n, known, negatives, key)
+    return pairs // n, pairs % n, known
+
+
+def links_of(p, graph, negatives=3, key=5):
+    """This worker's part of the links of a graph."""
+    return Links.of(p, *pairs_of(graph), negatives, key)
 
 
 class Dot(Layer):
@@ -67,15 +74,15 @@ def test_node_targets_and_seeds(size):
     def program(comm):
         p = build_partition(GRAPH, comm)
         task = NodeTask(p, "classes")
-        np.testing.assert_array_equal(task.targets, np.flatnonzero(GRAPH.train))
-        seeds = task.seeds(task.targets[2:5], 0)
-        inside = np.isin(np.arange(24), [0, 1, *task.targets[:2]])
-        np.testing.assert_array_equal(task.owned_by(inside), [t for t in task.targets if inside[t]])
-        np.testing.assert_array_equal(task.clusters_with_targets(np.arange(24) // 3), np.unique(task.targets // 3))
-        return p.masters[seeds.nodes], task.targets[2:5]
+        own = np.flatnonzero(np.isin(task.ids, wanted[2:5]))
+        np.testing.assert_array_equal(task.clusters(p.masters // 3), task.ids[:, None] // 3)
+        assert task.n_targets == len(wanted)
+        return task.ids, p.masters[task.seeds(own, 0).nodes]
 
+    wanted = np.flatnonzero(GRAPH.train)
     found = run_simulated(size, program)
-    np.testing.assert_array_equal(np.sort(np.concatenate([f[0] for f in found])), found[0][1])
+    np.testing.assert_array_equal(np.sort(np.concatenate([ids for ids, _ in found])), wanted)
+    np.testing.assert_array_equal(np.sort(np.concatenate([seeds for _, seeds in found])), wanted[2:5])
 
 
 def test_no_targets_is_an_error_on_all_ranks():
@@ -95,7 +102,7 @@ def test_loss_is_the_mean_over_the_targets_of_all_ranks(kind, y):
         p = build_partition(graph, comm, dtype=np.float64)
         task = NodeTask(p, label_kind(graph.y, graph.multilabel))
         assert task.kind == kind
-        view = grow(p, task.seeds(task.targets, 0).nodes, ["in"])
+        view = grow(p, task.seeds(np.arange(len(task.ids)), 0).nodes, ["in"])
         n = view.n_targets
         with Tape(all_sum=comm.all_sum):
             return float(task.loss(view, gt.Var(out[view.space.gid[:n]], view.space.prefix(n))).value)
@@ -125,8 +132,8 @@ def test_edge_labels_stand_beside_their_edges(placement, grown):
     def program(comm):
         p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
         task = edge_task(p)
-        np.testing.assert_array_equal(task.targets, np.flatnonzero(GRAPH.edge_train))
-        seeds = task.seeds(chosen, 0)
+        assert np.all(np.diff(task.ids) > 0) and task.n_targets == np.count_nonzero(GRAPH.edge_train)
+        seeds = task.seeds(np.flatnonzero(np.isin(task.ids, chosen)), 0)
         view = with_pairs(grow(p, seeds.nodes, ["in"]), seeds) if grown else whole(p, ["in"], seeds)
         out = Scorer(Attributed())(view)
         np.testing.assert_allclose(out.value, expected[view.pairs.gid])
@@ -138,25 +145,26 @@ def test_edge_labels_stand_beside_their_edges(placement, grown):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_edge_targets_inside_a_set_of_nodes(size):
-    inside = np.arange(24) < 15
+def test_clusters_at_both_ends_of_pairs(size):
     clusters = np.arange(24) // 6
 
     def program(comm):
-        task = edge_task(build_partition(GRAPH, comm, "vertex-cut"))
-        return task.owned_by(inside), task.clusters_with_targets(clusters)
+        p = build_partition(GRAPH, comm, "vertex-cut")
+        edges, links = edge_task(p), LinkTask(p, links_of(p, GRAPH))
+        np.testing.assert_array_equal(edges.clusters(clusters[p.masters]), clusters[GRAPH.edge_index[:, edges.ids]].T)
+        np.testing.assert_array_equal(links.clusters(clusters[p.masters]), clusters[np.stack(pairs_of(GRAPH)[:2])[:, links.ids]].T)
+        assert np.all(p.directory.owner(pairs_of(GRAPH)[0][links.ids]) == comm.rank)
+        assert np.all(p.directory.owner(links._links.known // 24) == comm.rank)
+        return edges.ids, links.ids, links._links.known
 
-    train = np.flatnonzero(GRAPH.edge_train)
-    for owned, useful in run_simulated(size, program):
-        np.testing.assert_array_equal(owned, [e for e in train if inside[GRAPH.src[e]] and inside[GRAPH.dst[e]]])
-        src, dst = clusters[GRAPH.src[train]], clusters[GRAPH.dst[train]]
-        np.testing.assert_array_equal(useful, np.unique(src[src == dst]))
+    edges, links, known = (np.sort(np.concatenate(part)) for part in zip(*run_simulated(size, program), strict=True))
+    np.testing.assert_array_equal(edges, np.flatnonzero(GRAPH.edge_train))
+    np.testing.assert_array_equal(links, np.arange(len(pairs_of(GRAPH)[0])))
+    np.testing.assert_array_equal(known, pairs_of(GRAPH)[2])
 
 
 @pytest.mark.parametrize("kind", ["edge", "link"])
 def test_losses_and_gradients_do_not_depend_on_ranks(kind):
-    links = links_of(GRAPH)
-
     class Weighted(Scorer):
         def __init__(self):
             super().__init__(Dot() if kind == "link" else Attributed())
@@ -167,9 +175,9 @@ def test_losses_and_gradients_do_not_depend_on_ranks(kind):
 
     def program(comm, placement, strategy):
         p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
-        task = edge_task(p) if kind == "edge" else LinkTask(p, links)
+        task = edge_task(p) if kind == "edge" else LinkTask(p, links_of(p, GRAPH))
         made = {"global": lambda: GlobalBatch(p, ["in"], task), "mini": lambda: MiniBatch(p, ["in"], task, batch_size=7),
-                "cluster": lambda: ClusterBatch(p, ["in"], task, clusters=np.arange(24) // 8, boundary_hops=1)}[strategy]()
+                "cluster": lambda: ClusterBatch(p, ["in"], task, clusters=p.masters // 8, boundary_hops=1)}[strategy]()
         model, found = Weighted(), []
         for view in made.views(1):
             with Tape(all_sum=comm.all_sum) as tape:
@@ -191,36 +199,38 @@ def test_losses_and_gradients_do_not_depend_on_ranks(kind):
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_negatives_are_no_links_and_equal_on_any_ranks(size):
-    links = links_of(GRAPH)
-    ids = np.arange(len(links.src))[::-1][:20]
+    sources, targets, _ = pairs_of(GRAPH)
+    ids = np.arange(len(sources))[::-1][:20]
 
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
-        pairs = link_pairs(p, links, ids)
+        links = links_of(p, GRAPH)
+        pairs = link_pairs(p, links, np.flatnonzero(np.isin(links.numbers, ids)))
         return list(zip(pairs.gid.tolist(), pairs.src.tolist(), pairs.dst.tolist(), pairs.label.tolist(), strict=True))
 
     found = sorted(pair for per in run_simulated(size, program) for pair in per)
     assert [f[0] for f in found] == sorted(int(i) * 4 + k for i in ids for k in range(4))
     adjacent = set(zip(GRAPH.src.tolist(), GRAPH.dst.tolist(), strict=True)) | set(zip(GRAPH.dst.tolist(), GRAPH.src.tolist(), strict=True))
     for gid, src, dst, label in found:
-        assert src == links.src[gid // 4] and label == (gid % 4 == 0)
-        assert dst == links.dst[gid // 4] if label else (src, dst) not in adjacent and src != dst
+        assert src == sources[gid // 4] and label == (gid % 4 == 0)
+        assert dst == targets[gid // 4] if label else (src, dst) not in adjacent and src != dst
     assert found == sorted(pair for per in run_simulated(1, program) for pair in per)
 
 
 def test_negatives_change_with_the_step_and_stay_among_the_nodes_of_a_batch():
-    links = links_of(GRAPH)
-
     def program(comm):
         p = build_partition(GRAPH, comm)
+        links = links_of(p, GRAPH)
         task = LinkTask(p, links)
         levels = [task.seeds(np.arange(10), step).pairs.level(None, p.n_masters) for step in (0, 1, 0)]
         ends = [np.repeat(s.row, np.diff(s.ptr)) for level in levels for s in level.passes[0].selections]
         np.testing.assert_array_equal(ends[0], ends[2])
         assert np.any(ends[0] != ends[1])
-        among = np.arange(12)
-        pairs = link_pairs(p, links, task.owned_by(np.arange(24) < 12), among)
-        assert pairs.dst.max() < 12
+        among = NodesByCluster(p, p.masters // 6, 4).members(np.array([0, 2]))
+        assert among.n == 12
+        np.testing.assert_array_equal(among.ids(np.arange(12)), np.r_[:6, 12:18])
+        pairs = link_pairs(p, links, np.flatnonzero((task.clusters(p.masters // 6) % 2 == 0).all(axis=1)), among)
+        assert len(pairs.dst) and set(pairs.dst // 6) == {0, 2}
 
     run_simulated(1, program)
 
@@ -228,14 +238,19 @@ def test_negatives_change_with_the_step_and_stay_among_the_nodes_of_a_batch():
 def test_a_node_linked_to_all_others_has_no_negatives():
     n = 8
     graph = graphs.fill(np.zeros(n - 1, int), np.arange(1, n), n)
-    links = links_of(graph, negatives=2)
+
+    def pairs_here(comm):
+        p = build_partition(graph, comm)
+        links = links_of(p, graph, negatives=2)
+        return link_pairs(p, links, np.arange(len(links.numbers)))
+
     for size in (1, 3):
-        for pairs in run_simulated(size, lambda comm: link_pairs(build_partition(graph, comm), links, np.arange(n - 1))):
+        for pairs in run_simulated(size, pairs_here):
             np.testing.assert_array_equal(pairs.label.reshape(-1, 3), np.tile([1, np.nan, np.nan], (len(pairs.label) // 3, 1)))
 
     def program(comm):
         p = build_partition(graph, comm, dtype=np.float64)
-        task = LinkTask(p, links)
+        task = LinkTask(p, links_of(p, graph, negatives=2))
         (view,) = GlobalBatch(p, ["in"], task).views(0)
         with Tape(all_sum=comm.all_sum):
             return float(comm.all_sum(task.loss(view, Scorer(Dot())(view)).value))
@@ -248,8 +263,8 @@ def test_drawing_when_almost_everything_is_linked():
     src, dst = np.nonzero(~np.eye(n, dtype=bool))
     free = (np.minimum(src, dst) * n + np.maximum(src, dst)) % 23 == 0
     known = np.unique(np.concatenate(((src * n + dst)[~free], (dst * n + src)[~free])))
-    links = Links(src[~free], dst[~free], known, 2, 1)
-    ids = np.arange(len(links.src))
+    ids = np.arange(np.count_nonzero(~free))
+    links = Links(ids, src[~free], dst[~free], len(ids), known, 2, 1)
     ends = links.draw(ids, n)
     assert ends.shape == (len(ids), 2) and ends.min() >= 0 and ends.max() < n
     ok = ~links.taken(np.broadcast_to(links.src[:, None], ends.shape), ends, n)
@@ -261,19 +276,19 @@ def test_drawing_when_almost_everything_is_linked():
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("strategy", ["global", "mini"])
 def test_targets_and_their_reverse_pass_no_messages(size, strategy):
-    links = links_of(GRAPH)
+    sources, targets, _ = pairs_of(GRAPH)
 
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
-        task = LinkTask(p, links)
+        task = LinkTask(p, links_of(p, GRAPH))
         made = GlobalBatch(p, ["both"], task) if strategy == "global" else MiniBatch(p, ["both"], task, batch_size=9)
         for view in made.views(2):
             positive = np.concatenate(comm.all_gather(view.pairs.gid[view.pairs.gid % 4 == 0] // 4))
-            keys = {frozenset((int(links.src[i]), int(links.dst[i]))) for i in positive}
+            keys = {frozenset((int(sources[i]), int(targets[i]))) for i in positive}
             used = view.levels[0].gid
             assert not any(frozenset((int(GRAPH.src[e]), int(GRAPH.dst[e]))) in keys for e in used)
             if strategy == "global":
-                assert 0 < len(positive) < len(links.src)
+                assert 0 < len(positive) < len(sources)
                 every = np.unique(np.concatenate(comm.all_gather(used)))
                 kept = [e for e in range(GRAPH.n_edges) if frozenset((int(GRAPH.src[e]), int(GRAPH.dst[e]))) not in keys]
                 np.testing.assert_array_equal(every, kept)
@@ -287,7 +302,7 @@ def test_pairs_that_are_no_edges_have_no_edge_values():
         model = Scorer(decoder)
         found = probe(model, p)
         assert (found.layers, found.output, found.per_edge) == ([("in", 0)], (), True)
-        task = LinkTask(p, links_of(GRAPH))
+        task = LinkTask(p, links_of(p, GRAPH))
         (view,) = GlobalBatch(p, ["in"], task).views(0)
         return model(view).shape
 
@@ -305,9 +320,9 @@ def test_bad_settings():
     def program(comm):
         p = build_partition(GRAPH, comm)
         with pytest.raises(ConfigError, match="supervision 0 must be above 0"):
-            LinkTask(p, links_of(GRAPH), supervision=0)
+            LinkTask(p, links_of(p, GRAPH), supervision=0)
         none = np.zeros(0, np.int64)
         with pytest.raises(DataError, match="no links to train on"):
-            LinkTask(p, Links(none, none, none, 1, 0))
+            LinkTask(p, Links.of(p, none, none, none, 1, 0))
 
     run_simulated(1, program)

@@ -29,7 +29,7 @@ def pairs_of(comm, part, level):
     ends = []
     for take in (0, 1):
         nodes = equality.example().edge_index[take][level.gid]
-        strange = nodes[part.owner[nodes] != comm.rank]
+        strange = nodes[part.directory.owner(nodes) != comm.rank]
         ends.append(int(comm.all_sum(np.array(len(np.unique(strange))))))
     return ends
 

@@ -14,7 +14,7 @@ from graphtheta.__main__ import main
 from graphtheta.cli import doctor
 from graphtheta.data.split import link_split
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.view.task import Links
+from graphtheta.engine.view.links import Links
 
 MPIEXEC = doctor.find_mpiexec()
 RANKS = [1, pytest.param(2, marks=pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed"))]
@@ -161,6 +161,6 @@ def test_a_graph_too_small_to_hold_links_back() -> None:
 
 
 def test_negatives_are_no_links() -> None:
-    links = Links(np.array([0, 1]), np.array([1, 2]), np.array([1, 3, 5, 7]), 3, 0)
+    links = Links(np.arange(2), np.array([0, 1]), np.array([1, 2]), 2, np.array([1, 3, 5, 7]), 3, 0)
     ends = links.draw(np.arange(2), 3)
     assert not links.taken(np.repeat([0, 1], 3), ends.ravel(), 3)[:3].any()

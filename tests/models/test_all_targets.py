@@ -37,7 +37,7 @@ def batches(name, graph, size=1, task="node", placement=equality.PLACEMENTS[0], 
         with dtype_scope("float64"), init_scope(5):
             model = equality.build_model(kind, equality.D, d_out, equality.A, **{**usual, **chosen})
         layers, found = probe(model, p).layers, []
-        for strategy in (GlobalBatch(p, layers, made), MiniBatch(p, layers, made, batch_size=len(made.targets))):
+        for strategy in (GlobalBatch(p, layers, made), MiniBatch(p, layers, made, batch_size=made.n_targets)):
             view = strategy.batch(0, 0)
             with Tape(seed=1, all_sum=comm.all_sum) as tape:
                 loss = made.loss(view, model(view))

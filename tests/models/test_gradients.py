@@ -80,7 +80,7 @@ def attention(comm, name, options):
     with dtype_scope("float64"), init_scope(3):
         model = build_model(name, 4, 3, 3, **declared(name, hidden=6, heads=2), **options)
     layers, task = probe(model, part).layers, NodeTask(part, "classes")
-    view = MiniBatch(part, layers, task, batch_size=len(task.targets), sampler=NeighbourSampler((1,) * len(layers))).batch(0, 0)
+    view = MiniBatch(part, layers, task, batch_size=task.n_targets, sampler=NeighbourSampler((1,) * len(layers))).batch(0, 0)
     with Tape(seed=1, all_sum=comm.all_sum) as tape:
         sums = reduce_gradients(comm, model.parameters(), tape.backward(task.loss(view, model(view))))
     found = {p.name: g for p, g in zip(model.parameters(), sums, strict=True)}

@@ -13,8 +13,10 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.links import Links
+from graphtheta.engine.view.order import NodesByCluster
 from graphtheta.engine.view.strategy import ClusterBatch, whole
-from graphtheta.engine.view.task import EdgeTask, Links, LinkTask
+from graphtheta.engine.view.task import EdgeTask, LinkTask
 from graphtheta.engine.view.view import global_view
 from graphtheta.models import GCN, build_model
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, dtype_scope, matmul, mean_squared_error
@@ -204,8 +206,8 @@ def test_decoder_values_and_gradients(decoder):
         task = EdgeTask(part, part.edge.read("train"))
     else:
         known = np.unique(np.concatenate((graph.src * 30 + graph.dst, graph.dst * 30 + graph.src)))
-        task = LinkTask(part, Links(graph.src[:20], graph.dst[:20], known, 2, 3))
-    seeds = task.seeds(task.targets, 0)
+        task = LinkTask(part, Links.of(part, graph.src[:20], graph.dst[:20], known, 2, 3))
+    seeds = task.seeds(np.arange(task.n_targets), 0)
     view = whole(part, ["in", "in"], seeds)
     with Tape() as tape:
         out = model(view)
@@ -214,7 +216,7 @@ def test_decoder_values_and_gradients(decoder):
         model.decoder = trunk
     del tape
     pairs = seeds.pairs._pairs
-    src, dst = (h[part.row_of[end[view.pairs.order]]] for end in (pairs.src, pairs.dst))
+    src, dst = (h[part.directory.row(end[view.pairs.order])] for end in (pairs.src, pairs.dst))
     if decoder == "dot":
         wanted = (src * dst).sum(1)
     elif decoder == "hadamard":
@@ -236,12 +238,15 @@ def test_negatives_of_a_cluster_batch_lie_inside_it():
     low, high = np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst)
     some = np.unique((low * 30 + high)[low != high])
     known = np.unique(np.concatenate((some, some % 30 * 30 + some // 30)))
-    task = LinkTask(part, Links(some // 30, some % 30, known, 3, 1))
-    strategy, missing = ClusterBatch(part, ["in"], task, clusters=np.arange(30) // 3), 0
+    task = LinkTask(part, Links.of(part, some // 30, some % 30, known, 3, 1))
+    strategy, missing = ClusterBatch(part, ["in"], task, clusters=part.masters // 3), 0
     for i in range(strategy.steps_per_epoch):
-        inside = strategy.members(0, i)
+        chosen = strategy.chosen(0, i)
+        inside = np.isin(np.arange(30) // 3, chosen)
         assert strategy.batch(0, i).pairs is not None
-        pairs = task.seeds(task.owned_by(inside), i, np.flatnonzero(inside)).pairs._pairs
+        own = np.flatnonzero(inside[some // 30] & inside[some % 30])
+        members = NodesByCluster(part, part.masters // 3, 10).members(chosen)
+        pairs = task.seeds(own, i, members).pairs._pairs
         assert inside[pairs.src].all() and inside[pairs.dst].all()
         linked = np.isin(pairs.src * 30 + pairs.dst, known) | (pairs.src == pairs.dst)
         assert not linked[pairs.label == 0].any() and linked[np.isnan(pairs.label)].all()

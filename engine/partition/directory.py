@@ -1,0 +1,132 @@
+"""Directories: which worker owns a node, and in which row it keeps it.
+
+A look-up is collective, so that a directory may be distributed: all ranks make the same look-ups in the same order, each
+with ids of its own, also with none.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from graphtheta.errors import PartitionError
+
+from ..comm.communicator import Comm
+from .table import Home, Table
+
+
+class Directory(ABC):
+    """Owners and rows of nodes by global id."""
+
+    @abstractmethod
+    def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Owners and rows of some nodes, [n] int32 each.
+
+        Args:
+            ids: Global ids, [n] int64, in any order.
+
+        Raises:
+            PartitionError: There is no node of such an id.
+
+        Collective: all ranks of the partition.
+        """
+
+    def owner(self, ids: np.ndarray) -> np.ndarray:
+        """Workers that own some nodes, [n] int32.
+
+        Collective: all ranks of the partition.
+        """
+        return self.locate(ids)[0]
+
+    def row(self, ids: np.ndarray) -> np.ndarray:
+        """Master rows of some nodes at their owners, [n] int32.
+
+        Collective: all ranks of the partition.
+        """
+        return self.locate(ids)[1]
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes held by this worker."""
+
+
+class DenseDirectory(Directory):
+    """Arrays over all nodes on every worker, for graphs in memory. Look-ups send no messages.
+
+    Args:
+        owners: Owner of every node, [n_nodes] int32.
+        rows: Its row there, [n_nodes] int32.
+    """
+
+    def __init__(self, owners: np.ndarray, rows: np.ndarray):
+        self._owners, self._rows = owners, rows
+
+    def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self._owners):
+            raise _missing(ids[(ids < 0) | (ids >= len(self._owners))])
+        return self._owners[ids], self._rows[ids]
+
+    @property
+    def nbytes(self) -> int:
+        return self._owners.nbytes + self._rows.nbytes
+
+
+class TableDirectory(Directory):
+    """A distributed table, for owners that follow no rule: the entry of a node is held by the worker to which its id hashes.
+
+    Args:
+        comm: The workers.
+        masters: Global ids of this worker's masters in the order of their rows, [n_masters] int64.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, comm: Comm, masters: np.ndarray):
+        places = np.stack((np.full(len(masters), comm.rank), np.arange(len(masters))), axis=1)
+        self._table = Table(comm, masters, places.astype(np.int32))
+
+    def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        owner, row = self._table.look_up(ids).T
+        if np.any(owner < 0):
+            raise _missing(ids[owner < 0])
+        return np.ascontiguousarray(owner), np.ascontiguousarray(row)
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes
+
+
+class ComputedDirectory(Directory):
+    """Owners by a rule, such as a hash or blocks of ids: each owner holds the rows of its masters, and nothing else is held.
+
+    Args:
+        comm: The workers.
+        masters: Global ids of this worker's masters in the order of their rows, [n_masters] int64.
+        rule: Owners of some ids, [n] to [n] int32; the same on every rank.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, comm: Comm, masters: np.ndarray, rule: Home):
+        self._rule = rule
+        self._rows = Table(comm, masters, np.arange(len(masters), dtype=np.int32), rule)
+
+    def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        row = self._rows.look_up(ids)
+        if np.any(row < 0):
+            raise _missing(ids[row < 0])
+        return self.owner(ids), row
+
+    def owner(self, ids: np.ndarray) -> np.ndarray:
+        """Workers that own some nodes, [n] int32; computed without a message."""
+        return self._rule(ids)
+
+    @property
+    def nbytes(self) -> int:
+        return self._rows.nbytes
+
+
+def _missing(ids: np.ndarray) -> PartitionError:
+    return PartitionError(f"the graph has no node {ids[0]}; {len(ids)} of the ids that were looked up are unknown, "
+                          "so check where they come from")

@@ -1,0 +1,62 @@
+"""Where edges come from while a graph is divided among the workers."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+CHUNK = 1 << 20
+
+
+class EdgeChunk(NamedTuple):
+    """Some edges.
+
+    Attributes:
+        ids: Global edge ids, [n] int64.
+        src, dst: Global ids of the ends, [n] int64.
+    """
+
+    ids: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+
+
+class EdgeSource(Protocol):
+    """The edges of a graph, in chunks. Every rank iterates over the same chunks in the same order, as often as it likes."""
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of the graph; their ids are 0 to n_nodes - 1."""
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of the graph."""
+
+    def chunks(self) -> Iterator[EdgeChunk]:
+        """All edges, each once."""
+
+
+class GraphEdges:
+    """The edges of a graph in memory.
+
+    Args:
+        graph: Has ``n_nodes``, ``n_edges``, ``src`` and ``dst``.
+        chunk: Edges of a chunk.
+    """
+
+    def __init__(self, graph: Any, chunk: int = CHUNK):
+        self._graph, self._chunk = graph, chunk
+
+    @property
+    def n_nodes(self) -> int:
+        return int(self._graph.n_nodes)
+
+    @property
+    def n_edges(self) -> int:
+        return int(self._graph.n_edges)
+
+    def chunks(self) -> Iterator[EdgeChunk]:
+        for a in range(0, self.n_edges, self._chunk):
+            b = min(a + self._chunk, self.n_edges)
+            yield EdgeChunk(np.arange(a, b), self._graph.src[a:b], self._graph.dst[a:b])

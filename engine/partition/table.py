@@ -1,0 +1,113 @@
+"""Tables distributed over the workers, and numbers that do not depend on how many workers there are.
+
+No worker holds more than its share of a table. All look-ups are collective: a worker that asks for nothing takes part.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import isqrt
+
+import numpy as np
+
+from graphtheta.rng import Purpose, bits, key
+
+from ..comm.communicator import Comm
+
+Home = Callable[[np.ndarray], np.ndarray]
+_HOMES = key(0, Purpose.PLACEMENT)
+
+
+class Route:
+    """Items that are sent to workers, with the way back for the answers.
+
+    Args:
+        worker: Worker that each item is sent to, [n] int.
+        size: Number of workers.
+    """
+
+    def __init__(self, worker: np.ndarray, size: int):
+        self._order = np.argsort(worker, kind="stable")
+        self._bounds = np.searchsorted(worker[self._order], np.arange(size + 1))
+
+    def parts(self, x: np.ndarray) -> list[np.ndarray]:
+        """The rows of x, [n, ...], by worker."""
+        ordered = x[self._order]
+        return [ordered[a:b] for a, b in pairwise(self._bounds)]
+
+    def back(self, answers: list[np.ndarray]) -> np.ndarray:
+        """The answers of all workers in the order of the items, [n, ...]."""
+        joined = np.concatenate(answers)
+        out = np.empty_like(joined)
+        out[self._order] = joined
+        return out
+
+
+class Table:
+    """Integers by key; each entry is held by the home of its key.
+
+    Args:
+        comm: The workers.
+        keys: Keys of the entries that this worker contributes, [n] int64; no key twice.
+        values: Their values, [n] or [n, k] int.
+        home: Worker that holds each of some keys, the same function on every rank; by default a hash.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, comm: Comm, keys: np.ndarray, values: np.ndarray, home: Home | None = None):
+        self._comm, self._home = comm, home or (lambda keys: (bits(_HOMES, keys) % np.uint64(comm.size)).astype(np.int32))
+        route = Route(self._home(keys), comm.size)
+        held, rows = (np.concatenate(comm.all_to_all(route.parts(x))) for x in (keys, values))
+        order = np.argsort(held, kind="stable")
+        self._keys, self._values = held[order], rows[order]
+
+    def look_up(self, keys: np.ndarray) -> np.ndarray:
+        """Values of some keys, [n] or [n, k]; -1 where a key has no entry. One round trip.
+
+        Collective: all ranks of comm.
+        """
+        route = Route(self._home(keys), self._comm.size)
+        asked = self._comm.all_to_all(route.parts(keys))
+        return route.back(self._comm.all_to_all([self._find(part) for part in asked]))
+
+    def _find(self, keys: np.ndarray) -> np.ndarray:
+        out = np.full((len(keys), *self._values.shape[1:]), -1, self._values.dtype)
+        if len(self._keys):
+            at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            known = self._keys[at] == keys
+            out[known] = self._values[at[known]]
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this worker's entries."""
+        return self._keys.nbytes + self._values.nbytes
+
+
+def ranks_among_all(comm: Comm, ids: np.ndarray) -> np.ndarray:
+    """The rank of each id of this worker among the ids of all workers: the same however the ids are spread over workers.
+
+    Args:
+        comm: The workers.
+        ids: Distinct ids, 0 or above, [n] int64 in any order; no id on two workers.
+
+    Returns:
+        [n] int64, 0 for the lowest id of all.
+
+    Collective: all ranks of comm.
+    """
+    total, end = int(comm.all_sum(np.array(len(ids)))), int(comm.all_max(np.array(ids.max(initial=0)))) + 1
+    # blocks of ids are dealt out to the workers in turn, so that ids that lie close together do not all come to one
+    n_blocks = max(comm.size, isqrt(total))
+    width = -(-end // n_blocks)
+    counts = comm.all_sum(np.bincount(ids // width, minlength=n_blocks))
+    route = Route(ids // width % comm.size, comm.size)
+    parts = comm.all_to_all(route.parts(ids))
+    held = np.concatenate(parts)
+    order = np.argsort(held)
+    block = held[order] // width
+    found = np.empty(len(held), np.int64)
+    found[order] = (np.cumsum(counts) - counts)[block] + np.arange(len(held)) - np.searchsorted(block, block)
+    bounds = np.cumsum([len(part) for part in parts])
+    return route.back(comm.all_to_all(np.split(found, bounds[:-1])))
