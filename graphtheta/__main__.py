@@ -13,14 +13,14 @@ from graphtheta.wording import did_you_mean
 
 # what a command is called, where it lives, and what it is for
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("graphtheta.cli.command", "train a model; without flags, the embedded default job"),
-    "launch": ("graphtheta.cli.launch", "run a command on several ranks, and again from its last good checkpoint when it fails"),
-    "evaluate": ("graphtheta.cli.command", "metrics of a finished run on every split"),
-    "predict": ("graphtheta.cli.command", "predictions of a finished run for all nodes, by original id"),
-    "report": ("graphtheta.cli.report", "one HTML page about a run: learning curve, time, balance, bytes, memory"),
-    "info": ("graphtheta.cli.command", "what is in a dataset, and how it would be spread over workers"),
-    "explain": ("graphtheta.cli.command", "what a job will do: layers as planned, moves, bytes, operations, memory"),
-    "warmup": ("graphtheta.cli.command", "compile what a job needs, so that it starts at once"),
+    "train": ("graphtheta.cli.command", "train a model; without flags, a small built-in job"),
+    "launch": ("graphtheta.cli.launch", "run a command on several ranks; if it fails, restart it from the newest intact checkpoint"),
+    "evaluate": ("graphtheta.cli.command", "compute metrics of a finished run on every split"),
+    "predict": ("graphtheta.cli.command", "write predictions of a finished run for all nodes, by original id"),
+    "report": ("graphtheta.cli.report", "write an HTML report of a run: learning curve, time, load balance, traffic, memory"),
+    "info": ("graphtheta.cli.command", "show statistics of a dataset and of its partition over workers"),
+    "explain": ("graphtheta.cli.command", "show the execution plan of a job: layers, messages between workers, bytes, operations, memory"),
+    "warmup": ("graphtheta.cli.command", "compile the kernels of a job ahead of time"),
     "doctor": ("graphtheta.cli.doctor", "check this machine: versions, MPI, threads, memory"),
 }
 BAD_USAGE = 2

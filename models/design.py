@@ -47,23 +47,23 @@ class NetworkOptions(Options):
     """Options of every network; a model with options of its own derives a class from this one."""
 
     layers: int = Field(2, ge=1, le=10_000)
-    """Number of layers, and so of hops."""
+    """Number of layers."""
     hidden: int = Field(16, ge=1)
-    """Width of the hidden layers; of each head for attention models."""
+    """Width of the hidden layers; for attention models, width of each head."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Share of the inputs of each layer set to zero in training."""
+    """Dropout probability for the inputs of each layer."""
     residual: bool = False
-    """Add the input of a hidden layer to its output."""
+    """Residual connection: add the input of each hidden layer to its output."""
     norm: Literal["none", "batch", "layer"] = "none"
-    """Normalisation after each hidden layer; batch uses the statistics over all workers."""
+    """Normalisation after each hidden layer; batch norm uses statistics over all workers."""
     jumping: Literal["none", "concat", "max"] = "none"
-    """Jumping knowledge: a linear map reads the outputs of all layers, side by side (concat) or the largest (max)."""
+    """Jumping knowledge: a final linear layer reads the concatenation (concat) or elementwise maximum (max) of all layers' outputs."""
     activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
-    """Activation between layers; auto is what the model was published with."""
+    """Activation between layers; auto uses that of the published model."""
     direction: Literal["in", "out", "both"] = "in"
-    """Which edges carry messages: those that come in, those that go out, or both."""
+    """Edges along which a node aggregates messages: incoming (in), outgoing (out), or both."""
     decay_first_layer_only: bool = False
-    """Put the penalty on the first layer only, as the original GCN does."""
+    """Apply weight decay to the first layer only, as in the original GCN."""
 
     def has_bias(self, last: bool) -> bool:
         """Whether a layer ends by adding a bias: not in front of batch norm, which follows every layer but the last."""

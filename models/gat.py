@@ -85,9 +85,9 @@ class HeadOptions(NetworkOptions):
     """Options of models with attention heads."""
 
     heads: int = Field(8, ge=1)
-    """Attention heads of the hidden layers; of all layers in gipa."""
+    """Attention heads of the hidden layers; in gipa, of all layers."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the attention weights set to zero in training; in gipa, of hidden values of the attention perceptrons."""
+    """Dropout probability for attention weights; in gipa, for hidden values of the attention MLPs."""
 
 
 class AttentionOptions(HeadOptions):
@@ -96,14 +96,14 @@ class AttentionOptions(HeadOptions):
     out_heads: int = Field(1, ge=1)
     """Attention heads of the last layer."""
     feature_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the projected features set to zero in messages (gat, gat_e)."""
+    """Dropout probability for the projected features in messages (gat, gat_e)."""
 
 
 class GATOptions(AttentionOptions):
     """Options of gat."""
 
     separate: bool = False
-    """The gat of DistGNN-MB: own weights for the two ends, bias and activation before the attention."""
+    """Variant of gat from DistGNN-MB: separate weights for source and destination, bias and activation before the attention."""
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GATOptions) -> tuple[Layer, int]:

@@ -73,7 +73,7 @@ class GCNOptions(NetworkOptions):
     """Options of gcn."""
 
     normalisation: Literal["sym", "row"] = "sym"
-    """How gcn divides by degrees: by the square roots of those of both ends (sym), or by that of the receiving end (row)."""
+    """Normalised adjacency matrix of gcn: D^-1/2 A D^-1/2 (sym) or D^-1 A (row)."""
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GCNOptions) -> tuple[Layer, int]:

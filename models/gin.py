@@ -50,7 +50,7 @@ class GINOptions(NetworkOptions):
     """Options of gin."""
 
     train_eps: bool = False
-    """Learn the weight of the node itself (gin)."""
+    """Learn epsilon, the weight of a node's own features (gin)."""
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GINOptions) -> tuple[Layer, int]:

@@ -94,9 +94,9 @@ class GIPAOptions(HeadOptions):
     """Options of gipa."""
 
     edge_drop: float = Field(0.0, ge=0, lt=1)
-    """Share of the edges taken out of each step (gipa)."""
+    """Probability of dropping an edge in each training step (gipa)."""
     reduce: Literal["sum", "mean", "max"] = "sum"
-    """How gipa combines weighted messages."""
+    """Aggregation of weighted messages in gipa."""
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GIPAOptions) -> tuple[Layer, int]:

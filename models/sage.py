@@ -62,7 +62,7 @@ class SAGEOptions(NetworkOptions):
     """Options of sage."""
 
     aggregator: Literal["mean", "max", "sum"] = "mean"
-    """How GraphSAGE combines messages."""
+    """Aggregation of messages in sage."""
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: SAGEOptions) -> tuple[Layer, int]:

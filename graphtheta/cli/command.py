@@ -42,7 +42,7 @@ def train(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("train", "Train a model; without flags, the embedded default job.",
+    parser = Parser("train", "Train a model; without flags, a small built-in job.",
                     "mpiexec -n 2 graphtheta train --dataset cora --model gcn --strategy mini --batch-size 140")
     parser.add_job_keys()
     _, keys = parser.read(argv)
@@ -133,10 +133,10 @@ def evaluate(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("evaluate", "Metrics of a finished run. Job flags change the job of the run.",
+    parser = Parser("evaluate", "Compute metrics of a finished run. Job flags override the keys of the run.",
                     "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="one split instead of all")
+    parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="evaluate this split only")
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = job_of(options.run, keys)
@@ -163,10 +163,10 @@ def predict(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("predict", "Predictions of a finished run, by original node id. Job flags change the job of the run.",
+    parser = Parser("predict", "Write predictions of a finished run, by original node id. Job flags override the keys of the run.",
                     "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--to", metavar="FILE", help=".npz or .csv [RUN/predictions.npz]")
+    parser.add_argument("--to", metavar="FILE", help="output file, .npz or .csv [RUN/predictions.npz]")
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = job_of(options.run, keys)
@@ -191,10 +191,10 @@ def info(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("info", "What is in a dataset, and how it would be spread over workers.",
+    parser = Parser("info", "Show statistics of a dataset and of its partition over workers.",
                     "graphtheta info --dataset cora --ranks 4 --partitioner vertex-cut")
     parser.add_argument("--ranks", type=int, default=1, metavar="P", help="report the partition for this many workers")
-    parser.add_argument("--memory", action="store_true", help="the most memory each worker takes in training, by what it is for")
+    parser.add_argument("--memory", action="store_true", help="report an upper bound of each worker's memory in training, by purpose")
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = Job(**keys)
@@ -224,7 +224,7 @@ def explain(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("explain", "What a job will do: its layers and how they are planned, columns that move, bytes, operations, memory.",
+    parser = Parser("explain", "Show the execution plan of a job: its layers, the columns sent between workers, bytes, operations, memory.",
                     "graphtheta explain --model my_layers.py:Net --dataset cora")
     parser.add_job_keys()
     _, keys = parser.read(argv)
@@ -247,7 +247,7 @@ def warmup(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("warmup", "Compile what a job needs, without training; without flags, what the published models need at their usual "
+    parser = Parser("warmup", "Compile the kernels of a job without training; without flags, those of the published models at their usual "
                     "widths.", "graphtheta warmup --dataset cora --model gat --strategy mini")
     parser.add_job_keys()
     _, keys = parser.read(argv)

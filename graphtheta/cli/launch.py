@@ -55,15 +55,17 @@ def launch(argv: list[str]) -> int:
     Raises:
         ConfigError: The words cannot be understood, or there is no MPI for several ranks.
     """
-    parser = Parser("launch", "Run a command on several ranks. A training that fails is started again from its last good checkpoint, after "
-                    "1, 2, 4 ... at most 60 s; restarts are counted anew once a try has left a newer checkpoint.",
+    parser = Parser("launch", "Run a command on several ranks. A training run that fails is restarted from its newest intact checkpoint, "
+                    "after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is reset once an attempt has written a newer checkpoint.",
                     "graphtheta launch -n 4 --max-restarts 3 train --dataset cora --checkpoint-every 50",
                     "[-n N] [--max-restarts N] [--mpiexec WORDS] {" + ",".join(COMMANDS) + ",SCRIPT.py} ")
-    parser.add_argument("-n", dest="ranks", type=int, default=1, metavar="N", help="ranks; one runs without MPI [1]")
-    parser.add_argument("--max-restarts", type=int, default=3, metavar="N", help="restarts without a newer checkpoint between them [3]")
-    parser.add_argument("--mpiexec", metavar="WORDS", help='how ranks are started, such as "mpiexec -f hosts" or "srun --mpi=pmi2" '
+    parser.add_argument("-n", dest="ranks", type=int, default=1, metavar="N", help="number of ranks; one rank runs without MPI [1]")
+    parser.add_argument("--max-restarts", type=int, default=3, metavar="N",
+                        help="largest number of restarts in a row without a newer checkpoint [3]")
+    parser.add_argument("--mpiexec", metavar="WORDS", help='command that starts the ranks, such as "mpiexec -f hosts" or "srun --mpi=pmi2" '
                         "[mpiexec of this environment]")
-    parser.add_argument("words", nargs="...", metavar="COMMAND", help="what to run, with its flags; a script of your own restarts as it is")
+    parser.add_argument("words", nargs="...", metavar="COMMAND",
+                        help="command to run, with its flags; your own script is restarted with the same arguments")
     options, _ = parser.read(argv)
     if launched()[1] > 1:
         raise ConfigError("graphtheta launch starts the ranks itself; run it without mpiexec or srun in front of it")

@@ -22,10 +22,10 @@ def report(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("report", "One HTML page about a run: learning curve, time per stage and worker, imbalance, bytes between workers, "
-                    "memory. It names nothing outside of itself.", "graphtheta report runs/sbm-gcn-global", "RUN ")
+    parser = Parser("report", "Write an HTML report of a run: learning curve, time per stage and worker, load imbalance, bytes between "
+                    "workers, memory. The page is a single file without external resources.", "graphtheta report runs/sbm-gcn-global", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--to", metavar="FILE", help="the page [RUN/report.html]")
+    parser.add_argument("--to", metavar="FILE", help="output file [RUN/report.html]")
     options, _ = parser.read(argv)
     if launched()[0]:
         return 0

@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_job_keys(self) -> None:
         """Add ``--config``, ``--preset`` and one flag per key of the job, in its sections."""
-        given = self.add_argument_group("Where keys come from; flags win over the file, the file over the preset")
+        given = self.add_argument_group("Configuration; flags override keys of the file, the file overrides keys of the preset")
         given.add_argument("--config", metavar="FILE", help="YAML file of keys")
         given.add_argument("--preset", metavar="NAME", help=f"published settings: {', '.join(PRESETS)}")
         for section in SECTIONS:

@@ -19,7 +19,7 @@ from graphtheta.tasks.registry import TASKS
 
 # keys whose values are "auto" if that is the default, a name in a registry, or FILE.py:NAME
 REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS, "partitioner": EDGE_PLACEMENTS, "masters": PARTITIONERS}
-# a key that only one value of another key makes use of
+# a key that is used only with certain values of another key
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
     "fanout": ("strategy", ("mini",)),
@@ -51,53 +51,56 @@ class DataKeys(Options):
     """Data"""
 
     dataset: str = "sbm"
-    """Embedded graph (sbm, rmat, ring, star), a named one (cora, ...), an npz file or a folder of Planetoid files; options
-    follow as rmat:scale=17,edge_factor=8."""
+    """Generated graph (sbm, rmat, ring, star), a named dataset (cora, ...), an npz file, or a folder of Planetoid files;
+    append options as in rmat:scale=17,edge_factor=8."""
     data_dir: str = ""
-    """Folder of the named files; by default that in the environment variable GRAPHTHETA_DATA."""
+    """Folder of the named datasets; by default the environment variable GRAPHTHETA_DATA."""
     split: Literal["auto", "public", "random", "fraction", "none"] = "auto"
-    """Who trains, validates and tests: the data's own split, equally many of each class, or random shares; auto is as usual for it."""
+    """Training, validation and test sets: the split that comes with the dataset (public), a fixed number of nodes per class
+    (random), random fractions of the nodes (fraction), or no split (none); auto uses the dataset's default."""
     train_per_class: int = Field(0, ge=0)
-    """Training nodes of each class in a random split; 0 is as usual for the dataset, mostly 20."""
+    """Training nodes per class in a random split; 0 uses the dataset's default, usually 20."""
     val_per_class: int = Field(0, ge=0)
-    """Validation nodes of each class in a random split; 0 is as usual for the dataset, mostly 30."""
+    """Validation nodes per class in a random split; 0 uses the dataset's default, usually 30."""
     self_loops: Literal["auto", "yes", "no"] = "auto"
-    """Add missing self loops (yes), drop all (no), or leave them as they are."""
+    """Add missing self loops (yes) or remove all self loops (no); auto adds them for layers that use them, such as gcn."""
     symmetric: Literal["auto", "yes", "no"] = "auto"
-    """Add missing reverse edges; auto is as usual for the dataset."""
+    """Make the graph undirected by adding missing reverse edges; auto uses the dataset's default."""
     largest_component: Literal["auto", "yes", "no"] = "auto"
-    """Keep only the largest connected component; auto is as usual for the dataset."""
+    """Keep only the largest connected component; auto uses the dataset's default."""
     normalise_features: Literal["auto", "none", "row", "standard"] = "auto"
-    """Node features: each node adds up to 1 (row), or each feature has mean 0 and deviation 1 over the training nodes (standard)."""
+    """Normalise node features: rows sum to 1 (row), or each feature has mean 0 and standard deviation 1 over the training nodes
+    (standard)."""
 
 
 class StrategyKeys(Options):
     """Strategy"""
 
     strategy: Literal["global", "mini", "cluster"] = "global"
-    """What one step computes: all nodes, a batch of target nodes with their neighbourhoods, or a set of clusters."""
+    """Batching: full-graph training (global), mini-batches of target nodes with their k-hop neighbourhoods (mini), or batches of
+    clusters as in Cluster-GCN (cluster)."""
     batch_size: int = Field(0, ge=0)
-    """Target nodes of a mini-batch, over all workers together; 0 takes all training nodes."""
+    """Target nodes per mini-batch, summed over all workers; 0 uses all training nodes."""
     fanout: tuple[int, ...] = ()
-    """Neighbours sampled for each node, one number per hop from the targets outwards, such as 10,10; all keeps all."""
+    """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"
-    """Which neighbours are sampled: neighbour draws uniformly; or your own sampler as FILE.py:Class."""
+    """Neighbour sampler: neighbour draws uniformly; give your own as FILE.py:Class."""
     replace: bool = False
     """Sample with replacement."""
     share_sample: bool = False
-    """Draw one sample for all hops, so that edge values can be carried from layer to layer; needs equal fanouts."""
+    """Use one sample for all hops, so that a layer can read edge values made by the layer before it; requires equal fanouts."""
     clusters: int = Field(0, ge=0)
-    """Number of clusters; 0 leaves it to louvain."""
+    """Number of clusters; with 0, louvain chooses it."""
     clusters_per_batch: int = Field(1, ge=1)
-    """Clusters computed together in one step; edges between them are kept."""
+    """Clusters per batch; edges between the clusters of a batch are kept."""
     cluster_method: str = "louvain"
-    """louvain, metis, or a .npy file with one cluster number per node."""
+    """Clustering: louvain, metis, or a .npy file with one cluster number per node."""
     boundary_hops: int = Field(0, ge=0, le=2)
-    """Hops around the clusters of a step that are computed with them."""
+    """Hops around the clusters of a batch that are added to it, so that its nodes see neighbours in other clusters."""
     degrees: Literal["graph", "view"] = "graph"
-    """Normalise by degrees in the whole graph or in the part that a step computes."""
+    """Node degrees used in normalisation: those of the whole graph (graph) or of the subgraph of the batch (view)."""
     diagonal: float = Field(0.0, allow_inf_nan=False)
-    """Diagonal enhancement of Cluster-GCN, its lambda; 0 is off."""
+    """Lambda of the diagonal enhancement of Cluster-GCN; 0 disables it."""
 
 
 class PartitionKeys(Options):
@@ -113,86 +116,88 @@ class ComputeKeys(Options):
     """Computing"""
 
     backend: Literal["fused", "reference"] = "fused"
-    """How messages are computed: compiled loops, or plain NumPy, which is slow and easy to follow."""
+    """How messages are computed: compiled kernels (fused), or plain NumPy for debugging, which is slow (reference)."""
     views_in_flight: int = Field(1, ge=1, le=64)
-    """Views each worker has under way at a time: one computes while others wait for messages. Results are the same for any number."""
+    """Pipelined mini-batches per worker: one computes while the others communicate. Results do not depend on this number."""
     precompute: bool = False
-    """Sum the features of neighbours once and not in every step; for node tasks whose first layer sums features, as they are, over all."""
+    """Aggregate the input features of the first layer once before training instead of in every step; for node tasks without
+    neighbour sampling whose first layer aggregates features without weights or dropout."""
     recompute: bool = False
-    """Make values of layers again in backward: memory grows with the root of the depth, for the time of a second forward pass."""
+    """Gradient checkpointing: recompute activations of layers in the backward pass, so that memory grows with the square root of the
+    depth at the cost of a second forward pass."""
     halo: Literal["exact", "bf16"] = "exact"
-    """How values travel between workers in training: as they are, or wide ones in 16 bits (bf16), which halves the bytes and makes results
-    depend on the number of workers by rounding."""
+    """Precision of values sent between workers in training: exact, or bfloat16 for columns of at least 16 numbers (bf16), which halves
+    the traffic; with bf16, rounding makes results depend on the number of workers."""
 
 
 class TrainKeys(Options):
     """Training"""
 
-    task: str = Field("auto", description=f"What to predict: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
-                                          "your own as FILE.py:Class; auto takes what the data has labels for.")
+    task: str = Field("auto", description=f"Task: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
+                                          "your own as FILE.py:Class; auto chooses by the labels of the dataset.")
     metric: str = "auto"
-    """What the best model is chosen by on the validation set; your own as FILE.py:NAME."""
+    """Metric on the validation set that selects the best model; auto uses the task's default; give your own as FILE.py:NAME."""
     epochs: int = Field(100, ge=0)
-    """Passes over the training set."""
+    """Number of passes over the training set."""
     steps: int = Field(0, ge=0)
-    """Number of parameter updates to stop after, instead of epochs."""
+    """Stop after this many parameter updates, instead of after epochs; 0 is off."""
     views_per_step: int = Field(1, ge=1)
-    """Views whose gradients are summed for one update of the parameters."""
+    """Gradient accumulation: mini-batches whose gradients are summed for one parameter update."""
     staleness: int = Field(0, ge=0)
-    """Updates that a view misses: it computes with the parameters from so many steps before, so that it need not wait for the last; 0
-    is synchronous training."""
+    """Asynchronous training: mini-batches use parameters that are this many updates old, and do not wait for the latest update; 0 is
+    synchronous training."""
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     """Learning rate."""
     lr_schedule: Literal["constant", "cosine", "step"] = "constant"
-    """How the learning rate falls: not at all, along a cosine to 0, or by a factor after every so many updates."""
+    """Learning rate schedule: constant, cosine annealing to 0 (cosine), or decay by a factor at fixed intervals (step)."""
     lr_decay_updates: int = Field(0, ge=0)
-    """Updates over which cosine comes to 0, or after each of which step multiplies with lr_decay."""
+    """Updates until the cosine schedule reaches 0, or between two decays of the step schedule."""
     lr_decay: float = Field(0.1, gt=0, le=1)
-    """Factor of the schedule step."""
+    """Factor by which the step schedule multiplies the learning rate."""
     lr_warmup_updates: int = Field(0, ge=0)
-    """Updates over which the learning rate rises linearly to its full value, before the schedule begins."""
+    """Linear warm-up: updates over which the learning rate rises to its full value, before the schedule starts."""
     clip_norm: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Largest Euclidean norm of the gradients of all parameters together; longer ones are scaled down to it. 0 is off."""
+    """Gradient clipping: largest Euclidean norm of all gradients together; larger gradients are scaled down to it. 0 disables it."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     """Optimiser."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of sgd."""
     weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
-    """L2 penalty; decoupled in adamw."""
+    """Weight decay (L2 penalty); decoupled with adamw."""
     decay_first_layer_only: bool = _declared(NetworkOptions, "decay_first_layer_only")
     negatives: int = Field(1, ge=1, le=10_000)
-    """Links that do not exist drawn for each that does, in training."""
+    """Negative samples per positive link in training."""
     eval_negatives: int = Field(50, ge=1, le=10_000)
-    """The same for validation and testing; the draws are fixed."""
+    """Negative samples per positive link in validation and test; the samples are fixed."""
     patience: int = Field(0, ge=0)
-    """Stop after this many evaluations without a better validation metric; 0 is off."""
+    """Early stopping: stop after this many evaluations without a better validation metric; 0 disables it."""
     eval_every: int = Field(1, ge=1)
     """Epochs between two evaluations."""
     seed: int = Field(0, ge=0)
-    """Seed of everything random."""
+    """Random seed."""
     seeds: int = Field(1, ge=1)
-    """Repeat the run with this many consecutive seeds and report mean and spread."""
+    """Repeat the run with this many consecutive seeds and report mean and standard deviation."""
     dtype: Literal["float32", "float64"] = "float32"
-    """Precision of all numbers."""
+    """Floating-point type of parameters, features and activations."""
 
 
 class OutputKeys(Options):
     """Output"""
 
     out: str = ""
-    """Folder for results; by default runs/DATASET-MODEL-STRATEGY, replaced by the next run of that name."""
+    """Output folder; by default runs/DATASET-MODEL-STRATEGY, which the next run of that name overwrites."""
     checkpoint_every: int = Field(0, ge=0)
-    """Updates between two checkpoints; 0 makes one about every minute."""
+    """Updates between two checkpoints; 0 writes one about every minute."""
     keep: int = Field(2, ge=0)
-    """Checkpoints that are kept, the newest ones; 0 makes none."""
+    """Number of newest checkpoints to keep; 0 disables checkpoints."""
     resume: bool = False
-    """Go on from the newest good checkpoint in the folder; from the beginning if there is none."""
+    """Resume from the newest intact checkpoint in the output folder; start from the beginning if there is none."""
     save_predictions: bool = False
-    """Write predictions of all nodes, under their original ids, at the end."""
+    """Write predictions for all nodes, with their original ids, at the end of the run."""
     trace: bool = False
-    """Leave a timeline of all workers in trace.json: stages, waiting, moves and tasks, for ui.perfetto.dev or chrome://tracing."""
+    """Record a timeline of all workers in trace.json (stages, waiting, messages, work items), for ui.perfetto.dev or chrome://tracing."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
-    """How much the log tells."""
+    """Lowest level of log messages that are shown."""
 
 
 SECTIONS: tuple[type[Options], ...] = (DataKeys, ModelKeys, StrategyKeys, PartitionKeys, ComputeKeys, TrainKeys, OutputKeys)
