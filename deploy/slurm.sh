@@ -32,7 +32,7 @@ if [ "$code" -eq 143 ]; then
     code=$?
 fi
 
-# 75: stopped with a checkpoint and not at its end; the same command goes on from there
+# 75: stopped with a checkpoint and not at its end; the same command resumes from the checkpoint
 if [ "$code" -eq 75 ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

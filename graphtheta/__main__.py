@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
                 say(graphtheta.__version__ if words[:1] == ["--version"] else usage())
             return 0 if words else BAD_USAGE
         if words[0] not in COMMANDS:
-            raise ConfigError(f"there is no command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
+            raise ConfigError(f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
         return int(getattr(import_module(COMMANDS[words[0]][0]), words[0])(words[1:]))
     except GraphThetaError as error:
         if speaks:

@@ -102,7 +102,7 @@ def _check(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: s
                           f"{AGAIN}")
     # rows that take no bytes could be any number; [2, 0] is a graph without edges
     if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
-        raise FormatError(f"{at} has shape {list(shape)} of {dtype} and so no values; leave it out")
+        raise FormatError(f"{at} has shape {list(shape)} of {dtype} and is empty; leave it out")
     if declared > memory_bytes():
         raise FormatError(f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; use a larger machine")
 
@@ -115,7 +115,7 @@ def _checked(at: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "U" and array.size:
         codes = np.atleast_1d(array).view(np.uint32)
         if codes.max() > LAST_CODE or bool(((codes >= SURROGATES.start) & (codes < SURROGATES.stop)).any()):
-            raise FormatError(f"{at} is text and has codes that are no characters; {AGAIN}")
+            raise FormatError(f"{at} is text and has codes that are not characters; {AGAIN}")
     return array
 
 

@@ -46,11 +46,11 @@ class Registry(dict[str, T]):
             ConfigError: It is something else, or its name is no identifier or belongs to the package.
         """
         if not self._is_one(thing):
-            raise ConfigError(f"{thing!r} is no {self.what}")
+            raise ConfigError(f"{thing!r} is not a {self.what}")
         if not str(thing.name).isidentifier():
-            raise ConfigError(f"a {self.what} cannot be called {thing.name!r}; choose a name of letters, digits and underscores")
+            raise ConfigError(f"{thing.name!r} is not a valid {self.what} name; use letters, digits and underscores")
         if thing.name in self._taken:
-            raise ConfigError(f"the name {thing.name!r} of a {self.what} belongs to the package; choose another name")
+            raise ConfigError(f"the {self.what} {thing.name!r} is built in; choose another name")
         self[thing.name] = thing
         return thing
 

@@ -34,9 +34,9 @@ def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, decoder: s
     own = design.options.model_fields
     for key in options:
         if key not in own and readers(key):
-            raise ConfigError(f"option {key!r} has no meaning for {name}, but for {', '.join(readers(key))}; leave it out")
+            raise ConfigError(f"option {key!r} has no meaning for {name}, only for {', '.join(readers(key))}; leave it out")
         if key not in own:
-            raise ConfigError(f"{name} has no option {key!r}{did_you_mean(key, own)}; there are {', '.join(own)}")
+            raise ConfigError(f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are {', '.join(own)}")
     return assemble(name, design, d_in, d_out, d_edge, decoder, read_options(design.options, options))
 
 
@@ -85,5 +85,5 @@ def _decoder(kind: str, hidden: int, d_out: int, d_edge: int) -> Layer | None:
     if kind == "none":
         return None
     if d_out != 1:
-        raise ConfigError(f"a {kind} decoder gives one score per link, but {d_out} outputs are wanted; use decoder='edge'")
+        raise ConfigError(f"a {kind} decoder gives one score per link, but d_out is {d_out}; use decoder='edge'")
     return DotDecoder() if kind == "dot" else HadamardDecoder(hidden, hidden=(hidden,))

@@ -68,8 +68,8 @@ def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -
     needed = [p for p in wanted if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     unknown = [p.name for p in needed if p not in named or p.name not in offered]
     if unknown:
-        raise ConfigError(f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; it may take "
-                          f"{', '.join(sorted(offered))}, and anything that has a default; a default that is a number, text or truth value "
+        raise ConfigError(f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; a constructor may take "
+                          f"{', '.join(sorted(offered))}, and parameters with a default; a default that is a number, text or truth value "
                           "makes it a key of the job")
     takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
     return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}

@@ -58,4 +58,4 @@ def describe(operation: tuple[Any, ...]) -> str:
 def mismatch(lines: list[str]) -> str:
     """Error text for ranks that are in different places, one line for each rank."""
     where = "".join(f"\n  rank {rank}: {line}" for rank, line in enumerate(lines))
-    return f"ranks disagree on what comes next; all must run the same collectives in the same order:{where}"
+    return f"ranks called different operations; all ranks must call the same collectives in the same order:{where}"

@@ -112,7 +112,7 @@ class Pending:
             CommError: If called twice, or if a message has not the size its receiver expects.
         """
         if self._finish is None:
-            raise CommError(f"Pending.end was called twice (second time at {call_site()}); each move_begin has one end")
+            raise CommError(f"Pending.end was called twice (second time at {call_site()}); call end once for each move_begin")
         finish, self._finish = self._finish, None
         with self._ledger.waiting():
             finish()

@@ -112,4 +112,4 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
     except FormatError:
         raise
     except (ValueError, TypeError, LookupError, MemoryError, RecursionError, OverflowError, SyntaxError, msgpack.UnpackException) as error:
-        raise FormatError(f"cannot decode {len(data)} bytes: {error}; they are damaged or were not written by encode") from error
+        raise FormatError(f"cannot decode {len(data)} bytes: {error}; the data are damaged or were not written by encode") from error

@@ -142,6 +142,6 @@ def read_link(text: str) -> tuple[float, float, bool]:
     """
     found = re.fullmatch(r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?", text.strip())
     if found is None or not float(found[3]):
-        raise ConfigError(f"GRAPHTHETA_LINK={text!r} is no link; expected latency and bandwidth, such as 50us,10Gbit/s, "
-                          "and perhaps ,blocking")
+        raise ConfigError(f"GRAPHTHETA_LINK={text!r} is not valid; expected latency and bandwidth, such as 50us,10Gbit/s, "
+                          "optionally followed by ,blocking")
     return float(found[1]) * _UNITS[found[2]], float(found[3]) * _UNITS[found[4]], found[5] is not None

@@ -71,7 +71,7 @@ class _World:
         if self.failures:
             failed, error = self.failures[0]
             raise PeerError(f"rank {failed} failed with {type(error).__name__}: {error}; rank {rank} stops: {line}")
-        raise CommError(self.deadlock or "no rank can go on")
+        raise CommError(self.deadlock or "deadlock: every rank waits for another rank")
 
     def pass_on(self, rank: int) -> None:
         """Give the baton to the next rank, counting up from ``rank``, that can use it."""
@@ -239,7 +239,8 @@ def _raise_first(world: _World) -> None:
             raise error
     if world.letters:
         (src, dst, tag, *_), letter = next(iter(world.letters.items()))
-        raise CommError(f"rank {src} sent {letter.size} {letter.dtype} to rank {dst} ({purpose(tag)}), which never received them")
+        raise CommError(f"rank {src} sent {letter.size} {letter.dtype} to rank {dst} ({purpose(tag)}), which did not receive "
+                        "them; every send needs a matching receive")
 
 
 def _spoil(array: np.ndarray) -> None:

@@ -102,7 +102,7 @@ class ActiveGraph:
         if name in self._inputs:
             return prefix(self._inputs[name], n)
         if name not in self.node_names():
-            raise ColumnError(f"the graph has no node column {name!r} for models; there are {', '.join(self.node_names())}; give it with "
+            raise ColumnError(f"the graph has no node column {name!r} for models; it has {', '.join(self.node_names())}; give it with "
                               f"gt.Graph(..., node_columns={{{name!r}: array}})")
         return Var(self.view.node_column(name, n), self.space(n), name=f"node.{name}")
 
@@ -136,7 +136,7 @@ class ActiveGraph:
         """
         if layer.sum is None:
             if self.view.pairs is None:
-                raise ViewError(f"{type(layer).__name__} makes a value for each edge; it is a decoder and needs an edge or link task")
+                raise ViewError(f"{type(layer).__name__} is a decoder: it computes a value for each edge and needs an edge or link task")
             return self.view.pairs
         number = len(self.directions)
         if number >= len(self.view.levels):
@@ -199,7 +199,8 @@ class ActiveGraph:
     def carry(self, outputs: dict[str, Var], level: Level) -> None:
         """Keep new edge values for the layers that follow."""
         if outputs and len(level.passes) > 1:
-            raise ViewError("new edge values from a layer along both directions would give an edge two values; use direction 'in' or 'out'")
+            raise ViewError("a layer with direction 'both' cannot return new edge values, because each edge would get two; "
+                            "use direction 'in' or 'out'")
         for name, value in outputs.items():
             self._carried[name] = (value, level)
 
@@ -212,8 +213,8 @@ class ActiveGraph:
         at = np.searchsorted(made_in.stored, level.stored, sorter=order)
         found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
         if len(found) != level.n_edges or np.any(made_in.stored[found] != level.stored):
-            raise ViewError(f"edge.{name} was made by a layer that saw other edges than the layer that reads it; "
-                            "sample all layers alike (--share-sample with equal fanouts) or do without sampling")
+            raise ViewError(f"edge.{name} was computed by a layer with another sample of edges than the layer that reads it; "
+                            "use one sample for all layers (--share-sample with equal fanouts), or disable sampling")
         out = Var(value.value[found], self.edge_space(level))
 
         def vjp(gs: list[Any]) -> list[Any]:

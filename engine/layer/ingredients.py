@@ -59,8 +59,8 @@ class Ingredients:
             before = kept[where[at]]
             same &= bool(np.allclose(now[at], before, rtol=TOLERANCE, atol=TOLERANCE * float(np.max(np.abs(before), initial=0))))
         if not same:
-            raise UserFunctionError(f"the messages of {owner} are others than when their total was precomputed: a setting that its "
-                                    "transform or gather reads has changed; make a new trainer, or do without precompute")
+            raise UserFunctionError(f"the messages of {owner} have changed since their total was precomputed: a setting that its "
+                                    "transform or gather reads has changed; make a new trainer, or disable precompute")
 
 
 def _read(traced: SymbolicTrace) -> list[str]:

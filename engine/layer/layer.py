@@ -34,7 +34,8 @@ class Layer(Stages):
 
     def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
         if not isinstance(graph, ActiveGraph):
-            raise UserFunctionError(f"{type(self).__name__} is called as layer(graph, h), with the graph that forward was given")
+            raise UserFunctionError(f"{type(self).__name__} must be called as layer(graph, h), with the graph that is the "
+                                    "argument of forward")
         if self.direction not in DIRECTIONS:
             raise UserFunctionError(f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}")
         if callable(self.sum):
@@ -62,7 +63,7 @@ def _mistaken(layer: type) -> str | None:
             continue
         stage = FOREIGN.get(name) or next(iter(get_close_matches(name.lower(), STAGES, 1, 0.8)), None)
         if stage is not None and stage not in own:
-            return (f"{layer.__name__} defines {name}, which nothing calls; did you mean {stage}? A layer has transform(self, node), "
+            return (f"{layer.__name__} defines {name}, which is never called; did you mean {stage}? A layer has transform(self, node), "
                     "gather(self, edge), apply(self, node, total), and sum, the name of an aggregator"
                     + ("; forward belongs to a gt.Model, which calls layers" if name == "forward" else ""))
     return None
@@ -105,7 +106,7 @@ class Model(Module):
             name = type(self).__name__
             raise UserFunctionError(f"{name} was called with a value of type {type(graph).__name__}; to compute its values on a graph, use "
                                     f"gt.Trainer({name}, graph).predict(); inside forward, call it as self.inner(graph), with the graph "
-                                    "that forward was given")
+                                    "that is the argument of forward")
         out, n = self.run(ActiveGraph(graph, **inputs)), graph.n_targets
         assert out.space is not None
         # values that a later layer reads have more rows than the targets

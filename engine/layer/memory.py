@@ -129,5 +129,5 @@ def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
     available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
     hosts = len(set(comm.all_gather(socket.gethostname())))
     if total > available * hosts:
-        raise MemoryLimitError(f"a step of this job holds about {total / 2**30:.1f} GiB, and {hosts} machine(s) have "
+        raise MemoryLimitError(f"a step of this job needs about {total / 2**30:.1f} GiB in all, and {hosts} machine(s) have "
                                f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, or more machines")

@@ -41,8 +41,8 @@ class Saving:
     nbytes: int
 
     def __str__(self) -> str:
-        return (f"precomputed: {self.layer} sums {self.edges:,} messages of {self.width} numbers once and not in every step, "
-                f"for {self.nbytes / 2**20:,.1f} MiB of totals")
+        return (f"precomputed: {self.layer} aggregates {self.edges:,} messages of {self.width} numbers once instead of in every step; "
+                f"the totals take {self.nbytes / 2**20:,.1f} MiB")
 
 
 def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSettings, Saving]:
@@ -61,8 +61,8 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
     layer = _first(model, partition)
     name = type(layer).__name__
     if "x" in partition.node and partition.node.column("x").sparse:
-        raise ConfigError("precompute keeps dense totals, and the features are sparse; do without precompute: sparse features are "
-                          "multiplied by the weights first, which is cheaper")
+        raise ConfigError("precompute stores dense aggregated features, but the node features are sparse; drop precompute: "
+                          "multiplying sparse features by the weights first is cheaper")
     settings = pass_settings()
     try:
         with pass_scope(replace(settings, precomputed=(layer, Ingredients(layer.direction)))):
@@ -70,11 +70,11 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
             with Tape(training=True, all_sum=partition.halo_comm.all_sum):
                 total, traced, columns = total_of(layer, graph)
     except (ColumnError, ShapeError, UserFunctionError) as error:
-        raise ConfigError(f"precompute: {name} does not run on the features as they are ({error}); do without precompute, or begin "
-                          "with a layer that does") from error
+        raise ConfigError(f"precompute: {name} does not run on the node features alone ({error}); drop precompute, or use a "
+                          "first layer that does") from error
     if total.needs_grad or any(e.traits.random for e in traced.order) or not isinstance(layer.sum, str):
-        raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; do without "
-                          "precompute, or begin with a layer that sums features, such as gcn, sage or gin")
+        raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; drop "
+                          "precompute, or use a first layer that aggregates features, such as gcn, sage or gin")
     width = int(np.prod(total.shape[1:]))
     passes = 2 if layer.direction == "both" else 1
     saving = Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
@@ -87,7 +87,7 @@ def _first(model: Model, partition: Partition) -> Stages:
     layers = [step.made_by for step in probe(model, partition).supersteps]
     first = layers[0] if layers else None
     if first is None or first.sum is None:
-        raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; do without precompute")
+        raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; drop precompute")
     if sum(layer is first for layer in layers) > 1:
-        raise ConfigError(f"precompute: {type(first).__name__} is run several times with the same weights; do without precompute")
+        raise ConfigError(f"precompute: {type(first).__name__} is run several times with the same weights; drop precompute")
     return first

@@ -119,8 +119,8 @@ def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, grap
     graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
     given = {"h": h}
     if h is not graph.x:
-        raise UserFunctionError(f"{owner} has a precomputed total, but is called with something else than graph.x, such as its dropout; "
-                                "do without precompute, or call the layer with graph.x")
+        raise UserFunctionError(f"{owner} has a precomputed total, but is called with other values than graph.x, such as its dropout; "
+                                "disable precompute, or call the layer with graph.x")
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(owner, layer.transform(NodeColumns(layer, "transform", given, graph, n)), given, graph, n)
     ingredients.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.view.rows)
@@ -230,7 +230,7 @@ def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> N
 
 def fallback_text(owner: str, reason: str) -> str:
     """What is said of a layer that runs on the reference back end."""
-    return f"{owner} runs on the reference back end, many times slower than the fused one: {reason}"
+    return f"{owner} runs on the reference back end, which is many times slower than the fused one: {reason}"
 
 
 def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
@@ -241,7 +241,7 @@ def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
         raise UserFunctionError(f"{owner} was called with {name} from another forward pass; keep values within one call of forward")
     if x.space.n < n:
         raise UserFunctionError(f"{owner} was called with {name} of a later layer than the one before it; "
-                                "call layers in the order values flow, the same in every forward pass")
+                                "call layers in the order in which values flow, and in the same order in every forward pass")
     return graph.given(x, n)
 
 
@@ -267,4 +267,4 @@ def _check_apply(owner: str, out: Any, n: int) -> Any:
 
 def _row_each(n: int) -> str:
     # a dry run finds most mistakes, and it has no nodes
-    return f"one row for each of the {n} nodes" if n else "one row for each node, made from the columns of node"
+    return f"one row for each of the {n} nodes" if n else "one row for each node, computed from the columns of node"

@@ -50,7 +50,7 @@ class Life:
         state = self._state()
         if state is None or state in _ENDED:
             return "its process has ended"
-        return "its process is stopped" if state == _STOPPED else "its process runs, but its Python does not"
+        return "its process is stopped" if state == _STOPPED else "its process runs, but its Python interpreter is blocked"
 
     def _state(self) -> str | None:
         """Letter by which the system names the state of the process; None if there is none, D if any of its threads has it."""

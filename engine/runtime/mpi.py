@@ -118,8 +118,8 @@ class MpiComm(Comm):
             CommError: The MPI library does not let threads take turns.
         """
         if n and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-            raise CommError("several views at once need an MPI library that lets threads take turns (MPI_THREAD_SERIALIZED); "
-                            "use views_in_flight=1 or another library")
+            raise CommError("views_in_flight above 1 needs an MPI library with MPI_THREAD_SERIALIZED; "
+                            "use views_in_flight=1, or another MPI library")
         super().open_channels(n)
         while len(self._links) <= n:
             self._links.append(_Link(self._new_comm(), self._new_comm()))
@@ -204,7 +204,8 @@ class MpiComm(Comm):
         try:
             self.until(done, what)
         except MPI.Exception as error:
-            raise self._broken(sources is None, f"{what}: {error}, at {call_site()}; do all ranks agree on sizes and order?") from error
+            raise self._broken(sources is None, f"{what}: {error}, at {call_site()}; check that all ranks use the same sizes "
+                                                "and order") from error
         finally:
             del self._watchdog.sizes[id(requests)]
         self._watchdog.marks += 1
@@ -236,7 +237,7 @@ class MpiComm(Comm):
         for rank, (started, deadline) in self._control.left.items():
             missing = (number >= len(started) or started[number] < own) if sources is None else rank in sources and monotonic() > deadline
             if missing:
-                raise CommError(f"rank {rank} has left the program, but rank {self.rank} waits for it in {what} at {call_site()}")
+                raise CommError(f"rank {rank} has exited, but rank {self.rank} waits for it in {what} at {call_site()}")
 
     # -- where ranks are -------------------------------------------------------------------------------------------
 

@@ -123,8 +123,8 @@ def read_patience(text: str) -> float | None:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"GRAPHTHETA_PATIENCE={text!r} is no number of seconds; give one, 0 to wait for ever, or nothing, so that it "
-                          "follows the pace of the program")
+        raise ConfigError(f"GRAPHTHETA_PATIENCE={text!r} is not a number of seconds; give a time limit in seconds, 0 for no limit, or "
+                          "unset it for a limit that follows the pace of the program")
     return seconds
 
 
@@ -136,13 +136,13 @@ def _start_mpi(size: int) -> MpiComm:
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
             f"{size} processes were started together, but MPI cannot be used here ({error}); "
-            'run pip install "graphtheta[mpich]", or start one process with plain python'
+            'run pip install "graphtheta[mpich]", or start one process without mpiexec'
         ) from error
     comm = MpiComm(read_patience(os.environ.get("GRAPHTHETA_PATIENCE", "")))
     if comm.size == 1:
         raise CommError(
-            f"{size} processes were started together, but each sees only itself: the launcher belongs to another MPI than "
-            f"mpi4py; use the mpiexec beside {os.path.basename(sys.executable)} in this environment, or install mpi4py for "
+            f"{size} processes were started together, but each has an MPI world of size 1: the launcher and mpi4py belong to different MPI "
+            f"libraries; use the mpiexec beside {os.path.basename(sys.executable)} in this environment, or install mpi4py for "
             "the launcher's MPI"
         )
     atexit.register(comm.close)

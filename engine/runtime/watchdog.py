@@ -104,7 +104,7 @@ class Silence:
 
     def words(self) -> str:
         """What is known of it."""
-        return f"does not answer: {self.life.words() if self.life else 'killed, stopped or cut off'}"
+        return f"does not respond: {self.life.words() if self.life else 'killed, stopped or disconnected'}"
 
 
 class Watchdog:
@@ -233,7 +233,7 @@ def one_line(place: Place) -> str:
     """Where a rank is, in one line."""
     at, seconds = f"at {place['where']}, stage {place['stage']}", f"for {place['pause']:.0f} s"
     if place["left"]:
-        return f"has left the program, after operation {place['number']}, {place['operation']}"
+        return f"has exited, after operation {place['number']}, {place['operation']}"
     if place["waits"]:
         return f"waits {seconds} in {place['what']}, operation {place['number']}, {at}"
     pace = "asleep" if place["still"] > place["pause"] / 2 else "busy"
@@ -250,10 +250,10 @@ def meanwhile(places: dict[int, Place], missing: list[int]) -> str:
     by_line: dict[str, list[int]] = {}
     for q, place in places.items():
         what = f"in {place['what']}" if place["waits"] else "busy"
-        line = "has left the program" if place["left"] else f"{what} at {place['where']}, stage {place['stage']}"
+        line = "has exited" if place["left"] else f"{what} at {place['where']}, stage {place['stage']}"
         by_line.setdefault(line, []).append(q)
     for q in missing:
-        by_line.setdefault("without an answer", []).append(q)
+        by_line.setdefault("does not respond", []).append(q)
     return "".join(f"meanwhile {_ranks(ranks)}: {line}\n" for line, ranks in by_line.items())
 
 
@@ -281,15 +281,15 @@ def report(places: dict[int, Place], silent: dict[int, str], pace: Pace) -> str:
     lines += [f"rank {q}/{size} makes no progress: it {one_line(place)}" for q, place in stuck.items()]
     if not lines:
         lines = [f"rank {q}/{size} {one_line(place)}" for q, place in places.items()]
-        head = "no rank can go on; each waits for another:"
+        head = "deadlock: every rank waits for another rank:"
     else:
-        head = f"{_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} in vain:"
+        head = f"timeout: {_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for other ranks that make no progress:"
         first = places[waiting[0]]
         lines.append(f"{_ranks(waiting)}: {first['what']} at {first['where']}, stage {first['stage']}")
-    limit = (f"as GRAPHTHETA_PATIENCE={pace.patience:g} asks for" if pace.patience else
-             f"where no pause so far was longer than {max(SHORT, *pace.longest.values()):.0f} s. If the program was not stuck, set "
-             "GRAPHTHETA_PATIENCE to the seconds that ranks shall wait, or to 0, which is for ever")
-    return "\n".join([f"graphtheta: {head}", *(f"  {line}" for line in lines), f"Ended after {pace.pause:.0f} s, {limit}.", "",
+    limit = (f"the limit set by GRAPHTHETA_PATIENCE={pace.patience:g}" if pace.patience else
+             f"while the longest pause before was {max(SHORT, *pace.longest.values()):.0f} s. If the program was not stuck, set "
+             "GRAPHTHETA_PATIENCE to a time limit in seconds, or to 0 for no limit")
+    return "\n".join([f"graphtheta: {head}", *(f"  {line}" for line in lines), f"Aborted after {pace.pause:.0f} s, {limit}.", "",
                       with_stacks(places), ""])
 
 

@@ -46,8 +46,8 @@ class NeighbourSampler:
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"one sample shared by all hops needs equal fanouts, got {self.fanouts}")
         if self.replace and not self.priority.draws:
-            raise ConfigError(f"replace: sampling with replacement draws for each choice, and the ranks of {type(self.priority).__name__} "
-                              "are not drawn; sample without replacement, or give a priority that draws")
+            raise ConfigError(f"replace: sampling with replacement needs random ranks, and those of {type(self.priority).__name__} "
+                              "are not random; sample without replacement, or use a priority with random ranks")
 
     @property
     def hops(self) -> int:

@@ -31,7 +31,7 @@ class ColumnStore:
     def __init__(self, n_rows: int, columns: Mapping[str, tuple[Role, Column]]):
         for name, (_, column) in columns.items():
             if column.shape[0] != n_rows:
-                raise ShapeError(f"column {name!r} has {column.shape[0]} rows and its store {n_rows}; give one value for each row, in "
+                raise ShapeError(f"column {name!r} has {column.shape[0]} rows, but its store has {n_rows}; give one value for each row, in "
                                  "the order of the store")
         self.n_rows = n_rows
         self._columns = dict(columns)

@@ -43,9 +43,9 @@ class GradientSum:
             TapeError: It is none of the parameters whose gradients are summed.
         """
         if parameter not in self._known:
-            raise TapeError(f"the pass read a parameter {list(parameter.shape)} that is not among those that are trained; the parameters "
-                            "of a model are looked for when its trainer is made: do not replace or add any afterwards (assign to "
-                            "parameter.value instead), or make a new trainer")
+            raise TapeError(f"the forward pass uses a parameter {list(parameter.shape)} that the trainer does not have; a trainer "
+                            "collects the parameters of its model when it is created: do not replace or add any afterwards (assign to "
+                            "parameter.value instead), or create a new trainer")
         like = self._wanted.pop(parameter, None)
         if like is None:
             return

@@ -147,7 +147,8 @@ def ranks(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
     if negative.ndim == 1:
         negative = np.broadcast_to(negative, (len(positive), len(negative)))
     if len(negative) != len(positive):
-        raise ShapeError(f"ranks: {len(positive)} positives and negatives for {len(negative)}; give one row of negatives for each")
+        raise ShapeError(f"ranks: {len(positive)} positive scores and {len(negative)} rows of negative scores; give one row "
+                         "for each positive")
     wanted, all_ = positive[:, None].astype(np.float64), np.column_stack((positive, negative)).astype(np.float64)
     width = TIE * np.finfo(positive.dtype).eps * np.abs(np.where(np.isinf(all_), 0, all_)).max(axis=1, initial=0)[:, None]
     above, level = (all_ > wanted + width).sum(axis=1), (np.abs(all_ - wanted) <= width).sum(axis=1) - 1

@@ -178,7 +178,7 @@ class _Run(Generic[T]):
                 mine or self._started < len(self.work))
 
         if alone and self.comm.size == 1 and not any(task.ready() for tasks in self._waiting for task in tasks) and not ready():
-            raise CommError(f"no view can go on: {lines}")
+            raise CommError(f"deadlock: every mini-batch in flight waits: {lines}")
         self.comm.poll(ready, lines)
         if alone:
             self.queue.stalled += perf_counter() - began

@@ -126,7 +126,7 @@ class ParameterManager:
         self.newest = int(state["newest"])
         expected = {f"{n}/{name}": p.value for n in self._held() for name, p in self._named()}
         if set(state) - {"newest"} != set(expected):
-            raise FormatError(f"versions of parameters at step {self.newest} are not those of the {self.staleness} steps before it")
+            raise FormatError(f"the parameter versions at step {self.newest} do not match staleness={self.staleness}")
         for name, like in expected.items():
             x = state[name]
             if x.shape != like.shape or x.dtype != like.dtype:

@@ -94,14 +94,14 @@ class RowLoss:
         values, weights = made if isinstance(made, tuple) and len(made) == 2 else (made, np.ones(space.n))
         if not isinstance(values, Var) or values.space is not space:
             got = f"values of shape {list(values.shape)} that belong to no rows" if isinstance(values, Var) else type(values).__name__
-            raise UserFunctionError(f"the loss {name} returned {got}; expected a value for each row of out, made of out and y with "
-                                    "functions of gt, or (values, weights): the mean over all rows of all workers is taken afterwards")
+            raise UserFunctionError(f"the loss {name} returned {got}; expected a value for each row of out, computed from out and y with "
+                                    "functions of gt, or (values, weights): the engine takes the mean over all rows of all workers")
         weights = np.asarray(value_of(weights))
         if weights.shape not in ((space.n,), values.shape):
             raise ShapeError(f"the loss {name} returned weights of shape {list(weights.shape)} for values of shape {list(values.shape)}; "
                              "expected the same shape, or one weight for each row")
         if not (weights >= 0).all():
-            raise UserFunctionError(f"the loss {name} returned a weight below 0, or none at all; expected numbers of at least 0")
+            raise UserFunctionError(f"the loss {name} returned a negative weight or NaN; expected numbers of at least 0")
         return values, weights
 
 

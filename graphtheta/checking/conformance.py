@@ -71,7 +71,7 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
     """
     if not isinstance(layer, (Layer, Model)):
         what = f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
-        raise ConfigError(f"gt.check was given {what}; expected a layer that is made, such as gt.check(MyLayer(4, 3))")
+        raise ConfigError(f"gt.check was given {what}; expected a layer object, such as gt.check(MyLayer(4, 3))")
     subject = _Subject.of(layer, d_in, d_edge, (trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")))
     with backend_scope("reference"), np.errstate(all="ignore"):
         subject.check_finite()
@@ -152,10 +152,11 @@ class _Subject:
             used = self.copy()
             first, other, again = self.run(used, training=training), self.run(training=training), self.run(used, training=training)
             if trial.furthest(first, other)[0] > SAME:
-                self.fail("two models that are equal and have not run compute different values: it draws random numbers, which differ from "
-                          "worker to worker (gt.dropout draws the same on all), or keeps state outside of itself")
+                self.fail("two equal models compute different values in their first pass: the layer draws random numbers, "
+                          "which differ from "
+                          "worker to worker (use gt.dropout, which does not), or keeps state outside of itself")
             if trial.furthest(first, again)[0] > SAME:
-                self.fail(f"it computes other values when it is called again{self._changed(used)}: it keeps state between calls; what a "
+                self.fail(f"a second call computes other values{self._changed(used)}: the layer keeps state between calls; what a "
                           "pass computes must depend on parameters, settings and inputs only")
         used, fresh = self.copy(), self.copy()
         self.run(used)
@@ -164,8 +165,8 @@ class _Subject:
             # the other one stays one that has not run
             outcomes = [self._outcome(model) for model in (used, deepcopy(fresh))]
             if isinstance(outcomes[0], dict) and isinstance(outcomes[1], dict) and trial.furthest(*outcomes)[0] > SAME:
-                self.fail(f"a change of {name} has another effect on a layer that has run than on one that has not: it keeps something "
-                          "that it computed from it in an earlier call; compute it anew in each call")
+                self.fail(f"a change of {name} has another effect on a layer that has run than on a new one: the layer caches something "
+                          "computed from it in an earlier call; compute it in each call")
 
     def _outcome(self, model: Model) -> Any:
         try:
@@ -183,8 +184,8 @@ class _Subject:
     def check_trained(self) -> None:
         """Every parameter has a gradient that is more than rounding errors, at one point at least."""
         if self.unread:
-            self.fail(f"no operation reads {', '.join(self.unread)}, so nothing will be trained there; functions of gt take a "
-                      "gt.Parameter itself, and its .value is a constant")
+            self.fail(f"no operation reads {', '.join(self.unread)}, so it is not trained; pass the gt.Parameter itself to "
+                      "functions of gt: its .value is a constant")
         left: dict[str, float] = {p.name: 0.0 for p in self.model.parameters()}
         for point in range(POINTS):
             model = self.copy()
@@ -197,10 +198,10 @@ class _Subject:
                 return
         exact = [name for name, size in left.items() if size == 0]
         if exact:
-            self.fail(f"the gradient of {', '.join(exact)} is zero, so nothing is trained there: the values do not depend on it, or an "
-                      "operation on the way has None as its gradient rule")
-        self.fail(f"the gradient of {', '.join(left)} is zero but for rounding errors, which Adam would turn into steps: what follows "
-                  "takes away what it adds, as batch norm does with a bias in front of it, and softmax with what all in-edges of a node "
+            self.fail(f"the gradient of {', '.join(exact)} is zero, so it is not trained: the values do not depend on it, or an "
+                      "operation on the path has None as its gradient rule")
+        self.fail(f"the gradient of {', '.join(left)} is zero up to rounding errors, which Adam would turn into steps: a later "
+                  "operation cancels it, as batch norm cancels a bias in front of it, and softmax a term that all in-edges of a node "
                   "share; leave it out, as in GCN(d_in, d_out, bias=False)")
 
     def check_gradients(self, tolerance: float) -> float:

@@ -98,4 +98,4 @@ def _compare(what: str, g: Any, v: np.ndarray, slope: float, tol: float) -> None
     found = 0.0 if g is None else float(np.vdot(g, v))
     if not abs(found - slope) <= tol * max(1.0, abs(slope)):
         raise CheckError(f"the gradient of {what} is wrong: in a random direction its rule gives {found:.9g}, differences give {slope:.9g}"
-                         + (" (no gradient arrived at all)" if g is None else ""))
+                         + (" (no gradient was computed)" if g is None else ""))

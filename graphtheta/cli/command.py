@@ -100,13 +100,13 @@ def train_once(job: Job, comm: Comm) -> Result:
     if job.halo != "exact":
         moved = halo_error(trainer)
         if comm.rank == 0:
-            say(f"halo in {job.halo}: it moves the loss of the first step by {moved:.1e} of its value")
+            say(f"halo={job.halo}: rounding changes the loss of the first step by a relative {moved:.1e}")
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.setup.metric) as log:
         result: Result = trainer.fit(log)
         if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
             if comm.rank == 0:
-                say(f"{job.folder} holds a run that came to its end; nothing was changed. More --epochs go on with it")
+                say(f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs")
             return result
         # before the curve is drawn: drawing takes memory too
         log.write_profile(predicted, trainer.fallbacks)
@@ -118,7 +118,7 @@ def train_once(job: Job, comm: Comm) -> Result:
         write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
                                          "ranks": comm.size})
         if trainer.training.versions.most_bytes:
-            say(f"older versions of the parameters took {amount(trainer.training.versions.most_bytes)} at most")
+            say(f"older parameter versions used at most {amount(trainer.training.versions.most_bytes)} of memory")
         shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.setup.metric}
         say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
     return result
@@ -146,7 +146,8 @@ def evaluate(argv: list[str]) -> int:
         scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
         scores = {split: s for split, s in scores.items() if s}
         if not scores:
-            raise DataError(f"the graph of {options.run} has nothing in {options.on or 'any split'}; choose another --on or --split")
+            raise DataError(f"the graph of {options.run} has no labelled nodes, edges or links in "
+                            f"{options.on or 'any split'}; choose another --on or --split")
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
             say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
@@ -256,7 +257,7 @@ def warmup(argv: list[str]) -> int:
     def work(comm: Comm) -> None:
         made, seconds = warm_up(jobs, comm)
         if comm.rank == 0:
-            say(f"{made} kernels compiled in {seconds:.1f} s, kept in {cache_folder()}")
+            say(f"{made} kernels compiled in {seconds:.1f} s, cached in {cache_folder()}")
 
     return on_all_ranks(jobs[0], work)
 
@@ -297,7 +298,7 @@ def job_of(run: str, keys: dict[str, Any]) -> Job:
         if seeds and not Path(run, name).is_file():
             raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
         if not Path(run, name).is_file():
-            raise ConfigError(f"{run}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
+            raise ConfigError(f"{run}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
     return Job.from_yaml(Path(run, JOB_FILE)).change(**keys)
 
 

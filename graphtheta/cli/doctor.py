@@ -63,7 +63,7 @@ def doctor(argv: list[str]) -> int:
         try:
             state, found, remedy = check()
         except Exception as error:
-            state, found, remedy = FAIL, f"{type(error).__name__}: {error}", "the check itself broke; please report this line"
+            state, found, remedy = FAIL, f"{type(error).__name__}: {error}", "the check itself failed; please report this line"
         say(f"{state.ljust(5)}{name.ljust(11)}{found}" + (f"\n{' ' * 16}-> {remedy}" if remedy else ""))
         worst = max(worst, int(state == FAIL))
     return worst
@@ -102,7 +102,7 @@ def numba() -> Finding:
         folder = lasting_folder()
     except ConfigError as error:
         return (FAIL if os.environ.get("GRAPHTHETA_CACHE") else WARN), f"numba {version} compiles; {error}", ""
-    return OK, f"numba {version} compiles, up to {threads} threads; kernels are kept in {folder}", ""
+    return OK, f"numba {version} compiles, up to {threads} threads; kernels are cached in {folder}", ""
 
 
 def blas() -> Finding:
@@ -113,18 +113,18 @@ def blas() -> Finding:
     np.ones((2, 2)) @ np.ones((2, 2))
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     if not pools:
-        return WARN, "no BLAS library found that takes a number of threads", "reinstall numpy from a wheel, which brings OpenBLAS"
+        return WARN, "no BLAS library with a configurable number of threads", "reinstall numpy from a wheel, which brings OpenBLAS"
     found = ", ".join(sorted({f"{pool['internal_api']} {pool['version']} ({pool['num_threads']} threads)" for pool in pools}))
-    return OK, found + "; a run sets the threads by itself", ""
+    return OK, found + "; a run sets the number of threads", ""
 
 
 def cores() -> Finding:
     """Cores this process may use."""
     mine, all_cores, quota = len(available_cores()), os.cpu_count() or 1, cpu_quota()
-    found = f"{mine} of {all_cores} cores may be used" + (f", CPU quota {quota:g}" if quota else "")
+    found = f"{mine} of {all_cores} cores available" + (f", CPU quota {quota:g}" if quota else "")
     omp = os.environ.get("OMP_NUM_THREADS", "")
     if omp.isdigit() and int(omp) > mine:
-        return WARN, f"{found}, OMP_NUM_THREADS={omp}", "unset OMP_NUM_THREADS; a run chooses its threads by itself"
+        return WARN, f"{found}, OMP_NUM_THREADS={omp}", "unset OMP_NUM_THREADS; a run then chooses its number of threads"
     return OK, found, ""
 
 
@@ -137,7 +137,7 @@ def memory() -> Finding:
     free, total = (1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
     free, total = (x if limit is None else min(x, limit) for x, limit in ((free, memory_left()), (total, memory_limit())))
     found = f"{amount(free)} free of {amount(total)}"
-    return (OK, found, "") if free > 1 << 30 else (WARN, found, "end other programs; less than 1 GiB is free")
+    return (OK, found, "") if free > 1 << 30 else (WARN, found, "less than 1 GiB is free; end other programs")
 
 
 def mpi() -> Finding:
@@ -156,7 +156,7 @@ def launcher() -> Finding:
     """The mpiexec that belongs to this environment."""
     path = find_mpiexec()
     if path is None:
-        return WARN, "there is no mpiexec", GET_MPI
+        return WARN, "mpiexec is not installed", GET_MPI
     first = shutil.which("mpiexec")
     if first is None or Path(first).resolve() != path.resolve():
         return WARN, f"{path}, but the shell finds {first or 'none'}", f"call it by its path, or activate the environment in {sys.prefix}"
@@ -167,7 +167,7 @@ def two_ranks() -> Finding:
     """A program on two ranks."""
     path = find_mpiexec()
     if path is None or find_spec("mpi4py") is None:
-        return WARN, "not tried: MPI is not installed", GET_MPI
+        return WARN, "skipped: MPI is not installed", GET_MPI
     try:
         done = run([str(path), "-n", "2", sys.executable, "-c", SMOKE])
     except subprocess.TimeoutExpired:

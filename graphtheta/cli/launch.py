@@ -56,7 +56,8 @@ def launch(argv: list[str]) -> int:
         ConfigError: The words cannot be understood, or there is no MPI for several ranks.
     """
     parser = Parser("launch", "Run a command on several ranks. A training run that fails is restarted from its newest intact checkpoint, "
-                    "after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is reset once an attempt has written a newer checkpoint.",
+                    "after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is reset once an attempt has "
+                    "written a newer checkpoint.",
                     "graphtheta launch -n 4 --max-restarts 3 train --dataset cora --checkpoint-every 50",
                     "[-n N] [--max-restarts N] [--mpiexec WORDS] {" + ",".join(COMMANDS) + ",SCRIPT.py} ")
     parser.add_argument("-n", dest="ranks", type=int, default=1, metavar="N", help="number of ranks; one rank runs without MPI [1]")
@@ -105,7 +106,7 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
     command, rest = words[0], words[1:]
     if command.endswith(".py"):
         if not Path(command).is_file():
-            raise ConfigError(f"{command}: there is no such script")
+            raise ConfigError(f"{command}: the script does not exist; check the path")
         return [sys.executable, command, *rest], Runs()
     if command not in COMMANDS:
         raise ConfigError(f"graphtheta launch cannot run '{command}'{did_you_mean(command, COMMANDS)}; it runs {', '.join(COMMANDS)} "
@@ -131,7 +132,7 @@ def starter(options: SimpleNamespace) -> list[str]:
             return []
         mpiexec = find_mpiexec()
         if mpiexec is None:
-            raise ConfigError(f"-n {options.ranks}: there is no mpiexec; {GET_MPI}")
+            raise ConfigError(f"-n {options.ranks}: no mpiexec found; {GET_MPI}")
         return [str(mpiexec), "-n", str(options.ranks)]
     try:
         words = shlex.split(options.mpiexec)
@@ -140,7 +141,7 @@ def starter(options: SimpleNamespace) -> list[str]:
     # as the default is: that of this environment, also where it is not activated
     found = shutil.which(words[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}") if words else None
     if found is None:
-        raise ConfigError(f"--mpiexec {options.mpiexec!r}: there is no such program")
+        raise ConfigError(f"--mpiexec {options.mpiexec!r}: the program is not found on PATH")
     return [found, *words[1:], "-n", str(options.ranks)]
 
 
@@ -177,7 +178,7 @@ class Restarts:
                         complain(told)
                     return code
                 if self._stop is None and in_vain > self.most:
-                    vain = f"; given up, {self.most} restart{'s' * (self.most > 1)} made no newer checkpoint"
+                    vain = f"; gave up: no newer checkpoint after {self.most} restart{'s' * (self.most > 1)}"
                     complain(told + vain * (self.most > 0))
                     return 128 - code if code < 0 else code
                 if self._stop is None:
@@ -186,14 +187,14 @@ class Restarts:
                     self._pause(signals, pause)
                 if self._stop is not None:
                     name = signal.Signals(self._stop).name
-                    complain(f"launch: stopped by {name} in try {tries}{at}; the same command goes on from there")
+                    complain(f"launch: stopped by {name} in try {tries}{at}; run the same command again to resume")
                     return INTERRUPTED if self._stop == signal.SIGINT else PREEMPTED
 
     def _ended(self, signals: Signals) -> tuple[int, str]:
         """Run once; the exit code, and what it means."""
         code = self._try(signals)
         if code == 0 and not self.runs.whole():
-            return 1, "ended with code 0 and without a result, as if a rank had left without a word"
+            return 1, "ended with code 0 but wrote no result; a rank may have exited early"
         return code, in_words(code)
 
     def _try(self, signals: Signals) -> int:
@@ -259,7 +260,7 @@ class Signals:
 def in_words(code: int) -> str:
     """How a process ended. mpiexec gives the number of the signal that killed a rank as its own code."""
     if code == 0:
-        return "ended well"
+        return "succeeded"
     number = -code if code < 0 else code - 128 if code > 128 and code not in FINAL else code
     name = next((s.name for s in signal.Signals if s == number), "")
     if code < 0 or (number != code and name):

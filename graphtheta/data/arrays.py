@@ -93,7 +93,7 @@ class GraphArrays:
         put("meta", dict(meta or {}))
 
     def __setattr__(self, field: str, value: Any) -> None:
-        raise AttributeError(f"a graph does not change; make a new one with graph.replace({field}=...)")
+        raise AttributeError(f"a graph is immutable; create a changed copy with graph.replace({field}=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self._fields())

@@ -90,7 +90,7 @@ def _checked_name(name: Any, place: Place) -> str:
         raise place.data(f"the name {name!r} cannot be read as an attribute such as node.NAME",
                          "choose a Python identifier that does not begin with '_'")
     if name in TAKEN:
-        raise place.data(f"the name {name!r} is that of another value of nodes or edges", "choose another name, such as "
+        raise place.data(f"the name {name!r} is reserved", "choose another name, such as "
                          f"'{name}_code'")
     return name
 
@@ -107,7 +107,7 @@ def _checked(x: Any, n: int, kind: str, place: Place) -> np.ndarray:
     if a.dtype.kind == "f":
         return frozen(to_float32(a, kind, place, exact=True))
     raise place.data(f"values have dtype {a.dtype}", "a column holds numbers: encode texts and categories as codes with "
-                     "np.unique(values, return_inverse=True)[1], times as values.astype('int64')")
+                     "np.unique(values, return_inverse=True)[1], times with values.astype('int64')")
 
 
 def _integers(a: np.ndarray, kind: str, place: Place) -> np.ndarray:

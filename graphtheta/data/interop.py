@@ -29,7 +29,8 @@ def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:
     if not hasattr(matrix, "tocoo"):
         raise ShapeError(f"expected a scipy sparse matrix, got {type(matrix).__name__}; wrap it in scipy.sparse.csr_array")
     if matrix.shape[0] != matrix.shape[1]:
-        raise ShapeError(f"an adjacency matrix is square, got {list(matrix.shape)}; bipartite graphs need one numbering for both sides")
+        raise ShapeError(f"an adjacency matrix is square, got {list(matrix.shape)}; for a bipartite graph, number the nodes "
+                         "of both sides together")
     coo = matrix.tocoo()
     out = {"edge_index": (coo.row, coo.col), "n_nodes": matrix.shape[0], **fields}
     if "edge_weight" not in out and coo.nnz and not (coo.data == 1).all():

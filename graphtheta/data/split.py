@@ -55,7 +55,7 @@ def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 3
     sizes = np.bincount(y[labelled])
     small = np.flatnonzero((sizes > 0) & (sizes < train_per_class + of_class))
     if len(small):
-        raise DataError(f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, the split asks for {train_per_class} "
+        raise DataError(f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, but the split needs {train_per_class} "
                         f"training and {of_class} validation nodes of each class; lower train_per_class "
                         "and val_per_class or use split=\"fraction\"")
     train = labelled & (place < train_per_class)
@@ -70,7 +70,7 @@ def take(rest: np.ndarray, n: int, seed: int, what: str) -> tuple[np.ndarray, np
     """Move n random rows out of a mask: (taken, left)."""
     rows = np.flatnonzero(rest)
     if len(rows) < n:
-        raise DataError(f"{n} {what} nodes were asked for and {len(rows)} are left; lower the number")
+        raise DataError(f"the split needs {n} {what} nodes, but only {len(rows)} are left; lower the number")
     taken = np.zeros_like(rest)
     taken[rows[np.lexsort((rows, bits(key(seed, Purpose.SPLIT, REST), rows)))[:n]]] = True
     return taken, rest & ~taken
@@ -160,7 +160,7 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
         in_val = ~in_test & (u < test + val)
         held, dropped = in_val | in_test, 0
     if held.all():
-        raise DataError(f"{graph.name}: all {graph.n_edges} edges are held back, none is left for messages; lower val and test")
+        raise DataError(f"{graph.name}: all {graph.n_edges} edges are held out and none is left for message passing; lower val and test")
     message = keep_edges(graph, ~held).replace(**dict.fromkeys(EDGE_MASKS))
     return LinkSplit(message, distinct_pairs(graph, pair, in_val), distinct_pairs(graph, pair, in_test), dropped)
 
@@ -188,7 +188,7 @@ def region_of(position: np.ndarray, n_regions: int = 64) -> np.ndarray:
     """
     n = len(position)
     if n_regions < 1 or n_regions & (n_regions - 1) or n_regions > n:
-        raise ConfigError(f"the number of regions must be a power of two up to the number of nodes ({n}), got {n_regions}")
+        raise ConfigError(f"the number of regions must be a power of two and at most the number of nodes ({n}), got {n_regions}")
     region = np.zeros(n, np.int64)
     for level in range(n_regions.bit_length() - 1):
         axis = widest_axis(position, region, 1 << level)
@@ -242,7 +242,7 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
     """
     if kind == "public":
         if graph.train is None and graph.edge_train is None:
-            raise ConfigError(f"{graph.name} comes without a split of its own; choose split=\"random\" or split=\"fraction\"")
+            raise ConfigError(f"{graph.name} has no split of its own; choose split=\"random\" or split=\"fraction\"")
         return graph
     if kind == "random":
         if graph.y is None:

@@ -24,8 +24,8 @@ def take_edges(graph: GraphArrays, edges: np.ndarray) -> dict[str, Any]:
 def take_nodes(graph: GraphArrays, nodes: np.ndarray) -> dict[str, Any]:
     """The node arrays at some nodes (numbers), by field, with all that says what the labels are."""
     if is_column(graph.x):
-        raise DataError(f"{graph.name}: x is a column that is read by rows, and some nodes of the graph would need a column of their own; "
-                        "take the nodes first and give the graph its x then")
+        raise DataError(f"{graph.name}: x is a feature store that is read by rows, and a part of the nodes would need a store of its own; "
+                        "take the nodes first and then set x")
     rows = {field: getattr(graph, field)[nodes] for field in NODE_ROWS if getattr(graph, field) is not None}
     return {**rows, "node_columns": take_rows(graph.node_columns, nodes), "node_ids": graph.original_ids[nodes], "n_nodes": len(nodes),
             "multilabel": graph.multilabel, "n_classes": graph.n_classes if graph.label_kind == "classes" else None}
@@ -56,7 +56,7 @@ def rows_of(chosen: Any, n: int, kind: str) -> np.ndarray:
 def pair_key(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
     """One number per ordered pair of ends, [n_edges] int64."""
     if n_nodes >= 2**31:
-        raise DataError(f"{n_nodes} nodes are too many to number pairs of them in 64 bits; split the graph first")
+        raise DataError(f"pairs of {n_nodes} nodes cannot be numbered in 64 bits; split the graph first")
     return src * n_nodes + dst
 
 
@@ -125,7 +125,7 @@ def _with_loops(graph: GraphArrays, nodes: np.ndarray, fill: str, values: Mappin
     """The edge columns with rows for the loops of some nodes."""
     unknown = sorted(set(values) - set(graph.edge_columns))
     if unknown:
-        raise DataError(f"self loops are given a value of {unknown[0]!r}, but the graph has no such edge column; "
+        raise DataError(f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column; "
                         f"it has {', '.join(graph.edge_columns) or 'none'}")
     made = {}
     for name, old in graph.edge_columns.items():
@@ -174,7 +174,7 @@ def subset(graph: G, nodes: Any) -> G:
     row_of = np.full(graph.n_nodes, -1, np.int64)
     row_of[rows] = np.arange(len(rows))
     if len(rows) and not np.array_equal(row_of[rows], np.arange(len(rows))):
-        raise DataError("the same node is named twice in a subset; name each once")
+        raise DataError("the subset lists a node twice; list each node once")
     edges = np.flatnonzero((row_of[graph.src] >= 0) & (row_of[graph.dst] >= 0))
     return graph.replace(edge_index=(row_of[graph.src[edges]], row_of[graph.dst[edges]]), **take_nodes(graph, rows),
                          **take_edges(graph, edges))
@@ -239,8 +239,9 @@ def required(graph: GraphArrays, field: str) -> Any:
     """A field that must be there."""
     value = getattr(graph, field)
     if value is None:
-        raise DataError(f"{graph.name}: the graph has no {field} to scale; give {field}= or leave the scaling out")
+        raise DataError(f"{graph.name}: the graph has no {field} to normalise; give {field}= or drop the normalisation")
     if is_column(value):
-        raise DataError(f"{graph.name}: {field} is a column that is read by rows, which cannot be scaled; scale its values where they are "
-                        "made, or leave the scaling out")
+        raise DataError(f"{graph.name}: {field} is a feature store that is read by rows and cannot be normalised; normalise "
+                        "its values where they are "
+                        "made, or drop the normalisation")
     return value

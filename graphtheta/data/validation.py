@@ -98,7 +98,7 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
         raise Place(where, "n_nodes").data(f"the graph has {n_nodes} nodes", "a graph needs at least one")
     if n_nodes * NODE_BYTES > memory_bytes():
         raise Place(where, "n_nodes").data(
-            f"the graph has {n_nodes} nodes, which no memory of this machine holds, and its edges reach node "
+            f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node number is "
             f"{max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
             "number the nodes from 0 without gaps and give the original numbers as node_ids")
     for name, ids in (("source", src), ("destination", dst)):
@@ -140,10 +140,10 @@ def check_column(x: Any, n: int, kind: str, place: Place) -> None:
     """Check shape and type of features that are read by rows; their values are not looked at."""
     missing = [name for name in ("shape", "dtype", "sparse", "nbytes") if not hasattr(x, name)]
     if missing:
-        raise place.data(f"{type(x).__name__} has the method read_begin of a column and no attribute {missing[0]}",
+        raise place.data(f"{type(x).__name__} has the method read_begin of a feature store, but no attribute {missing[0]}",
                          "give it shape, dtype, sparse and nbytes, as docs/extending.md says")
     if kind != "node":
-        raise place.data("a column that is read by rows cannot hold values of edges", "give it as an array")
+        raise place.data("a feature store that is read by rows cannot hold edge values", "give it as an array")
     check_rows(x, n, kind, place)
     if len(x.shape) != 2:
         raise place.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
@@ -163,7 +163,7 @@ def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.n
         # compiled code follows the indices without looking
         x.check_format(full_check=True)
     except ValueError as error:
-        raise place.data(f"not a valid sparse matrix ({error})", "make it anew, for example from its coordinates") from None
+        raise place.data(f"not a valid sparse matrix ({error})", "create it again, for example from its coordinates") from None
     if not (x.has_canonical_format and x.dtype == np.float32):
         check_exact(x, kind, place)
         x = x.astype(np.float32)
@@ -221,7 +221,7 @@ def check_exact(a: Any, kind: str, place: Place) -> None:
         if at is not None:
             where = f"{kind} {at if rows is None else int(rows[at])}" + (f", column {column}" if a.ndim > 1 else "")
             raise place.data(f"{where} is {int(x[at])}, which float32 would round to {int(np.float32(x[at]))}",
-                             f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and scale what is measured")
+                             f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and rescale measured quantities")
 
 
 def largest(x: np.ndarray) -> Any:
@@ -347,7 +347,7 @@ def check_disjoint(masks: dict[str, np.ndarray | None], kind: str, where: str) -
             both = np.flatnonzero(a & b)
             if len(both):
                 raise Place(where, f"{first} and {second}").data(
-                    f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}", "a row may be in one of the masks only")
+                    f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}", "a row may be in only one of the masks")
 
 
 def check_labelled(y: np.ndarray | None, masks: dict[str, np.ndarray | None], kind: str, field: str, where: str) -> None:
@@ -378,6 +378,6 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     unique, first, count = np.unique(ids, return_index=True, return_counts=True)
     if len(unique) != n:
         again = int(np.argmax(count > 1))
-        raise place.data(f"id {unique[again]} stands for {int(count[again])} nodes, the first is node {int(first[again])}",
+        raise place.data(f"id {unique[again]} belongs to {int(count[again])} nodes, first to node {int(first[again])}",
                          "original ids must be unique")
     return frozen(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids)

@@ -43,7 +43,7 @@ def bag_of_words(path: Path) -> Graph:
     """
     graph = read_npz(path).without_self_loops()
     if graph.x is None:
-        raise FormatError(f"{path}: field 'x' is missing, the words of each node; {AGAIN}")
+        raise FormatError(f"{path}: field 'x' (bag of words of each node) is missing; {AGAIN}")
     if isinstance(graph.x, np.ndarray):
         return graph.replace(x=graph.x != 0)
     binary = graph.x.copy()

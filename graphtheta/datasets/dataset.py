@@ -54,14 +54,14 @@ PITFALLS: dict[str, Any] = {"split": "random", "per_class": {"train_per_class": 
 FEATURES: dict[str, type] = {"features": int}
 
 ENTRIES: dict[str, Entry] = {
-    "sbm": Entry("block model, features and edge attributes tell the block; the default job", generate.sbm, options={
+    "sbm": Entry("stochastic block model, features and edge attributes depend on the block; the default job", generate.sbm, options={
         "n_nodes": int, "n_edges": int, "classes": int, "features": int, "edge_features": int, "inside": float, "signal": float,
         "edge_signal": float, "skew": float, "graph_seed": int}),
     "rmat": Entry("R-MAT, heavy hubs", generate.rmat, options={
         "scale": int, "edge_factor": int, "features": int, "classes": int, "edge_features": int, "a": float, "b": float, "c": float,
         "directed": bool, "graph_seed": int}),
     "ring": Entry("nodes in a circle", generate.ring, options={"n": int, "features": int, "graph_seed": int}),
-    "star": Entry("one hub and leaves", generate.star, options={"n": int, "features": int, "graph_seed": int}),
+    "star": Entry("one hub and its leaves", generate.star, options={"n": int, "features": int, "graph_seed": int}),
     "cora": Entry("citations, 7 classes, public split", builder.plain, "cora.npz", **PLANETOID),
     "citeseer": Entry("citations, 6 classes, public split", builder.plain, "citeseer.npz", **PLANETOID),
     "amazon_photo": Entry("co-purchases, 8 classes", builder.bag_of_words, "amazon_photo.npz", **PITFALLS),
@@ -231,7 +231,7 @@ def check_options(name: str, given: Iterable[str], known: dict[str, type]) -> No
     """All options are known."""
     for option in given:
         if option not in known:
-            has = f"it has {', '.join(known)}" if known else "it has none of its own"
+            has = f"it has {', '.join(known)}" if known else "it has no options"
             raise ConfigError(f"{name} has no option '{option}'; {has}")
 
 
@@ -250,7 +250,7 @@ def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> 
         if (folder / file).is_file():
             return folder / file
     raise ConfigError(f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or data_dir to the folder "
-                      f"that has it, or take an embedded graph ({', '.join(embedded())})")
+                      f"that has it, or use a generated graph ({', '.join(embedded())})")
 
 
 def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[str, Any]) -> Graph:
@@ -264,7 +264,7 @@ def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[
     if path.exists() or path.suffix == ".npz":
         return read_npz(path)
     here = sorted({file.stem for folder in data_dirs(data_dir) if folder.is_dir() for file in folder.glob("*.npz")})
-    raise ConfigError(f"there is no graph or file called {name!r}; embedded: {', '.join(embedded())}; "
+    raise ConfigError(f"there is no dataset or file {name!r}; generated: {', '.join(embedded())}; "
                       f"in {' or '.join(map(str, data_dirs(data_dir)))}: {', '.join(here) or 'nothing'}")
 
 

@@ -115,7 +115,7 @@ def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int
     """
     check_counts("rmat", scale=scale, edge_factor=edge_factor, features=features, classes=classes)
     if min(a, b, c) < 0 or a + b + c > 1 or scale > 30 or classes > features or edge_features < 0:
-        raise ConfigError(f"rmat: a, b, c must be chances, scale at most 30 and classes at most features; got a={a}, b={b}, c={c}, "
+        raise ConfigError(f"rmat: a, b, c must be probabilities, scale at most 30 and classes at most features; got a={a}, b={b}, c={c}, "
                           f"scale={scale}, classes={classes}, features={features}, edge_features={edge_features}")
     n, draw = 1 << scale, np.arange(edge_factor << scale)
     src, dst = np.zeros_like(draw), np.zeros_like(draw)

@@ -45,7 +45,7 @@ class ArrayFile:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         if not self.path.is_file():
-            raise FormatError(f"{self.path}: there is no such file; check the path")
+            raise FormatError(f"{self.path}: the file does not exist; check the path")
         try:
             self._size = self.path.stat().st_size
             self._zip = zipfile.ZipFile(self.path)
@@ -80,10 +80,10 @@ class ArrayFile:
             raise FormatError(f"{self.path}: field '{field}' is missing; the file has {self.listed()}")
         at, member = f"{self.path}: field '{field}'", self._members[field]
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise FormatError(f"{at} is compressed in a way that NumPy does not write; save it with numpy.savez_compressed")
+            raise FormatError(f"{at} has a compression that NumPy does not write; save it with numpy.savez_compressed")
         self._taken += member.file_size
         if self._taken > MOST_EXPANDED * self._size:
-            raise FormatError(f"{at}: a file of {self._size} bytes claims to hold {self._taken}, more than compression allows; {AGAIN}")
+            raise FormatError(f"{at}: a file of {self._size} bytes declares {self._taken} bytes, more than compression allows; {AGAIN}")
         if self._taken > memory_bytes():
             raise FormatError(f"{at}: the arrays up to this one need {self._taken / 2**30:.1f} GiB and this machine has "
                               f"{memory_bytes() / 2**30:.1f}; use a larger machine")
@@ -153,7 +153,7 @@ def read_features(file: ArrayFile, field: str = "x") -> Any:
         return None
     if len(present) < len(names):
         missing = sorted(set(names) - set(present))[0]
-        raise FormatError(f"{file.path}: field '{missing}' is missing beside '{present[0]}'; sparse features need {', '.join(names)}")
+        raise FormatError(f"{file.path}: field '{missing}' is missing, but not '{present[0]}'; sparse features need {', '.join(names)}")
     values = file.read(names[0], "fiub", 1)
     indices, indptr, shape = (file.read(name, "iu", 1) for name in names[1:])
     return csr(values, indices, indptr, shape, f"{file.path}: field '{field}'")

@@ -154,7 +154,7 @@ class Reader:
         """A name whose module and name are on the stack."""
         name, module = self.stack.pop(), self.stack.pop()
         if not isinstance(module, str) or not isinstance(name, str):
-            raise Refused("a name that is no text")
+            raise Refused("a name that is not text")
         return self.name(module, name)
 
     def since_mark(self) -> list[Any]:

@@ -31,7 +31,7 @@ def read_pickle(path: Path) -> Any:
         FormatError: Missing, damaged, or the pickle names anything else.
     """
     if not path.is_file():
-        raise FormatError(f"{path}: there is no such file; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} "
+        raise FormatError(f"{path}: the file does not exist; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} "
                           "in one folder")
     try:
         content = Reader(path.read_bytes()).read()
@@ -121,7 +121,7 @@ def find_name(path: Path) -> tuple[Path, str]:
         if not names:
             raise FormatError(f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a folder that has them "
                               "or an npz file")
-        raise FormatError(f"{path}: several data sets ({', '.join(names)}); name a file of the one you mean, as "
+        raise FormatError(f"{path}: several data sets ({', '.join(names)}); give a file of one of them, such as "
                           f"{path / f'ind.{names[0]}.graph'}")
     stem = path.name.removesuffix(".test.index") if path.name.endswith(".test.index") else path.name.rpartition(".")[0]
     return path.parent, stem.removeprefix("ind.")
@@ -149,12 +149,12 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
     known, unseen = read_matrix(file["allx"]), read_matrix(file["tx"])
     n_all, n_test = known.shape[0], unseen.shape[0]
     if known.shape[1] != unseen.shape[1]:
-        raise FormatError(f"{file['tx']}: {unseen.shape[1]} features beside {known.shape[1]} in allx; {AGAIN}")
+        raise FormatError(f"{file['tx']}: {unseen.shape[1]} features, but allx has {known.shape[1]}; {AGAIN}")
     labels = [read_labels(file["ally"], n_all), read_labels(file["ty"], n_test)]
     n_train = read_matrix(file["x"]).shape[0]
     read_labels(file["y"], n_train)
     if labels[0].shape[1] != labels[1].shape[1]:
-        raise FormatError(f"{file['ty']}: {labels[1].shape[1]} classes beside {labels[0].shape[1]} in ally; {AGAIN}")
+        raise FormatError(f"{file['ty']}: {labels[1].shape[1]} classes, but ally has {labels[0].shape[1]}; {AGAIN}")
     rows = read_test_index(file["test.index"], n_all, n_test)
     n = int(rows.max()) + 1
     src, dst = read_edges(file["graph"], n)

@@ -98,8 +98,8 @@ class Parser(argparse.ArgumentParser):
             known = [name for action in self._actions for name in action.option_strings]
             if rest[0].startswith("-"):
                 word = rest[0].partition("=")[0]
-                self.error(f"there is no flag {word}{did_you_mean(word, known)}")
-            self.error(f"'{rest[0]}' belongs to no flag")
+                self.error(f"unknown flag {word}{did_you_mean(word, known)}")
+            self.error(f"unexpected argument '{rest[0]}', which is not the value of any flag")
         own = {name: value for name, value in vars(options).items() if name not in self.keys}
         keys = {name: value for name, value in vars(options).items() if name in self.keys}
         # text becomes numbers here where the job cannot know the types

@@ -49,7 +49,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         extra = {key: value for key, value in values.items() if key not in Job.model_fields}
         for key, value in extra.items():
             if hasattr(Job, key):
-                raise ConfigError(f"{key}: a job has something else of that name; give the option of {model} another one")
+                raise ConfigError(f"{key}: the name is reserved in jobs; rename the option of {model}")
             if not isinstance(value, (bool, int, float, str)):
                 raise ConfigError(f"{key}: got {value!r:.40}, expected a number, text or truth value as an option of {model}")
         if extra and not in_file(model):
@@ -107,9 +107,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ConfigError(f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; give one for each")
         for key in ("sampler", "replace", "share_sample"):
             if not self.is_default(key) and not self.fanout:
-                raise ConfigError(f"{key} is about sampling and nothing is sampled; give --fanout, or drop {flag(key)}")
+                raise ConfigError(f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}")
         if self.precompute and self.fanout:
-            raise ConfigError("precompute sums whole neighbourhoods and fanout samples them; drop one of --precompute and --fanout")
+            raise ConfigError("precompute aggregates full neighbourhoods, but fanout samples them; drop --precompute or --fanout")
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
@@ -154,7 +154,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         spread = self.fanout * hops if len(self.fanout) == 1 else self.fanout
         if spread and len(spread) != hops:
             raise ConfigError(f"fanout={self.as_text('fanout')} has {len(spread)} numbers and the model has {hops} hop(s); "
-                              "give one number per hop, or one for all; layers side by side are one hop")
+                              "give one number per hop, or one for all hops; parallel layers count as one hop")
         return spread
 
     @property

@@ -24,7 +24,7 @@ class KeyLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
-            raise yaml.MarkedYAMLError(problem="a job has no use for anchors (&) and aliases (*)", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem="anchors (&) and aliases (*) are not supported", problem_mark=event.start_mark)
         self.depth += 1
         if self.depth > DEEPEST:
             raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=event.start_mark)

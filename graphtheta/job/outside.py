@@ -33,7 +33,8 @@ def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str
     for key in fields.keys() & FIELDS.keys() if isinstance(model, Design) else ():
         mine, theirs = fields[key], FIELDS[key]
         if (mine.annotation, mine.default, mine.metadata) != (theirs.annotation, theirs.default, theirs.metadata):
-            raise ConfigError(f"option {key!r} of {name} is a key of every job, with another type, default or range; choose another name")
+            raise ConfigError(f"option {key!r} of {name} is already a key of every job, with another type, default or range; "
+                              "rename the option")
     return {key: field for key, field in fields.items() if key not in FIELDS}
 
 
@@ -85,7 +86,7 @@ def refuse_unknown(keys: Iterable[Any], extra: Mapping[str, Any], model: str, wh
         if key in FIELDS or key in extra:
             continue
         if isinstance(key, str) and readers(key):
-            raise ConfigError(f"{where}{key} has no meaning with model={model}, but with {', '.join(readers(key))}; drop it, or choose a "
+            raise ConfigError(f"{where}{key} has no meaning with model={model}, only with {', '.join(readers(key))}; drop it, or choose a "
                               "model that reads it")
         near = did_you_mean(key, [*FIELDS, *extra])
-        raise ConfigError(f"{where}there is no key '{key!s:.40}'{near}; all keys: graphtheta train --help")
+        raise ConfigError(f"{where}unknown key '{key!s:.40}'{near}; all keys: graphtheta train --help")

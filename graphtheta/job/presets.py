@@ -49,5 +49,5 @@ def preset(name: str) -> dict[str, Any]:
         ConfigError: There is no preset of that name.
     """
     if name not in PRESETS:
-        raise ConfigError(f"there is no preset '{name}'{did_you_mean(name, PRESETS)}; presets: {', '.join(PRESETS)}")
+        raise ConfigError(f"unknown preset '{name}'{did_you_mean(name, PRESETS)}; presets: {', '.join(PRESETS)}")
     return dict(PRESETS[name])

@@ -132,7 +132,7 @@ def read_manifest(path: Path) -> Manifest:
         if not isinstance(outer, dict) or set(outer) != {"checksum", "body"} or not isinstance(outer["body"], bytes):
             raise ValueError("expected a checksum and a body")
         if zlib.crc32(outer["body"]) != outer["checksum"]:
-            raise FormatError(f"{file}: damaged: checksum: the body is not what was written")
+            raise FormatError(f"{file}: damaged: checksum: it does not match the body")
         manifest = Manifest.model_validate(msgpack.unpackb(outer["body"]))
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
@@ -142,7 +142,7 @@ def read_manifest(path: Path) -> Manifest:
             raise
         raise FormatError(f"{file}: damaged: body: {e}") from None
     if path.name != f"step-{manifest.step:08d}":
-        raise FormatError(f"{file}: damaged: step: it is {manifest.step}, which belongs into another folder")
+        raise FormatError(f"{file}: damaged: step: it is {manifest.step}, which does not match the name of the folder")
     return manifest
 
 
@@ -229,8 +229,8 @@ def _checked(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
     _, arrays = read_tensors(file)
     if set(arrays) != set(manifest.arrays):
         name = min(set(arrays) ^ set(manifest.arrays))
-        raise FormatError(f"{file}: damaged: {name}: is in one of {ARRAYS} and {MANIFEST} only")
+        raise FormatError(f"{file}: damaged: {name}: it is in only one of {ARRAYS} and {MANIFEST}")
     for name, x in arrays.items():
         if _about(x) != manifest.arrays[name]:
-            raise FormatError(f"{file}: damaged: {name}: its checksum is not that of the manifest")
+            raise FormatError(f"{file}: damaged: {name}: its checksum does not match the manifest")
     return arrays

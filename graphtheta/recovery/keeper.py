@@ -104,9 +104,9 @@ class Keeper:
             except Exception as e:
                 why = str(getattr(e, "strerror", None) or str(e) or type(e).__name__)
                 if why != self.failure:
-                    there = f"the last one is that of step {self._written}" if self._written else "there is none of this run yet"
-                    complain(f"{self.folder}: the checkpoint of step {step} cannot be written: {why}; {there}; training goes on and tries "
-                             "again: make room or let the folder be written")
+                    there = f"the newest one is of step {self._written}" if self._written else "this run has none yet"
+                    complain(f"{self.folder}: the checkpoint of step {step} cannot be written: {why}; {there}; "
+                             "training continues and retries: free disk space or make the folder writable")
                 self.failure = why
 
     def _write_one(self, checkpoint: Checkpoint, step: int) -> None:
@@ -160,7 +160,7 @@ def _take_up(job: Job) -> Checkpoint | None:
         raise FormatError(f"{folder}: none of the checkpoints can be read; choose another folder with --out, or delete this one to "
                           "start from the beginning")
     if found is None:
-        say(f"{folder}: there is no checkpoint to go on from; starting from the beginning")
+        say(f"{folder}: there is no checkpoint to resume from; starting from the beginning")
         return None
     check_same(job, found.manifest, job.folder)
     return found
@@ -180,7 +180,7 @@ def refuse_to_lose(job: Job) -> None:
         if manifest.progress.over:
             return
         raise ConfigError(f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after step {manifest.step}; "
-                          "go on with --resume, choose another folder with --out, or delete it")
+                          "resume it with --resume, choose another folder with --out, or delete it")
 
 
 def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
@@ -198,9 +198,9 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
             continue
         own_text, shown = "not given" if own is None else _shown(own), "not given" if theirs is None else _shown(theirs)
         remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
-        raise ConfigError(f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to go on with it, or choose another "
+        raise ConfigError(f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, or choose another "
                           "folder with --out")
-    raise ConfigError(f"the run in {folder} was made by another version, which had other keys; choose another folder with --out")
+    raise ConfigError(f"the run in {folder} was written by another version of graphtheta with other keys; choose another folder with --out")
 
 
 def job_hash(job: Job) -> str:

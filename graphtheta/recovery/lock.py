@@ -68,7 +68,7 @@ def check_free(folder: Path) -> None:
 
 def taken(folder: Path) -> FormatError:
     """The error to raise."""
-    return FormatError(f"{folder}: another job is training in this folder; wait for its end, or choose another folder with --out")
+    return FormatError(f"{folder}: another job is training in this folder; wait until it ends, or choose another folder with --out")
 
 
 def _lock(file: int, patience: float) -> bool:

@@ -43,18 +43,18 @@ def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
     try:
         texts, weights = read_tensors(path)
         if set(texts) != {"job", "checksums", "checksum"} or texts.pop("checksum") != _of_texts(texts):
-            raise FormatError(f"{path}: damaged: job and checksums are not what was written")
+            raise FormatError(f"{path}: damaged: job and checksums do not match their checksum")
         known = json.loads(texts["checksums"])
         if {name: checksum(x) for name, x in weights.items()} != known:
             wrong = next((name for name, x in weights.items() if known.get(name) != checksum(x)), "header")
-            raise FormatError(f"{path}: damaged: {wrong}: not what was written")
+            raise FormatError(f"{path}: damaged: {wrong}: it does not match its checksum")
         return Job(**json.loads(texts["job"])), weights
     except FormatError as e:
         raise FormatError(f"{e}; {REMEDY}, or train again") from None
     except ConfigError:
         raise
     except (ValueError, TypeError, AttributeError, RecursionError) as e:
-        raise FormatError(f"{path}: not a file of weights ({e}); {REMEDY}") from None
+        raise FormatError(f"{path}: not a weights file ({e}); {REMEDY}") from None
 
 
 def _of_texts(texts: Mapping[str, str]) -> str:

@@ -77,7 +77,7 @@ def _figure(height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError("a report needs matplotlib for its pictures: pip install 'graphtheta[plot]'") from None
+        raise ConfigError("a report needs matplotlib for its charts: pip install 'graphtheta[plot]'") from None
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 

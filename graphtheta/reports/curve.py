@@ -24,7 +24,7 @@ def draw_curve(rows: list[dict[str, Any]], metric: str, best_epoch: int, path: P
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        logger.warning("no picture of the learning curve: pip install 'graphtheta[plot]'")
+        logger.warning("the learning curve is not drawn, because matplotlib is missing: pip install 'graphtheta[plot]'")
         return False
     fig = Figure(figsize=(9, 3.6), layout="constrained", dpi=150)
     for axes, name in zip(fig.subplots(1, 2), ("loss", metric), strict=True):

@@ -63,7 +63,7 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     Collective: all ranks.
     """
     if isinstance(model, Trainer) and (graph is not None or keys):
-        raise ConfigError("gt.explain(TRAINER) takes nothing beside a trainer, which has its graph and its job already")
+        raise ConfigError("gt.explain(TRAINER) takes no graph or keys: the trainer has them already; drop them")
     trainer = model if isinstance(model, Trainer) else Trainer(model, graph, **keys)
     sizes, found = Sizes.of(trainer.partition), trainer.probe
     peak = trainer.comm.all_gather(trainer.predicted_peak())
@@ -76,9 +76,9 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
     if between.flops:
         parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
-    twice = "runs most of it twice and " if job.recompute else ""
-    parts.append("bytes and operations of one pass forward over everything; "
-                 f"a training step {twice}walks back as well, about twice as much again\n"
+    twice = "runs most of it twice (recompute) and " if job.recompute else ""
+    parts.append("bytes and operations of one forward pass over the whole graph; "
+                 f"a training step {twice}adds the backward pass, about twice as much\n"
                  f"memory: at most {amount(max(peak))} a worker")
     return "\n\n".join(parts)
 

@@ -48,8 +48,8 @@ def page(run: Run) -> str:
     lead = f"{job.model} on {job.dataset}, strategy {job.strategy}{ranks}"
     parts = [f"<h1>{escape(str(run.folder))}</h1>", f'<p class="lead">{escape(lead)}</p>', *_outcome(run)]
     if profile is None:
-        parts.append(_note("There is no profile.json: the run did not end, or an earlier version wrote it. "
-                           "Where time, bytes and memory went is not known."))
+        parts.append(_note("There is no profile.json: the run did not finish, or an earlier version wrote it. "
+                           "Figures of time, traffic and memory are not available."))
     else:
         parts += [*_time(profile), *_bytes(profile), *_memory(profile)]
     parts += [*_timeline(run), *_job(job)]
@@ -76,13 +76,13 @@ def _outcome(run: Run) -> list[str]:
 
 def _time(profile: Profile) -> list[str]:
     rows = [_stage_row(profile, stage) for stage, book in profile.stages.items() if any(book.seconds) or any(book.wait)]
-    first = "those up to the first evaluation left out" if profile.first_left_out else "the first included"
+    first = "without those up to the first evaluation" if profile.first_left_out else "with the first"
     slow = [f'<p class="chosen">{escape(text)}</p>' for text in profile.fallbacks]
     return ["<h2>Time per stage and worker</h2>", f"<p>{escape(slowest(profile))}</p>", *slow, _picture(chart.time_bars(profile)),
             _table(("stage", "mean ms", "slowest ms", "waiting ms", "imbalance", "sent", "messages"), rows, trusted_first=True),
-            _note(f"Times are those of one epoch, the mean of {profile.epochs}, {first}. Mean and slowest are over workers and contain "
-                  "waiting; imbalance is the busy time of the busiest worker over the mean, waiting left out: 1 is even. Sent and messages "
-                  "are of all workers. What is done between stages (loss, optimiser, log) is under other.")]
+            _note(f"Times are per epoch, averaged over {profile.epochs} epochs, {first}. Mean and slowest are over workers and include "
+                  "waiting; imbalance is the busy time of the busiest worker divided by the mean, without waiting: 1 is balanced. "
+                  "Sent and messages are summed over workers. Work between stages (loss, optimiser, log) is listed under other.")]
 
 
 def _stage_row(profile: Profile, stage: str) -> tuple[str, ...]:
@@ -110,8 +110,8 @@ def slowest(profile: Profile) -> str:
             f"{1e3 * total / profile.epochs:.2f} ms of an epoch ({100 * spent[stage] / total:.0f} %).")
     busy = np.sum([book.seconds for book in profile.stages.values()], axis=0)
     if total > 1.1 * profile.elapsed:
-        text += (f" Views in flight are added up here: by the clock an epoch took {1e3 * profile.elapsed / profile.epochs:.2f} ms, "
-                 f"of which a worker computed {1e3 * float(busy.mean()) / profile.epochs:.2f} ms.")
+        text += (f" Times of pipelined mini-batches are summed here: an epoch took {1e3 * profile.elapsed / profile.epochs:.2f} ms of "
+                 f"wall-clock time, of which a worker computed {1e3 * float(busy.mean()) / profile.epochs:.2f} ms.")
     if profile.ranks == 1:
         return text
     waits = {name: float(np.mean(book.wait)) for name, book in profile.stages.items()}
@@ -122,7 +122,7 @@ def slowest(profile: Profile) -> str:
 
 def _bytes(profile: Profile) -> list[str]:
     if profile.ranks == 1:
-        return ["<h2>Bytes between workers</h2>", _note("One worker sends nothing.")]
+        return ["<h2>Bytes between workers</h2>", _note("A run on one worker has no traffic.")]
     sent = np.array(profile.sent_bytes) / profile.epochs
     messages = np.array(profile.sent_messages) / profile.epochs
     peak = max(float(sent.max()), 1.0)
@@ -138,8 +138,8 @@ def _bytes(profile: Profile) -> list[str]:
     return ["<h2>Bytes between workers</h2>",
             f'<div class="wide"><table class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
             f"<tr><th>received</th>{received}</tr></tbody></table></div>",
-            _note(f"{unit} of one epoch, {figure(round(float(messages.sum())))} messages in all. Sums over all workers (losses, metrics) "
-                  "are not among them; the table above counts both.")]
+            _note(f"{unit} per epoch, {figure(round(float(messages.sum())))} messages in all. Reductions over all workers (losses, "
+                  "metrics) are not included; the table above includes them.")]
 
 
 def _short(x: float) -> str:
@@ -156,16 +156,16 @@ def _memory(profile: Profile) -> list[str]:
     pairs = list(zip(profile.predicted, profile.measured, strict=True))
     rows = [(f"rank {rank}", amount(p), amount(m), f"{100 * m / max(p, 1):.0f} %") for rank, (p, m) in enumerate(pairs)]
     over = sum(m > p for p, m in pairs)
-    told = f"{over} of {profile.ranks} workers took more than was predicted." if over else "Every worker stayed within what was predicted."
+    told = f"{over} of {profile.ranks} workers used more memory than predicted." if over else "Every worker stayed within the prediction."
     return ["<h2>Memory</h2>", f"<p>{told}</p>", _picture(chart.memory_bars(profile)),
             _table(("worker", "predicted at most", "measured", "share"), rows),
-            _note("The largest amount each process held, with libraries and the loading of the graph; predicted before training.")]
+            _note("Peak memory of each process, including libraries and the loading of the graph; the prediction is made before training.")]
 
 
 def _timeline(run: Run) -> list[str]:
     names = ", ".join(run.traces)
     text = (f"{names}: open it in ui.perfetto.dev or in chrome://tracing." if run.traces else
-            "There is none; train with --trace to see every stage, wait, move and task of every worker.")
+            "No timeline was recorded; train with --trace to record the stages, waits, messages and work items of every worker.")
     return ["<h2>Timeline</h2>", _note(text)]
 
 

@@ -88,5 +88,5 @@ class Profile(BaseModel):
         except OSError as e:
             raise FormatError(f"{path}: cannot be read: {e.strerror or e}") from None
         except (ValidationError, UnicodeDecodeError) as e:
-            why = e.errors()[0]["msg"] if isinstance(e, ValidationError) else "it is no text"
+            why = e.errors()[0]["msg"] if isinstance(e, ValidationError) else "it is not text"
             raise FormatError(f"{path}: not the profile of a run ({why}); delete it, or train again") from None

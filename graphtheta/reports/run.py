@@ -51,11 +51,11 @@ def read_run(folder: Path) -> Run:
     for name in (JOB_FILE, METRICS_FILE):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}" if seeds else
-                              f"{folder}: there is no {name} in it; give the folder that `graphtheta train` named at its end")
+                              f"{folder}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
     rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ROW) for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
     other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
     if other is not None:
-        raise FormatError(f"{folder / METRICS_FILE}: line {other} has not the names of line 1; delete it, or train again")
+        raise FormatError(f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or train again")
     result = folder / RESULT_FILE
     return Run(folder, Job.from_yaml(folder / JOB_FILE), rows,
                _record(_text(result), str(result), RESULT) if result.is_file() else None,
@@ -80,7 +80,7 @@ def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
         raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
     wrong = [name for name, value in record.items() if not _plain(name, value) and (name in names or not isinstance(value, dict))]
     if wrong:
-        raise FormatError(f"{where}: {wrong[0]:.60} is no number, or none that it can have; delete it, or train again")
+        raise FormatError(f"{where}: {wrong[0]:.60} is not a number, or is out of range; delete it, or train again")
     return record
 
 

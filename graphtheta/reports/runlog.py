@@ -173,7 +173,7 @@ class RunLog:
         """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
         times = self._times / self._epochs()
         lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
-        which = "of an epoch, the first left out" if len(self._new) > 1 else "of an epoch, the first included"
+        which = "per epoch, without the first" if len(self._new) > 1 else "per epoch, with the first"
         return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
                                           [*lines, self._line("total", times.sum(axis=1))])
 

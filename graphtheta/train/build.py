@@ -136,7 +136,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
         prepared = prepare(job, load_graph(job) if graph is None else graph, model)
         frozen = frozen_parameters(prepared.model, choices.freeze)
     except MemoryError as e:
-        error = MemoryLimitError(f"graph and weights do not fit into memory: {e}; use fewer or narrower layers")
+        error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use fewer or narrower layers")
     except GraphThetaError as e:
         error = e
     comm.agree(error)
@@ -176,5 +176,5 @@ def _memory(job: Job, partition: Partition, found: Probe) -> MemoryBound:
 def _report_unread(model: Model, found: Probe, comm: Comm) -> None:
     names = found.unread
     if names and comm.rank == 0:
-        logger.warning(f"no operation in forward of {type(model).__name__} reads {', '.join(names)}, so nothing will be trained "
-                       "there; functions of gt take a gt.Parameter itself, and its .value is a constant")
+        logger.warning(f"no operation in forward of {type(model).__name__} reads {', '.join(names)}, so it is not trained; "
+                       "pass the gt.Parameter itself to functions of gt: its .value is a constant")

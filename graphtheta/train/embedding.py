@@ -38,7 +38,7 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
     if not found:
         paths = [path for path, module in model.named_modules() if any(probe.supersteps[i].made_by is module for i in summing)]
         name = layer if isinstance(layer, str) else type(layer).__name__
-        raise ConfigError(f"embed: {name!r} is no layer of {type(model).__name__} that sums messages; there are {', '.join(paths)}")
+        raise ConfigError(f"embed: {name!r} is not a layer of {type(model).__name__} that sums messages; choose from {', '.join(paths)}")
     return found[-1]
 
 
@@ -81,5 +81,5 @@ def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.nd
     at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
     unknown = wanted[ids[at] != wanted]
     if len(unknown):
-        raise ConfigError(f"there is no node {unknown[0].item()!r} in the graph; give original ids, as predict returns them")
+        raise ConfigError(f"the graph has no node {unknown[0].item()!r}; give original ids, as predict returns them")
     return wanted, out[at]

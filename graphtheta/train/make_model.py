@@ -60,18 +60,18 @@ def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str) ->
 def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, int]) -> Model:
     offered = {**sizes, **{key: getattr(job, key) for key in OPTIONS}, **read_extra(factory, name, job.extra_options)}
     taken = accepted(name, factory, offered)
-    refuse_unread(job, set(offered) - set(taken), f"{name}, whose constructor does not name it", "let it have such a parameter")
+    refuse_unread(job, set(offered) - set(taken), f"{name}, whose constructor has no such parameter", "add the parameter")
     with naming(f"constructor of {name}"):
         made = factory(**taken)
     if not isinstance(made, Model):
-        raise ConfigError(f"the function that makes the model returned {type(made).__name__}; expected a gt.Model")
+        raise ConfigError(f"the model factory returned {type(made).__name__}; expected a gt.Model")
     return made
 
 
 def _made_already(model: Model, job: Job) -> Model:
     read_extra(None, job.model, job.extra_options)
-    refuse_unread(job, OPTIONS, "a model that is made already",
-                  f"give the class, gt.Trainer({type(model).__name__}, ...), so that the job makes it")
+    refuse_unread(job, OPTIONS, "a model object",
+                  f"give the class, gt.Trainer({type(model).__name__}, ...), so that the job creates it")
     return _check_dtype(model, job)
 
 
@@ -89,8 +89,9 @@ def _check_factory(given: Any) -> None:
 def _check_dtype(model: Model, job: Job) -> Model:
     for name, p in model.named_parameters():
         if p.dtype != job.dtype:
-            raise ConfigError(f"{name} of {type(model).__name__} was made in {p.dtype} and the job computes in dtype={job.dtype}; give the "
-                              f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job makes it")
+            raise ConfigError(f"{name} of {type(model).__name__} has dtype {p.dtype}, but the job has dtype={job.dtype}; give the "
+                              f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job "
+                              "creates it in its dtype")
     return model
 
 

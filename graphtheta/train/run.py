@@ -90,7 +90,7 @@ class Run(Session):
         """
         tape = self._tape
         if tape is None:
-            raise TapeError("backward: there is no pass to take back; call forward(view) first, and backward once for each forward")
+            raise TapeError("backward: there is no recorded forward pass; call forward(view) first, and backward once for each forward")
         try:
             with np.errstate(**QUIET), self.training.scope():
                 gradients, changes = self.training.backward(tape, loss)

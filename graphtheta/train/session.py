@@ -78,7 +78,7 @@ class Session:
             raise ConfigError(f"gt.{type(self).__name__}(MODEL, GRAPH): the graph is of type {type(graph).__name__}; expected a gt.Graph, "
                               "such as gt.load('sbm'), gt.Graph(edge_index, x=...) or gt.Graph.from_networkx(...)")
         if loss is not None and not callable(loss):
-            raise ConfigError(f"loss={loss!r} is no function; give a function of (out, y) that returns a value for each row")
+            raise ConfigError(f"loss={loss!r} is not a function; give a function of (out, y) that returns a value for each row")
         schedule = lr_schedule if callable(lr_schedule) else None
         freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
         self.setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(loss, schedule, groups, freeze))
@@ -92,7 +92,7 @@ class Session:
                 raise ConfigError(f"{key}={job.as_text(key)} has no meaning for gt.{type(self).__name__}; {self._remedy(key)}")
 
     def _remedy(self, key: str) -> str:
-        return "make one for each seed=..., or use graphtheta train" if key == "seeds" else "drop it"
+        return "make one trainer for each seed=..., or use graphtheta train" if key == "seeds" else "drop it"
 
     @property
     def fallbacks(self) -> list[str]:
@@ -124,7 +124,7 @@ class Session:
         wrong = np.flatnonzero(~np.isfinite(total[:n]))
         if len(wrong):
             raise DataError(f"the loss of step {first + int(wrong[0]) // self.job.views_per_step + 1} is {total[wrong[0]]}; lower --lr, or "
-                            "check features, targets and edge values for extreme numbers")
+                            "check features, targets and edge values for very large numbers")
         return total[:n], total[n:].tolist()
 
     @np.errstate(**QUIET)
@@ -145,7 +145,7 @@ class Session:
         Collective: all ranks.
         """
         if split not in SPLITS:
-            raise ConfigError(f"there is no split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
+            raise ConfigError(f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
         return {n: v for n, v in self.measure().items() if n.startswith(f"{split}_")}
 
     def predict(self) -> tuple[np.ndarray, np.ndarray] | None:

@@ -80,7 +80,7 @@ class Trainer(Session):
         run = self._restored(found) if found is not None else Progress()
         if found is None or not self._is_over(run):
             if found is not None and self.comm.rank == 0:
-                say(f"going on from step {self.step}, in epoch {run.epoch + 1}")
+                say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
             if log is not None:
                 log.begin(run.history)
             with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
@@ -150,10 +150,10 @@ class Trainer(Session):
         keeper.close()
         error = None if keeper.failure is None else FormatError(
             f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be written: {keeper.failure}; "
-            "make room or let the folder be written, and go on from the checkpoint before with --resume")
+            "free disk space or make the folder writable, and resume from the previous checkpoint with --resume")
         self.comm.agree(error)
         if self.comm.rank == 0:
-            complain(f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; go on with --resume")
+            complain(f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; continue with --resume")
         raise Stopped(code)
 
     @property
@@ -193,8 +193,8 @@ class Trainer(Session):
         """Everything as it was at a checkpoint."""
         for name, n in self._sizes.items():
             if found.manifest.counters.get(name) != n:
-                raise ConfigError(f"the graph has {n:,} {name} and that of the run in {self.job.folder} had "
-                                  f"{found.manifest.counters.get(name, 0):,}; give the same data, or choose another folder with --out")
+                raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
+                                  f"{found.manifest.counters.get(name, 0):,}; give the same dataset, or choose another folder with --out")
         self.training.load_state({**found.manifest.counters, **found.arrays})
         best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
         self._best = best or None

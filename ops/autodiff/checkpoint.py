@@ -31,8 +31,9 @@ class Piece:
         with self._tape as tape:
             made = _settled(tape, tape, self._run())
         if [y.shape for y in made] != [y.shape for y in self.outputs]:
-            raise TapeError("a piece of the forward pass made other values when it was run again for its gradients; what is given to "
-                            "gt.recompute must do the same each time")
+            raise TapeError("gt.recompute: the function computed other values when it was run again in the backward pass; a "
+                            "function given to "
+                            "gt.recompute must be deterministic")
         return tape, made
 
     def back(self, grads: Gradients) -> None:

@@ -138,7 +138,7 @@ class Tracer:
             UserFunctionError: It was made in an earlier one.
         """
         if id(e) not in self._own:
-            raise UserFunctionError(f"{e!r} was made in an earlier call of gather and kept; the edges of that call are gone, so make it "
+            raise UserFunctionError(f"{e!r} comes from an earlier call of gather, whose edges no longer exist; compute it "
                                     "anew in each call, and keep only settings and parameters on self")
 
     def node(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any]) -> Expr:
@@ -209,7 +209,7 @@ def tracer() -> Tracer:
     """
     found = _TRACER.get()
     if found is None:
-        raise UserFunctionError("an edge expression was kept and used outside of gather")
+        raise UserFunctionError("an edge expression was used outside of gather; return it from gather as a new edge value")
     return found
 
 

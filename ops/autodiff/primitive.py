@@ -110,7 +110,8 @@ def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded
         known = PRIMITIVES.get(name)
         # copies of a model find its operations by name
         if known is not None and known.forward.__module__.split(".")[0] == __name__.split(".")[0]:
-            raise UserFunctionError(f"gt.primitive({name!r}): gt has an operation of this name; choose another, such as 'my_{name}'")
+            raise UserFunctionError(f"gt.primitive({name!r}): gt already has an operation of this name; choose another name, "
+                                    f"such as 'my_{name}'")
         form = (lambda: scalar) if isinstance(scalar, Scalar) else scalar
         made = Primitive(name, forward, rowwise=rowwise, sparse=sparse, threaded=threaded, scalar=form, traits=traits)
         if isinstance(scalar, Scalar) and len(scalar.grads) != len(made.args):

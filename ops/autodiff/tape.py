@@ -48,7 +48,7 @@ class Var(Operators):
 
     def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool | Passing = False, name: str = ""):
         if space is not None and value.shape[0] != space.n:
-            raise ShapeError(f"a value of {value.shape[0]} rows was given for {space.n} {space.kind}s")
+            raise ShapeError(f"a value has {value.shape[0]} rows, but there are {space.n} {space.kind}s; give one row for each")
         self.value = value
         self.space = space
         self.needs_grad = needs_grad
@@ -186,7 +186,7 @@ class Passing:
 
     def __bool__(self) -> bool:
         if self.over:
-            raise TapeError("a value made inside of gt.recompute is used outside of it; let the function return it")
+            raise TapeError("a value computed inside gt.recompute is used outside of it; return it from the function")
         return True
 
 
@@ -248,7 +248,8 @@ class Tape:
         for x in inputs:
             # outside of any pass, results of passes are looked at
             if isinstance(x, Var) and x.made_in is not None and x.made_in != number and number is not None:
-                raise TapeError(f"{name} was given a value that an earlier pass made; values last for one forward pass, so make it anew in "
+                raise TapeError(f"{name} was given a value from an earlier pass; values are valid in one forward pass only, "
+                                "so compute it in "
                                 "each, and keep only settings and parameters on self")
         for out in outputs:
             out.made_in = number
@@ -298,9 +299,9 @@ class Tape:
             TapeError: The tape has been walked already, or nothing was recorded on it.
         """
         if self._spent:
-            raise TapeError("this tape has been walked back already; run the forward pass again first")
+            raise TapeError("backward was already called on this tape; run the forward pass again first")
         if not self.record:
-            raise TapeError("this tape was opened with record=False, so there is nothing to walk back")
+            raise TapeError("this tape was opened with record=False and recorded no operations; open it with record=True")
         self._spent = True
         grads = Gradients()
         grads.add(output, np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype))
@@ -336,7 +337,7 @@ class Gradients:
 
     def add(self, x: Any, g: Any) -> None:
         if g.shape != x.shape:
-            raise ShapeError(f"a gradient of shape {list(g.shape)} was made for a value of shape {list(x.shape)}")
+            raise ShapeError(f"a gradient rule returned shape {list(g.shape)} for a value of shape {list(x.shape)}")
         old = self._of.get(id(x))
         if old is None:
             self._of[id(x)] = (x, g)

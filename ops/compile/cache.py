@@ -59,7 +59,7 @@ def lasting_folder() -> Path:
         private.make_folder(folder)
     except (OSError, RuntimeError) as error:
         named, unset = (f"GRAPHTHETA_CACHE = {given}", ", or unset it") if given else ("the cache folder of this user", "")
-        raise ConfigError(f"{named} cannot hold compiled kernels, which are code that you run: {error}; name a folder of your own "
+        raise ConfigError(f"{named} is not safe for compiled kernels, which are executable code: {error}; use a folder of your own "
                           f"(export GRAPHTHETA_CACHE=FOLDER){unset}") from None
     return folder
 
@@ -85,7 +85,7 @@ def save(path: Path, code: bytes) -> None:
     try:
         private.write(path, _seal(path, code) + code)
     except OSError as error:
-        LOG.warning("a compiled kernel cannot be kept and will be compiled again by the next run: %s", error)
+        LOG.warning("a compiled kernel cannot be cached and will be compiled again in the next run: %s", error)
 
 
 @contextmanager

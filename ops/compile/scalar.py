@@ -78,7 +78,7 @@ def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
             raise UserFunctionError(f"{what} holds {_read(part)}; write it with + - * /, T(number) and functions")
     called -= {"T"}
     if called - header.FUNCTIONS:
-        raise UserFunctionError(f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not have; they have "
+        raise UserFunctionError(f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not support; they support "
                                 f"{', '.join(sorted(header.FUNCTIONS))}")
     return frozenset(called)
 

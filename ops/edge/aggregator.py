@@ -337,5 +337,5 @@ def aggregator(name: str) -> Aggregator:
     """
     if name not in AGGREGATORS:
         raise ConfigError(f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, "
-                          "weigh messages with gt.softmax(score) inside gather, or make one with gt.AGGREGATORS.add")
+                          "weight messages with gt.softmax(score) inside gather, or register one with gt.AGGREGATORS.add")
     return AGGREGATORS[name]

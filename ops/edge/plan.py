@@ -31,7 +31,7 @@ def plan(program: EdgeProgram) -> EdgeProgram:
             if phase.result is None:
                 phase, after = _deferred(scope, phase, after)
                 if after is not None:
-                    notes.append((f"done to the totals, {size(phase.message[-1])} wide, instead of to messages: {{}}", (after,)))
+                    notes.append((f"moved from messages to totals, {size(phase.message[-1])} wide: {{}}", (after,)))
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR | SPLIT, notes)
             roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
             notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
@@ -42,8 +42,8 @@ def plan(program: EdgeProgram) -> EdgeProgram:
 
 def _on_softmax(phase: Phase) -> list[Note]:
     if phase.result is not None:
-        return [("softmax used in other ways than as a weight of one sum: a pass of its own for the normaliser of {}", (phase.message[0],))]
-    return [("softmax weighs the sum: one pass, one message", ())] if SOFTMAX_SUM in phase.aggregators.values() else []
+        return [("softmax is not only the weight of one sum: a separate pass computes the normaliser of {}", (phase.message[0],))]
+    return [("softmax weights the sum: one pass, one message", ())] if SOFTMAX_SUM in phase.aggregators.values() else []
 
 
 def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[Note]) -> Phase:

@@ -133,8 +133,8 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
     with traced.tracer as tracer:
         if sums is None:
             if _softmaxes([message, *outputs.values()]):
-                raise UserFunctionError(f"gather of {traced.owner} takes a softmax, but the layer has sum = None: its pairs have no "
-                                        "destination to be normalised over; give it a sum, or take the softmax in a layer before it")
+                raise UserFunctionError(f"gather of {traced.owner} uses gt.softmax, but the layer has sum = None: its pairs have no "
+                                        "destination to normalise over; set sum, or apply the softmax in an earlier layer")
             phases, after = [Phase([], {}, {"": message, **outputs})], None
         else:
             aggregators = {"": aggregator(sums)} if isinstance(sums, str) else {n: aggregator(n) for n in sums}

@@ -85,8 +85,8 @@ class _Columns:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in self._sparse:
-            raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which is sparse, as large features are; edges read "
-                              f"dense values: let transform multiply it by a weight, dict(z=gt.matmul(node.{name}, self.weight)), or "
+            raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which is sparse; edges read "
+                              f"dense values: multiply it by a weight in transform, dict(z=gt.matmul(node.{name}, self.weight)), or "
                               f"return dict({name}=gt.to_dense(node.{name}))")
         if name not in self._schema:
             raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which does not exist; "
@@ -110,7 +110,7 @@ class EdgeSymbols:
             have = ", ".join(f"edge.{n}" for n in self._edges) or "none"
             raise ColumnError(f"gather of {self._owner} reads edge.{name}, but the edges of this graph "
                               f"have no such value (there are: {have}); give it with gt.Graph(..., edge_columns={{{name!r}: array}}), "
-                              "or let gather of an earlier layer make it")
+                              "or return it from gather of an earlier layer")
         shape, dtype, live = self._edges[name]
         return self._tracer.leaf("edge", name, shape, dtype, live=live)
 

@@ -109,14 +109,14 @@ def getitem(x: Any, key: Any) -> Any:
     encoded = tuple(map(_encoded, parts))
     kinds = [k[0] for k in encoded]
     if kinds.count("list") > 1 or ("list" in kinds and "int" in kinds):
-        raise ShapeError("an index may hold one list, and then no integers beside it; index twice instead")
+        raise ShapeError("an index may contain one list, and no integers together with a list; index twice instead")
     return getitem_p(x, key=encoded)
 
 
 def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:
     all_rows = isinstance(parts[0], slice) and parts[0] == slice(None)
     if not (all_rows or parts[0] is Ellipsis):
-        raise ShapeError("rows cannot be picked in a user function, the row axis belongs to the engine; start the index with ... "
+        raise ShapeError("rows cannot be indexed in a user function, the row axis belongs to the engine; start the index with ... "
                          "to reach trailing axes, as in x[..., 0]")
     taken = sum(k is not None and k is not Ellipsis for k in parts[1:])
     if taken > len(trailing(x)):

@@ -106,7 +106,7 @@ def softmax_cross_entropy(logits: Any, labels: Any, mask: Any = None, total: flo
     counts = labels >= 0 if mask is None else mask & (labels >= 0)
     used = np.flatnonzero(counts)
     if labels[used].max(initial=-1) >= logits.shape[1]:
-        raise DataError(f"label {labels[used].max()} was found, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1})")
+        raise DataError(f"a label is {labels[used].max()}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1})")
     return _softmax_cross_entropy(logits, labels, used, total=_total(total, len(used)))
 
 

@@ -58,7 +58,7 @@ _INSTEAD = f"use gt.{_CHOICE}"
 
 
 def _refuse(what: str, remedy: str) -> NoReturn:
-    raise UserFunctionError(f"values of nodes and edges cannot be {what}, because a function is written once for all of them; {remedy}")
+    raise UserFunctionError(f"values of nodes and edges cannot be {what}, because a function is traced once for all rows; {remedy}")
 
 
 def _compare(sign: str) -> Callable[[Any, Any], bool]:
@@ -70,7 +70,7 @@ def _compare(sign: str) -> Callable[[Any, Any], bool]:
 
 
 def _as_number(x: Any) -> NoReturn:
-    _refuse("turned into one Python number", "calculate with it as it is; gt.exp, gt.log, ... take the place of the functions in math")
+    _refuse("turned into one Python number", "use it without conversion; use gt.exp, gt.log, ... instead of the functions of math")
 
 
 def _as_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:

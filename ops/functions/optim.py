@@ -38,7 +38,8 @@ class Optimiser(ABC):
         self.weight_decay = _each("weight_decay", weight_decay, len(self.parameters))
         self.names = [p.name or str(i) for i, p in enumerate(self.parameters)]
         if len(set(self.names)) < len(self.names):
-            raise ConfigError(f"two parameters have one name: {', '.join(sorted(n for n in set(self.names) if self.names.count(n) > 1))}")
+            raise ConfigError(f"two parameters have the same name: "
+                              f"{', '.join(sorted(n for n in set(self.names) if self.names.count(n) > 1))}")
         self.steps = 0
         self._slots = [{s: np.zeros_like(p.value) for s in self.slots} for p in self.parameters]
 

@@ -79,7 +79,7 @@ def prefix(x: Any, n: int) -> Any:
     if isinstance(x, Expr):
         raise UserFunctionError("prefix cuts rows and cannot be used inside gather")
     if np.ndim(getattr(x, "value", x)) == 0 or x.shape[0] < n:
-        raise ShapeError(f"prefix: {n} rows are wanted of a value of shape {list(x.shape)}")
+        raise ShapeError(f"prefix: {n} rows requested of a value of shape {list(x.shape)}")
     space = space_of(x)
     return _prefix(x, n=n) if space is None else _cut(x, space.prefix(n))
 
@@ -119,7 +119,8 @@ def same_rows(*args: Any) -> list[Any]:
     shortest = min(spaces, key=lambda s: s.n)
     for s in spaces:
         if not s.nested_with(shortest):
-            raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s meet, but these are different sets "
+            raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s are combined, but these "
+                                    "are different sets "
                                     "of rows; combine values of the same nodes or edges only")
     return [a if space_of(a) is None else _cut(a, shortest) for a in args]
 
@@ -141,7 +142,7 @@ def same_dtype(*args: Any) -> list[Any]:
     typed = [a for a in args if isinstance(a, (Var, Parameter, Expr))]
     floats = {np.dtype(a.dtype) for a in typed if a.dtype.kind == "f"}
     if len(floats) > 1:
-        raise UserFunctionError(f"values of types {', '.join(sorted(d.name for d in floats))} meet; cast one with gt.cast, or "
+        raise UserFunctionError(f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one with gt.cast, or "
                                 "choose one type for the whole job")
     if not floats:
         return list(args)

@@ -81,7 +81,7 @@ class V:
         if self.n == n:
             return self
         if self.n != 1:
-            raise TypeError(f"a vector of {self.n} lanes met one of {n}")
+            raise TypeError(f"a vector of {self.n} lanes cannot be combined with one of {n}")
         order = ir.Constant(ir.VectorType(INDEX, n), [0] * n)
         return V(self.b, self.b.shuffle_vector(self.value, ir.Constant(self.value.type, ir.Undefined), order))
 

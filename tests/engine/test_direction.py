@@ -132,7 +132,7 @@ def test_another_order_of_equal_directions_is_refused_where_rows_are_missing():
 
     # the edges are the same ones, and all rows are there
     np.testing.assert_allclose(*(run_simulated(1, program, "global", first)[0] for first in (True, False)))
-    with pytest.raises(UserFunctionError, match=r"Mix was called with h of a later layer.*the same in every forward pass"):
+    with pytest.raises(UserFunctionError, match=r"Mix was called with h of a later layer.*in the same order in every forward pass"):
         run_simulated(2, program, "mini")
 
 

@@ -37,7 +37,7 @@ def layer_with(**methods):
     ("tranform", "transform"), ("Apply", "apply"), ("update", "apply"), ("aply", "apply"), ("forward", "apply"), ("aggregate", "sum"),
     ("reduce", "sum"), ("edge_update", "gather")])
 def test_a_method_that_looks_like_a_stage_is_refused(name, stage):
-    with pytest.raises(UserFunctionError, match=f"Mine defines {name}, which nothing calls; did you mean {stage}"):
+    with pytest.raises(UserFunctionError, match=f"Mine defines {name}, which is never called; did you mean {stage}"):
         run(One(layer_with(**{name: lambda self, x: x})))
 
 

@@ -96,7 +96,7 @@ def test_a_parameter_that_comes_later_is_an_error():
     trainer = Trainer(lambda d_in, d_out, d_edge: Net(lambda w: w, lambda held: held), GRAPH, epochs=2, comm=SerialComm())
     trainer.train_epoch(0)
     trainer.model.layer.hold = Parameter(np.ones((4, 3), np.float32))
-    with pytest.raises(TapeError, match=r"a parameter \[4, 3\] that is not among those that are trained.*parameter\.value"):
+    with pytest.raises(TapeError, match=r"a parameter \[4, 3\] that the trainer does not have.*parameter\.value"):
         trainer.train_epoch(1)
 
 
@@ -117,7 +117,7 @@ def test_a_parameter_that_is_not_read_is_reported(caplog):
     with caplog.at_level(logging.WARNING, "graphtheta"):
         Trainer(lambda d_in, d_out, d_edge: Idle(), GRAPH, epochs=1, comm=SerialComm())
     (record,) = caplog.records
-    assert "no operation in forward of Idle reads idle, so nothing will be trained there" in record.message
+    assert "no operation in forward of Idle reads idle, so it is not trained" in record.message
 
 
 def test_a_search_ends():

@@ -79,7 +79,7 @@ def test_equal_ranks_are_told_apart_by_edge_ids(size):
 
 
 def test_replacement_needs_draws():
-    with pytest.raises(ConfigError, match="the ranks of ByWeight are not drawn; sample without replacement"):
+    with pytest.raises(ConfigError, match="those of ByWeight are not random; sample without replacement"):
         NeighbourSampler((2,), replace=True, priority=ByWeight())
 
 

@@ -91,7 +91,7 @@ def test_tasks_that_wait_for_each_other_are_an_error() -> None:
     def task(_: int) -> None:
         comm.until(lambda: False, "waits for what never comes")
 
-    with pytest.raises(CommError, match="no view can go on: view 0 waits for what never comes; view 1"):
+    with pytest.raises(CommError, match="deadlock: every mini-batch in flight waits: view 0 waits for what never comes; view 1"):
         TaskQueue(comm, 2).run([lambda i=i: task(i) for i in range(2)])  # type: ignore[misc]
 
 

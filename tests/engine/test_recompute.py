@@ -197,8 +197,8 @@ def changes(model, graph, h):
 
 
 @pytest.mark.parametrize("make, error, message", [
-    (lambda: Odd(stashes, lambda model, h: h + model.stash), TapeError, "made inside of gt.recompute is used outside of it; let the"),
-    (lambda: Odd(changes), TapeError, "made other values when it was run again"),
+    (lambda: Odd(stashes, lambda model, h: h + model.stash), TapeError, "computed inside gt.recompute is used outside of it; return it"),
+    (lambda: Odd(changes), TapeError, "the function computed other values when it was run again"),
     (lambda: Odd(lambda model, graph, h: "text"), UserFunctionError, r"a function given to gt.recompute returned str; expected node"),
 ], ids=["stash", "change", "text"])
 def test_what_goes_wrong_is_said(make, error, message):
@@ -214,5 +214,5 @@ def test_what_goes_wrong_is_said(make, error, message):
 
 
 def test_the_graph_comes_second():
-    with pytest.raises(UserFunctionError, match=r"the graph is of type int; expected the graph that forward was given"):
+    with pytest.raises(UserFunctionError, match=r"the graph is of type int; expected the graph that"):
         gt.recompute(lambda g: g, 3)

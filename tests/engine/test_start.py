@@ -109,20 +109,20 @@ class TestEnds:
         done = job(3, "leaves_early", *flags)
         assert done.returncode != 0
         where = "all_sum(float64, (3,)) at engine/mpi_program"
-        assert f"CommError: rank 1 has left the program, but rank 0 waits for it in {where}" in done.stderr
+        assert f"CommError: rank 1 has exited, but rank 0 waits for it in {where}" in done.stderr
         assert done.stderr.count("CommError") == 1
 
     @both_ways
     def test_a_rank_exits(self, flags):
         done = job(2, "exits_early", *flags)
         assert done.returncode != 0 and done.stderr.count("\n") == 2
-        said = "rank 0/2: CommError: rank 1 has left the program" if flags else "rank 1/2: the program ended here with exit status 3"
+        said = "rank 0/2: CommError: rank 1 has exited" if flags else "rank 1/2: the program ended here with exit status 3"
         assert done.stderr.startswith(said)
 
     def test_missing_message(self):
         done = job(2, "missing_message")
         assert done.returncode != 0
-        assert "rank 0/2: CommError: rank 1 has left the program, but rank 0 waits for it in to_mirrors from ranks [1]" in done.stderr
+        assert "rank 0/2: CommError: rank 1 has exited, but rank 0 waits for it in to_mirrors from ranks [1]" in done.stderr
 
     def test_wrong_size(self):
         done = job(2, "wrong_size")
@@ -163,7 +163,7 @@ class TestStart:
     def test_launcher_of_another_mpi(self, environment, flags):
         done = run([sys.executable, PROGRAM, "interface", *flags], **environment)
         assert done.returncode == 1 and done.stdout == ""
-        assert "CommError: 2 processes were started together, but each sees only itself" in done.stderr
+        assert "CommError: 2 processes were started together, but each has an MPI world of size 1" in done.stderr
         assert done.stderr.count("\n") == 1
 
     def test_mpi_not_installed(self):
@@ -177,7 +177,7 @@ class TestStart:
     def test_patience(self):
         assert read_patience(" ") is None and read_patience("0") == 0 and read_patience("2.5") == 2.5
         for text in ("long", "-1", "nan", "inf"):
-            with pytest.raises(ConfigError, match="no number of seconds"):
+            with pytest.raises(ConfigError, match="is not a number of seconds"):
                 read_patience(text)
 
     def test_one_rank_error_is_one_line(self):

@@ -144,7 +144,7 @@ def test_an_overlay_keeps_roles_and_leaves_the_store_below():
 
 
 def test_rows_of_a_store_are_counted():
-    with pytest.raises(ShapeError, match="column 'y' has 4 rows and its store 9"):
+    with pytest.raises(ShapeError, match="column 'y' has 4 rows, but its store has 9"):
         store().overlay({"y": np.ones(4)})
 
 

@@ -284,7 +284,7 @@ def test_carried_edge_values_need_a_shared_sample(shared):
         return out.space.gid, out.value
 
     if not shared:
-        with pytest.raises(ViewError, match=r"edge.alpha was made by a layer that saw other edges.*sample all layers alike"):
+        with pytest.raises(ViewError, match=r"edge.alpha was computed with another sample of edges.*use one sample for all layers"):
             run_simulated(2, program)
         return
     values = [dict(zip(gid.tolist(), value.tolist(), strict=True)) for gid, value in run_simulated(1, program)]
@@ -298,7 +298,7 @@ def test_carried_edge_values_need_a_shared_sample(shared):
 def test_an_edge_has_one_new_value():
     maker = Maker()
     maker.direction = "both"
-    with pytest.raises(ViewError, match="along both directions would give an edge two values"):
+    with pytest.raises(ViewError, match="cannot return new edge values, because each edge would get two"):
         run(Chain(maker), layers=("both", "in"))
 
 

@@ -146,7 +146,7 @@ def test_letters():
     other.tell(Kind.FAILED)
     one.hear()
     assert one.left[1][0].tolist() == [3, 4] and one.failed == {1}
-    assert list(one.ask(7)) == [0]  # the other one does not answer
+    assert list(one.ask(7)) == [0]  # the other one does not respond
     other.hear()
     assert list(other.asked) == [0]
     one.hear()
@@ -165,15 +165,15 @@ def at(**more):
 
 def test_report_says_who_is_stuck_and_who_waits():
     waits = at(waits=True, what="to_masters from ranks [2]", where="engine/partition/exchange.py:150 in end", stage="move")
-    text = report({0: waits, 1: waits, 2: at()}, {3: "does not answer: its process is stopped"}, Pace())
+    text = report({0: waits, 1: waits, 2: at()}, {3: "does not respond: its process is stopped"}, Pace())
     assert text.splitlines()[:4] == [
-        "graphtheta: ranks 0 and 1 wait in vain:",
-        "  rank 3/4 does not answer: its process is stopped",
+        "graphtheta: timeout: ranks 0 and 1 wait for other ranks that make no progress:",
+        "  rank 3/4 does not respond: its process is stopped",
         "  rank 2/4 makes no progress: it is asleep for 12 s at my_model.py:33 in gather, stage gather, after operation 7, barrier()",
         "  ranks 0 and 1: to_masters from ranks [2] at engine/partition/exchange.py:150 in end, stage move",
     ]
     assert "GRAPHTHETA_PATIENCE" in text and "stacks of ranks 0, 1 and 2:\n    MainThread:\n        my_model.py:33" in text
-    assert "no rank can go on" in report({0: waits, 1: waits}, {}, Pace())
+    assert "deadlock: every rank waits for another rank:" in report({0: waits, 1: waits}, {}, Pace())
 
 
 def test_where_the_others_were():
@@ -181,7 +181,7 @@ def test_where_the_others_were():
     assert meanwhile(places, [4]).splitlines() == [
         "meanwhile rank 0: busy at my_model.py:33 in gather, stage gather",
         "meanwhile rank 2: in barrier() at my_model.py:33 in gather, stage gather",
-        "meanwhile rank 3: has left the program", "meanwhile rank 4: without an answer"]
+        "meanwhile rank 3: has exited", "meanwhile rank 4: does not respond"]
 
 
 def test_stacks_name_lines_of_the_user():
@@ -204,7 +204,7 @@ def test_a_skipped_move_is_noticed_by_the_next_collective():
             comm.move_begin([], [], Tag.TO_MIRRORS).end()
         comm.barrier()
 
-    with pytest.raises(CommError, match=r"(?s)ranks disagree.*rank 0: waits in operation 2, barrier\(\) at .*rank 1: operation 3, barrier"):
+    with pytest.raises(CommError, match=r"(?s)ranks called.*rank 0: waits in operation 2, barrier\(\) at .*rank 1: operation 3, barrier"):
         run_simulated(2, program)
 
 
@@ -227,13 +227,13 @@ class TestFaults:
     """Every rank ends with a status that is not 0, and one message says which rank and which line."""
 
     @pytest.mark.parametrize(("fault", "words"), [
-        ("sleeps in gather", r"ranks 0 and 2 wait in vain:\n  rank 1/3 makes no progress: it is asleep .* in sleeps, stage \w+, .*"
+        ("sleeps in gather", r"ranks 0 and 2 wait for other ranks that make no progress:\n  rank 1/3 .* asleep .* in sleeps, stage \w+, .*"
                              r"(?s:.*)in gather: Faulty.fault\(\"gather\"\)"),
         ("sleeps in apply", r"rank 1/3 makes no progress: it is asleep .* in sleeps, stage apply.*\n  ranks 0 and 2: .* stage \w+"),
         ("loops in apply", r"rank 1/3 makes no progress: it is busy for .* in loops, stage apply"),
-        ("holds Python's lock in apply", r"rank 1/3 does not answer: its process runs, but its Python does not"),
-        ("stopped", r"rank 1/3 does not answer: its process is stopped\n  ranks 0 and 2: all_sum\(int64, \(3,\)\) at .* in between"),
-        ("waits for each other", r"no rank can go on(?s:.*)rank 1/3 waits .* in to_masters from ranks \[2\], operation \d+, at "),
+        ("holds Python's lock in apply", r"rank 1/3 does not respond: its process runs, but its Python interpreter is blocked"),
+        ("stopped", r"rank 1/3 does not respond: its process is stopped\n  ranks 0 and 2: all_sum\(int64, \(3,\)\) at .* in between"),
+        ("waits for each other", r"deadlock: every rank waits(?s:.*)rank 1/3 waits .* in to_masters from ranks \[2\], operation \d+, at "),
     ])
     def test_a_rank_that_makes_no_progress(self, fault, words):
         done = self.job(fault)
@@ -248,13 +248,13 @@ class TestFaults:
     def test_a_rank_in_another_collective(self, fault, words):
         done = self.job(fault)
         assert done.returncode == 1 and re.search(words, done.stderr), done.stderr
-        assert done.stderr.count("ranks disagree") == 1
+        assert done.stderr.count("ranks called different operations") == 1
 
     @pytest.mark.parametrize(("fault", "code", "words"), [
         ("raises in gather", 1, r"^rank 1/3: DataError: gather of Faulty: this gather cannot work\nmeanwhile"),
         ("raises in apply", 1, r"^rank 1/3: Traceback(?s:.*)ZeroDivisionError(?s:.*)\nmeanwhile rank.* in .* stage \w+\n$"),
         ("wrong shape from apply", 1, r"^rank 1/3: ShapeError: transform of Faulty: matmul: .*\nmeanwhile"),
-        ("returns early", 1, r"^rank 0/3: CommError: rank 1 has left the program, but rank 0 waits for it in all_sum"),
+        ("returns early", 1, r"^rank 0/3: CommError: rank 1 has exited, but rank 0 waits for it in all_sum"),
         ("sys.exit", 3, r"^rank 1/3: the program ended here with exit status 3\nmeanwhile ranks 0 and 2: in all_sum\(int64, \(3,\)\) at "),
     ])
     def test_a_rank_that_raises_or_leaves(self, fault, code, words):

@@ -157,8 +157,8 @@ KEYS: dict[str, Case] = {
     "metric of another task": (fit(metric="mrr"), ConfigError, ["metric=mrr", "accuracy"]),
     "negatives without links": (fit(negatives=5), ConfigError, ["negatives=5", "--task link"]),
     "heads without attention": (fit(heads=3), ConfigError, ["heads=3", "model=gcn", "gat_e", "drop --heads"]),
-    "an option the class does not name": (fit(Good, heads=3), ConfigError, ["heads=3", "Good", "constructor does not name it"]),
-    "an option too late": (fit(Good(4, 3), hidden=32), ConfigError, ["hidden=32", "made already", "gt.Trainer(Good, ...)"]),
+    "an option the class does not name": (fit(Good, heads=3), ConfigError, ["heads=3", "Good", "constructor has no such parameter"]),
+    "an option too late": (fit(Good(4, 3), hidden=32), ConfigError, ["hidden=32", "a model object", "gt.Trainer(Good, ...)"]),
     "precision too late": (fit(Good(4, 3), dtype="float64"), ConfigError, ["weight of Good", "float32", "dtype=float64", "give the class"]),
     "sizes of a split that is given": (lambda: gt.load("sbm", train_per_class=3), ConfigError, ["train_per_class", "--split random"]),
     "several seeds": (fit(seeds=3), ConfigError, ["seeds=3", "make one for each seed"]),
@@ -312,7 +312,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, list[str]]] = {
     "folder in a file": (("train", *TINY, "--out", "taken/run"), 1, ["taken/run", "--out"]),
     "heads for a model without": (("train", *TINY, "--heads", "3"), 2, ["heads=3", "drop --heads"]),
     "loss that diverges": (("train", *TINY, "--lr", "1e30", "--epochs", "9", "--weight-decay", "1e10"), 1, ["loss of step", "lower --lr"]),
-    "not a run": (("evaluate", "nowhere"), 2, ["nowhere: there is no job.yaml"]),
+    "not a run": (("evaluate", "nowhere"), 2, ["nowhere: the folder has no job.yaml"]),
     "several runs": (("evaluate", "seeds"), 2, ["seeds holds runs of several seeds", "seed-0"]),
     "weights of another model": (("evaluate", "run", "--hidden", "9"), 2, ["weight", "the model needs"]),
     "weights of another kind of model": (("evaluate", "run", "--model", "gat"), 2, ["weights do not fit the model"]),
@@ -378,8 +378,8 @@ def test_all_mistakes_on_two_workers_in_turns(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("script", "code", "told"), [
-    ("gt.load('corra')", 2, "there is no graph or file called 'corra'"),
-    ("gt.Trainer('gcn', gt.load('ring'), hiden=3)", 2, "there is no key 'hiden'"),
+    ("gt.load('corra')", 2, "there is no dataset or file 'corra'"),
+    ("gt.Trainer('gcn', gt.load('ring'), hiden=3)", 2, "unknown key 'hiden'"),
     ("gt.Graph([[0, 9], [1, 2]], 5)", 1, "edge 1 has source 9"),
     ("rank = gt.start().rank\nif rank == 1: gt.load('corra')\ngt.Trainer('gcn', gt.load('sbm'), epochs=1).fit()", 2, "'corra'"),
     ("if gt.start().rank == 1: [][1]\ngt.start().barrier()", 1, "IndexError: list index out of range"),

@@ -154,8 +154,8 @@ def test_a_header_longer_than_the_file(tmp_path: Path, data: bytes) -> None:
     (lambda fields: fields["progress"].update(losses=["x"]), "progress.losses.0"),
     (lambda fields: fields.pop("job"), "job"),
     (lambda fields: fields.update(run="rm"), "run"),
-    (lambda fields: fields["arrays"].pop("w"), "w: is in one of"),
-    (lambda fields: fields["arrays"].update({"../../w": fields["arrays"]["w"]}), "w: is in one of"),
+    (lambda fields: fields["arrays"].pop("w"), "w: it is in only one of"),
+    (lambda fields: fields["arrays"].update({"../../w": fields["arrays"]["w"]}), "w: it is in only one of"),
 ])
 def test_a_manifest_of_another_kind(tmp_path: Path, change: Callable[[dict[str, Any]], None], told: str) -> None:
     path = write_checkpoint(tmp_path, made(7))
@@ -238,7 +238,7 @@ def test_a_failure_is_told_once_and_the_next_one_is_written(tmp_path: Path, monk
                 kept.close()
         assert kept.failure == os.strerror(error) and step_of(kept.folder) == 1
         told = capsys.readouterr().err
-        assert told.count("\n") == 1 and "step 2 cannot be written" in told and "the last one is that of step 1" in told
+        assert told.count("\n") == 1 and "step 2 cannot be written" in told and "the newest one is of step 1" in told
         kept.offer(lambda: made(4))
     assert kept.failure is None and [step for step, _ in steps_in(kept.folder)] == [4, 1] and capsys.readouterr().err == ""
 
@@ -257,7 +257,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "run").write_text("a file")
     with Keeper(job_in(tmp_path / "run"), True) as kept:
         kept.offer(lambda: made(1))
-    assert kept.failure and "there is none of this run yet" in capsys.readouterr().err
+    assert kept.failure and "this run has none yet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("keep", [1, 3])

@@ -102,7 +102,7 @@ def test_names_of_other_values_are_refused():
     assert {*NODE_FIELDS, *EDGE_FIELDS} <= TAKEN
     for name in TAKEN:
         for field, n in zip(COLUMNS, (3, 4), strict=True):
-            with pytest.raises(DataError, match=f"'{name}' is that of another value"):
+            with pytest.raises(DataError, match=f"'{name}' is reserved"):
                 full(**{field: {name: np.zeros(n)}})
 
 

@@ -170,16 +170,16 @@ FAULTS = {
                                     r"loops.*gt\.sqrt\(gt\.maximum"),
     "NaN values": (Logarithm, r"Logarithm: its values are not finite: -?(inf|nan) at node \d+"),
     "0 / 0": (Inverse, r"Inverse: its values are not finite: nan at node \d+, which has 0 in-edges"),
-    "draw in transform": (lambda: Noise("transform"), "Noise: two models that are equal.*draws random numbers"),
-    "draw in gather": (lambda: Noise("gather"), "Noise: two models that are equal.*draws random numbers"),
-    "draw in apply": (lambda: Noise("apply"), "Noise: two models that are equal.*draws random numbers"),
-    "state": (Counting, r"Counting: it computes other values when it is called again, and self\.calls changed: it keeps state"),
+    "draw in transform": (lambda: Noise("transform"), "Noise: two equal models.*draws random numbers"),
+    "draw in gather": (lambda: Noise("gather"), "Noise: two equal models.*draws random numbers"),
+    "draw in apply": (lambda: Noise("apply"), "Noise: two equal models.*draws random numbers"),
+    "state": (Counting, r"Counting: a second call computes other values, and self\.calls changed: the layer keeps state"),
     "stale setting": (Remembering, r"Remembering: a change of self\.scale has another effect on a layer that has run"),
     "stale weights": (RememberingWeights, "RememberingWeights: a change of its parameters has another effect"),
-    "unread parameter": (Unread, r"Unread: no operation reads v, so nothing will be trained"),
-    "useless parameter": (Useless, r"Useless: the gradient of v is zero, so nothing is trained there"),
-    "bias before batch norm": (lambda: Normed(True), r"Normed: the gradient of layer\.bias is zero but for rounding.*Adam.*bias=False"),
-    "bias before softmax": (Cancelled, r"Cancelled: the gradient of v is zero but for rounding"),
+    "unread parameter": (Unread, r"Unread: no operation reads v, so it is not trained"),
+    "useless parameter": (Useless, r"Useless: the gradient of v is zero, so it is not trained"),
+    "bias before batch norm": (lambda: Normed(True), r"Normed: the gradient of layer\.bias is zero up to rounding.*Adam.*bias=False"),
+    "bias before softmax": (Cancelled, r"Cancelled: the gradient of v is zero up to rounding"),
 }
 
 
@@ -336,5 +336,5 @@ def test_columns_that_are_missing_or_wrong():
     for rows in ([], 3):
         with pytest.raises(DataError, match=r"edge_columns\['type'\] has no rows to draw from"):
             gt.check(Looked(), d_in=4, edge_columns={"type": rows})
-    with pytest.raises(DataError, match="'weight' is that of another value"):
+    with pytest.raises(DataError, match="'weight' is reserved"):
         gt.check(Looked(), d_in=4, edge_columns={"weight": range(3)})

@@ -88,7 +88,7 @@ def test_a_job_that_ends_well(slurm: Path) -> None:
 def test_a_job_that_fails_once_is_tried_again_in_the_same_allocation(slurm: Path) -> None:
     job = submit("137 0")
     _, err = job.communicate(timeout=60)
-    assert job.returncode == 0 and len(called()) == 2 and "was killed by SIGKILL" in err and "try 2 ended well" in err
+    assert job.returncode == 0 and len(called()) == 2 and "was killed by SIGKILL" in err and "try 2 succeeded" in err
 
 
 def test_a_job_that_cannot_be_understood_is_not_requeued(slurm: Path) -> None:

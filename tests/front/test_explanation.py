@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("model", "told"), [
     ("gcn", ["layer 1: GCN, direction in", "sum of src.z * edge.weight", "src.z [8], edge.weight [1]"]),
-    ("gat", ["softmax weighs the sum: one pass, one message", "softmax-sum of leaky_relu(src.s + dst.t), src.z", "src.s [8], src.z [64]"]),
+    ("gat", ["softmax weights the sum: one pass, one message", "softmax-sum of leaky_relu(src.s + dst.t), src.z", "src.s [8], src.z [64]"]),
     ("gat_e", ["edge.attr @ sum(layers.0.weight_edge * layers.0.att_edge)", "edge.attr [4]"]),
     ("gipa", ["layer 2: GIPA", "relu((edge.attr @ layers.0.embed) + layers.0.embed_bias)"]),
 ])
@@ -91,7 +91,7 @@ def test_moves_are_told_on_several_workers() -> None:
 def test_a_trainer_is_explained_as_it_is() -> None:
     trainer = gt.Trainer("sage", gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8"))
     assert "mean of src.z" in gt.explain(trainer)
-    with pytest.raises(ConfigError, match="nothing beside a trainer"):
+    with pytest.raises(ConfigError, match="no graph or keys: the trainer"):
         gt.explain(trainer, epochs=3)
 
 

@@ -50,7 +50,8 @@ class Net(gt.Model):
     def forward(self, graph):
         return self.layer(graph, graph.x)
 '''
-REASON = "Slow runs on the reference back end, many times slower than the fused one: its gather uses softsign, which has no compiled form"
+REASON = ("Slow runs on the reference back end, which is many times slower than the fused one: its gather uses softsign, "
+          "which has no compiled form")
 TINY = ("--dataset", "sbm:n_nodes=60,n_edges=200,classes=3,features=4", "--epochs", "2")
 
 

@@ -54,4 +54,4 @@ def test_float64_refuses_it():
 def test_the_command_tells_the_error(tmp_path, capsys):
     words = ["--dataset", "sbm:n_nodes=60,n_edges=300,classes=3,features=4", "--epochs", "1", "--backend", "reference", "--halo", "bf16"]
     assert main(["train", *words, "--out", str(tmp_path / "run")]) == 0
-    assert "halo in bf16: it moves the loss of the first step by 0.0e+00 of its value" in capsys.readouterr().out
+    assert "halo=bf16: rounding changes the loss of the first step by a relative 0.0e+00" in capsys.readouterr().out

@@ -109,7 +109,7 @@ def alive(pid: int) -> bool:
     (["report"], "cannot run 'report'"),
     (["train", "--lrr", "3"], "did you mean '--lr'"),
     (["train", "--strategy", "mni"], "did you mean 'mini'"),
-    (["nothing.py"], "nothing.py: there is no such script"),
+    (["nothing.py"], "nothing.py: the script does not exist"),
     (["--mpiexec", "no-such-program -f x", "train"], "no-such-program -f x"),
     (["--mpiexec", "'x", "train"], "No closing quotation"),
 ])
@@ -130,7 +130,7 @@ def test_refuses_to_run_on_ranks(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_restarts_until_it_ends_well(here: Path, ranks: str) -> None:
     code, said = run("-n", ranks, "ends.py", "1", "signal9", "0")
     assert code == 0 and Path("tries").read_text() == "3"
-    assert [line.partition(" after ")[0] for line in said[::2]] == ["launch: try 1 ended with code 1", "launch: try 3 ended well"]
+    assert [line.partition(" after ")[0] for line in said[::2]] == ["launch: try 1 ended with code 1", "launch: try 3 succeeded"]
     assert "killed by SIGKILL" in said[1] and said[1].endswith("restart 2 of 3 in 2 s")
 
 
@@ -143,7 +143,7 @@ def test_not_restarted(here: Path, code: int) -> None:
 def test_gives_up(here: Path) -> None:
     code, said = run("--max-restarts", "1", "ends.py", "75", "1")
     assert code == 1 and Path("tries").read_text() == "2"
-    assert "was pre-empted (code 75)" in said[0] and "given up, 1 restart made no newer checkpoint" in said[1]
+    assert "was pre-empted (code 75)" in said[0] and "gave up: no newer checkpoint after 1 restart" in said[1]
 
 
 @pytest.mark.parametrize("ranks", ["1", pytest.param("2", marks=needs_mpi)])
@@ -226,7 +226,7 @@ def test_a_rank_that_leaves_without_a_word_is_no_success(here: Path, ranks: int)
     code, said = run("-n", str(ranks), "train", "--model", "leaves.py:Net", "--dataset", "ring", "--epochs", "2", "--out", "run")
     assert code == 0 and Path("run/result.json").exists()
     assert "try 1 ended with code 0 and without a result" in said[0] and "restart 1 of 3 in 1 s" in said[0]
-    assert "try 2 ended well" in said[1]
+    assert "try 2 succeeded" in said[1]
 
 
 def test_progress_counts_anew(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,11 +240,11 @@ def test_progress_counts_anew(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     # tries 3 and 5 made progress; 5, 6 and 7 are two restarts in vain
     assert pauses == [1, 2, 1, 2, 1, 2]
     said = capsys.readouterr().err.splitlines()
-    assert "last checkpoint at step 10; restart 1 of 2 in 1 s" in said[2] and "given up" in said[-1] and len(said) == 7
+    assert "last checkpoint at step 10; restart 1 of 2 in 1 s" in said[2] and "gave up" in said[-1] and len(said) == 7
 
 
 @pytest.mark.parametrize("code, words", [
-    (0, "ended well"), (1, "ended with code 1"), (-9, "was killed by SIGKILL"), (137, "was killed by SIGKILL"),
+    (0, "succeeded"), (1, "ended with code 1"), (-9, "was killed by SIGKILL"), (137, "was killed by SIGKILL"),
     (75, "was pre-empted (code 75)"),
     (15, "ended with code 15 (a rank was killed by SIGTERM)"), (130, "ended with code 130"), (255, "ended with code 255"),
 ])

@@ -69,7 +69,7 @@ def test_a_sparse_column():
 @pytest.mark.parametrize("work", ["subset", "largest_component", "with_row_normalised_features", "with_standardised_features"])
 def test_what_needs_all_values_is_refused(work, tmp_path):
     g = mapped(tmp_path)
-    with pytest.raises(DataError, match="x is a column that is read by rows"):
+    with pytest.raises(DataError, match="x is a feature store that is read by rows"):
         getattr(g, work)(*([[0, 1]] if work == "subset" else []))
 
 
@@ -85,10 +85,10 @@ def test_columns_that_do_not_fit_are_refused(x, error, message, tmp_path):
 
 def test_half_a_column_is_refused():
     half = type("Half", (), {"read_begin": None, "shape": (40, 4), "dtype": np.dtype("f4")})()
-    with pytest.raises(DataError, match="Half has the method read_begin of a column and no attribute sparse"):
+    with pytest.raises(DataError, match="Half has the method read_begin of a feature store, but no attribute sparse"):
         PLAIN.replace(x=half)
 
 
 def test_edges_have_no_such_columns(tmp_path):
-    with pytest.raises(DataError, match="edge_attr: a column that is read by rows cannot hold values of edges"):
+    with pytest.raises(DataError, match="edge_attr: a feature store that is read by rows cannot hold edge values"):
         PLAIN.replace(edge_attr=mapped(tmp_path).x)

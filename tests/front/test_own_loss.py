@@ -104,8 +104,8 @@ def test_links_are_compared_with_their_negatives(size: int) -> None:
     (lambda out, y: entropy(out, y).sum(), Exception, "axis"),
     (lambda out, y: 1.0, UserFunctionError, "returned float; expected a value for each row of out"),
     (lambda out, y: (entropy(out, y), np.ones(2)), ValueError, "weights of shape"),
-    (lambda out, y: (entropy(out, y), -np.ones(out.shape[0])), UserFunctionError, "a weight below 0"),
-    ("mse", ConfigError, "loss='mse' is no function"),
+    (lambda out, y: (entropy(out, y), -np.ones(out.shape[0])), UserFunctionError, "a negative weight"),
+    ("mse", ConfigError, "loss='mse' is not a function"),
 ], ids=["sum", "number", "shape", "negative", "text"])
 def test_a_wrong_loss_is_refused(loss: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

@@ -30,7 +30,7 @@ def test_numbers_are_the_same(model, strategy):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         np.testing.assert_allclose([mine[k] for k in sorted(mine)], [metrics[k] for k in sorted(metrics)], rtol=1e-9)
         assert len(fewer) == len(layers) - 1
-        assert saving.edges >= GRAPH.n_edges and saving.width == 4 and "once and not in every step" in str(saving)
+        assert saving.edges >= GRAPH.n_edges and saving.width == 4 and "once instead of in every step" in str(saving)
 
 
 def test_a_model_is_free_again_afterwards():
@@ -43,10 +43,10 @@ def test_a_model_is_free_again_afterwards():
 
 @pytest.mark.parametrize("keys, message", [
     ({"model": "gat"}, "messages of GAT depend on weights"),
-    ({"model": "gipa"}, "precompute: GIPA does not run on the features as they are"),
-    ({"model": "sage", "aggregator": "max", "dropout": 0.5}, "called with something else than graph.x"),
+    ({"model": "gipa"}, "precompute: GIPA does not run on the node features alone"),
+    ({"model": "sage", "aggregator": "max", "dropout": 0.5}, "called with other values than graph.x"),
     ({"strategy": "cluster"}, "precompute=true has no meaning with strategy=cluster"),
-    ({"strategy": "mini", "fanout": "3"}, "precompute sums whole neighbourhoods and fanout samples them"),
+    ({"strategy": "mini", "fanout": "3"}, "precompute aggregates full neighbourhoods, but fanout samples them"),
     ({"task": "link"}, "precompute=true has no meaning with task=link"),
 ], ids=str)
 def test_what_cannot_be_precomputed_is_refused(keys, message):
@@ -56,14 +56,14 @@ def test_what_cannot_be_precomputed_is_refused(keys, message):
 
 def test_explain_says_what_is_saved():
     told = gt.explain("sage", GRAPH, precompute=True, **KEYS)
-    assert "precomputed: SAGE sums 200 messages of 4 numbers once" in told and "layer 2: SAGE" in told
+    assert "precomputed: SAGE aggregates 200 messages of 4 numbers once" in told and "layer 2: SAGE" in told
 
 
 def test_sparse_features_are_refused():
     import scipy.sparse as sp
 
     graph = graphs.random_graph(40, 200, x=sp.csr_array(np.eye(40)))
-    with pytest.raises(ConfigError, match="the features are sparse"):
+    with pytest.raises(ConfigError, match="the node features are sparse"):
         gt.Trainer(graph=graph, precompute=True, task="node", **KEYS)
 
 
@@ -101,7 +101,7 @@ def test_a_total_that_is_out_of_date_is_refused(keys):
         return trainer
 
     for name, value in (("before", 3.0), ("inside", [5.0])):
-        with pytest.raises(UserFunctionError, match="the messages of Weighted are others than when their total was precomputed"):
+        with pytest.raises(UserFunctionError, match="the messages of Weighted have changed since their total was precomputed"):
             change(name, value).train_epoch(1)
     # what is read after the sum may change
     assert np.isfinite(change("after", 2.0).train_epoch(1))

@@ -209,8 +209,8 @@ BAD_PARTS = {
     "array for matrix": ({"tx": np.eye(3)}, ["ind.toy.tx", "expected a CSR matrix"]),
     "list for labels": ({"ty": [1, 2, 3]}, ["ind.toy.ty", "list"]),
     "label rows": ({"ally": np.eye(3)}, ["ind.toy.ally", "expected 6 rows", "[3, 3]"]),
-    "features differ": ({"tx": sp.csr_matrix((3, 7))}, ["ind.toy.tx", "7 features beside 50"]),
-    "classes differ": ({"ty": np.eye(3, 4)}, ["ind.toy.ty", "4 classes beside 3"]),
+    "features differ": ({"tx": sp.csr_matrix((3, 7))}, ["ind.toy.tx", "7 features, but allx has 50"]),
+    "classes differ": ({"ty": np.eye(3, 4)}, ["ind.toy.ty", "4 classes, but ally has 3"]),
     "graph is a list": ({"graph": [1]}, ["ind.toy.graph", "dictionary"]),
     "graph of text": ({"graph": {0: ["a"]}}, ["ind.toy.graph", "integers"]),
     "node out of range": ({"graph": {0: [99]}}, ["ind.toy.graph", "node 99", "0..9"]),
@@ -251,5 +251,5 @@ def test_which_data_set(tmp_path):
     with pytest.raises(FormatError, match=r"other, toy.*ind\.other\.graph"):
         read_planetoid(tmp_path)
     (tmp_path / "ind.other.ty").unlink()
-    with pytest.raises(FormatError, match=r"ind\.other\.ty: there is no such file"):
+    with pytest.raises(FormatError, match=r"ind\.other\.ty: the file does not exist"):
         read_planetoid(tmp_path / "ind.other.x")

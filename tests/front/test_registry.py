@@ -30,8 +30,8 @@ def test_in_the_order_added(tools: Registry[Tool]) -> None:
 
 
 @pytest.mark.parametrize("name, said", [
-    ("saw", "'saw' of a tool belongs to the package"), ("auto", "'auto' of a tool belongs"), ("a b", "cannot be called 'a b'"),
-    ("x:y", "letters, digits"), ("", "cannot be called ''"),
+    ("saw", "the tool 'saw' is built in"), ("auto", "the tool 'auto' is built in"), ("a b", "'a b' is not a valid tool name"),
+    ("x:y", "letters, digits"), ("", "'' is not a valid tool name"),
 ])
 def test_names_that_nothing_may_have(tools: Registry[Tool], name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
@@ -40,7 +40,7 @@ def test_names_that_nothing_may_have(tools: Registry[Tool], name: str, said: str
 
 
 def test_something_else(tools: Registry[Tool]) -> None:
-    with pytest.raises(ConfigError, match="3 is no tool"):
+    with pytest.raises(ConfigError, match="3 is not a tool"):
         tools.add(3)  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ def test_from_a_file(tools: Registry[Tool], tmp_path: Path) -> None:
                     "drill, other = Tool('drill'), Tool('saw')\nx = 3\n")
     assert tools.find(f"{file}:drill") is tools["drill"]
     for name, said in ((f"{file}:x", "has no tool x; it has drill, other"), (f"{file}:gone", "has no tool gone"),
-                       (f"{file}:other", "'saw' of a tool belongs to the package"), (f"{file}:not a name", r"not of the form FILE.py:NAME"),
+                       (f"{file}:other", "the tool 'saw' is built in"), (f"{file}:not a name", r"not of the form FILE.py:NAME"),
                        (f"{tmp_path}/none.py:drill", "tool file .*none.py does not exist"), ("mine.txt:drill", "not of the form"),
                        ("sew", r"tool 'sew' is not known \(did you mean 'saw'\?\); choose from saw, file")):
         with pytest.raises(ConfigError, match=said):

@@ -99,7 +99,7 @@ def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
     assert main(["report", "run"]) == 0
     page = read_page(folder / "report.html")
     assert "The slowest stage is" in page.text and "trace.json: open it in ui.perfetto.dev" in page.text
-    assert ("Waiting is" in page.text) == (ranks > 1) and ("One worker sends nothing" in page.text) == (ranks == 1)
+    assert ("Waiting is" in page.text) == (ranks > 1) and ("A run on one worker has no traffic" in page.text) == (ranks == 1)
     assert [attrs["aria-label"] for tag, attrs in page.seen if tag == "svg"] == [
         "loss and metrics by epoch", "time of an epoch by rank and stage", "memory by rank"]
 
@@ -180,7 +180,7 @@ def test_short_runs(here: Path, keys: dict[str, object]) -> None:
     assert main(["report", "run"]) == 0
     page = read_page(Path("run/report.html"))
     assert ("No epoch was run" in page.text) == (keys.get("epochs") == 0)
-    assert ("the mean of 1, those up to the first evaluation left out" in page.text) == (keys.keys() <= {"eval_every", "steps"})
+    assert ("averaged over 1 epochs, without those up to the first evaluation" in page.text) == (keys.keys() <= {"eval_every", "steps"})
 
 
 def test_everything_is_escaped(here: Path) -> None:
@@ -192,18 +192,18 @@ def test_everything_is_escaped(here: Path) -> None:
 
 
 @pytest.mark.parametrize("change, told", [
-    (lambda f: (f / "job.yaml").unlink(), "no job.yaml in it"),
-    (lambda f: (f / "metrics.jsonl").unlink(), "no metrics.jsonl in it"),
+    (lambda f: (f / "job.yaml").unlink(), "the folder has no job.yaml"),
+    (lambda f: (f / "metrics.jsonl").unlink(), "the folder has no metrics.jsonl"),
     (lambda f: (f / "job.yaml").write_text("- 1"), "job.yaml: expected lines"),
     (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1'), "metrics.jsonl: line 1: damaged"),
     (lambda f: (f / "metrics.jsonl").write_text("[]"), "metrics.jsonl: line 1: expected a mapping"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": "x"}'), "line 1: loss is no number"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": {}}'), "line 1: loss is no number"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1.5, "step": 1, "loss": 1}'), "line 1: epoch is no number"),
+    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": "x"}'), "line 1: loss is not a number"),
+    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": {}}'), "line 1: loss is not a number"),
+    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1.5, "step": 1, "loss": 1}'), "line 1: epoch is not a number"),
     (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": 1, "x": ' + "[" * 9999), "line 1: damaged"),
-    (lambda f: (f / "result.json").write_text('{"best_epoch": NaN, "seconds": 1}'), "result.json: best_epoch is no number"),
+    (lambda f: (f / "result.json").write_text('{"best_epoch": NaN, "seconds": 1}'), "result.json: best_epoch is not a number"),
     (lambda f: (f / "profile.json").write_text((f / "profile.json").read_text().replace('"epochs": 3', '"epochs": -3')), "not the profile"),
-    (lambda f: (f / "metrics.jsonl").open("a").write('{"epoch": 1, "step": 1, "loss": 1}'), "line 5 has not the names of line 1"),
+    (lambda f: (f / "metrics.jsonl").open("a").write('{"epoch": 1, "step": 1, "loss": 1}'), "line 5 has other columns than line 1"),
     (lambda f: (f / "metrics.jsonl").write_bytes(b"\xff\xfe"), "metrics.jsonl: cannot be read"),
     (lambda f: (f / "result.json").write_text("{}"), "result.json: expected a mapping with best_epoch"),
     (lambda f: (f / "profile.json").write_text("{}"), "profile.json: not the profile of a run"),
@@ -222,7 +222,7 @@ def test_bad_folders_are_one_message(here: Path, change: object, told: str, caps
 
 
 def test_no_folder_and_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "nowhere"]) == 2 and "nowhere: there is no job.yaml" in capsys.readouterr().err
+    assert main(["report", "nowhere"]) == 2 and "nowhere: the folder has no job.yaml" in capsys.readouterr().err
     run(1, out="many/seed-0", epochs=1)
     capsys.readouterr()
     assert main(["report", "many"]) == 2 and "give one of them, such as many/seed-0" in capsys.readouterr().err
@@ -250,7 +250,8 @@ def test_what_is_said_of_the_time() -> None:
                     "mostly in move. The busiest worker, rank 0, works 1.09 times as long as the mean.")
     assert slowest(profile_of(1.0, gather=([0.0], [0.0]))).startswith("The slowest stage is gather: 0.00 ms")
     told = slowest(profile_of(2.0, gather=([1.0], [3.0])))
-    assert told.endswith("Views in flight are added up here: by the clock an epoch took 2000.00 ms, of which a worker computed 1000.00 ms.")
+    assert told.endswith("Times of pipelined mini-batches are summed here: an epoch took 2000.00 ms of wall-clock "
+                         "time, of which a worker computed 1000.00 ms.")
     assert (imbalance([3.0, 1.0]), imbalance([0.0, 0.0])) == (1.5, 1.0)
 
 

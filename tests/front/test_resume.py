@@ -165,7 +165,7 @@ def test_another_job_is_refused(keys: dict[str, Any], told: str) -> None:
 
 def test_another_graph_is_refused() -> None:
     run(gt.start(), 5, **MINI)
-    with pytest.raises(ConfigError, match=r"the graph has 210 nodes and that of the run in run had 200"):
+    with pytest.raises(ConfigError, match=r"the graph has 210 nodes, but the graph of the run in run had 200"):
         graph = gt.load(KEYS["dataset"].replace("200", "210"))
         gt.Trainer("gcn", graph, **{**KEYS, **MINI}, out="run", resume=True).fit()
 
@@ -194,10 +194,10 @@ def test_another_model_of_the_same_name_is_refused() -> None:
 
 def test_an_unfinished_run_is_not_lost() -> None:
     assert run(gt.start(), 5, **MINI) == 75
-    with pytest.raises(ConfigError, match=r"stopped in epoch 2, after step 6; go on with --resume.*--out.*delete"):
+    with pytest.raises(ConfigError, match=r"stopped in epoch 2, after step 6; resume it with --resume.*--out.*delete"):
         run_simulated(2, run, **MINI)
     run(gt.start(), **MINI, resume=True)
-    # one that came to its end is replaced
+    # a finished run is replaced
     run(gt.start(), **{**MINI, "lr": 0.5})
 
 
@@ -231,7 +231,7 @@ def test_a_finished_run_is_left_alone(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["train", *TINY, "--out", "run"]) == 0
     before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")}
     assert main(["train", *TINY, "--out", "run", "--resume"]) == 0
-    assert "came to its end; nothing was changed" in capsys.readouterr().out
+    assert "holds a finished run; nothing was changed" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")} == before
     # what a run that was ended behind its last step did not come to
     Path("run", "result.json").unlink()
@@ -246,7 +246,7 @@ def test_several_seeds_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *TINY, "--epochs", "2", "--out", "run/seed-0"]) == 0
     assert main([*words, "run", "--resume"]) == 0
     told = capsys.readouterr().out
-    assert "seed-0 holds a run that came to its end" in told and "seed-1/checkpoints: there is no checkpoint to go on from" in told
+    assert "seed-0 holds a finished run" in told and "seed-1/checkpoints: there is no checkpoint to resume from" in told
     assert json.loads(Path("run/result.json").read_text()) == json.loads(Path("whole/result.json").read_text())
 
 
@@ -291,7 +291,7 @@ def test_a_signal_stops_all_ranks_after_the_step(number: int, code: int, told: s
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     step = steps_in(Path("run", CHECKPOINTS))[0][0]
-    assert process.returncode == code and err == f"{told} at step {step}; go on with --resume\n", (out, err)
+    assert process.returncode == code and err == f"{told} at step {step}; continue with --resume\n", (out, err)
     # resumed on one rank, and compared with a run that nobody stopped
     for out in ("run", "whole"):
         assert main(["train", *TINY, "--model", "slow.py:Net", "--dtype", "float64", "--out", out, *(["--resume"] * (out == "run"))]) == 0

@@ -127,7 +127,7 @@ def test_one_fanout_for_each_hop():
     assert deep.strategy.sampler.fanouts == (1, 3) and len(deep.probe.layers) == 5
     assert trainer(Sides, "3").strategy.sampler.fanouts == (3,)
     for model, fanout, message in ((Sides, "3,2", "has 2 numbers and the model has 1 hop"), (Deep, "1,2,3,4,5", "the model has 2 hop")):
-        with pytest.raises(ConfigError, match=rf"{message}\(s\); give one number per hop, or one for all; layers side by side are one"):
+        with pytest.raises(ConfigError, match=rf"{message}\(s\); give one number per hop, or one for all hops; parallel layers count"):
             trainer(model, fanout)
     view = deep.strategy.batch(0, 0)
     for hop, level in zip(deep.probe.layers, view.levels, strict=True):

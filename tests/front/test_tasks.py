@@ -61,7 +61,7 @@ def test_half_a_kind_is_refused() -> None:
     class Half(gt.TaskKind):
         name, summary = "half", "nothing"
 
-    with pytest.raises(ConfigError, match="is no kind of task"):
+    with pytest.raises(ConfigError, match="is not a kind of task"):
         TASKS.add(Half)
 
 

@@ -71,8 +71,8 @@ def test_every_model_is_built_by_name(name):
 @pytest.mark.parametrize(("name", "options", "said"), [
     ("gcnn", {}, "did you mean 'gcn'"),
     ("gcn", {"hiden": 3}, "did you mean 'hidden'"),
-    ("gcn", {"heads": 2}, "heads.*no meaning for gcn, but for gat, gat_e, gipa"),
-    ("gipa", {"feature_dropout": 0.2}, "no meaning for gipa, but for gat, gat_e"),
+    ("gcn", {"heads": 2}, "heads.*no meaning for gcn, only for gat, gat_e, gipa"),
+    ("gipa", {"feature_dropout": 0.2}, "no meaning for gipa, only for gat, gat_e"),
     ("gcn", {"layers": 0}, "layers: got 0, expected at least 1"),
     ("gcn", {"dropout": 1.0}, "less than 1"),
     ("gcn", {"norm": "group"}, "none, batch, layer"),

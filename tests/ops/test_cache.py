@@ -102,13 +102,13 @@ def test_a_given_folder_that_cannot_be_used_is_an_error(tmp_path: Path, monkeypa
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path / "file" / "kernels"))
     forget(monkeypatch)
-    with pytest.raises(ConfigError, match=r"GRAPHTHETA_CACHE = .*cannot hold compiled kernels.*Not a directory.*or unset it$"):
+    with pytest.raises(ConfigError, match=r"GRAPHTHETA_CACHE = .*is not safe for compiled kernels.*Not a directory.*or unset it$"):
         compiled(SOURCE, "float64", HEADER)(np.ones(5), 5)
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(shared))
-    with pytest.raises(ConfigError, match=r"every user can write to .*mode 0777; remedy: chmod go-w .*; name a folder of your own"):
+    with pytest.raises(ConfigError, match=r"every user can write to .*mode 0777; remedy: chmod go-w .*; use a folder of your own"):
         cache.cache_folder()
 
 
@@ -342,5 +342,5 @@ def test_without_locks_or_room_on_the_disk_the_run_goes_on(folder: Path, monkeyp
         patch.setattr(fcntl, "flock", fails)
         patch.setattr(private, "write", fails)
         assert [call(monkeypatch), call(monkeypatch)] == [1, 1]
-    assert all("cannot be kept" in m and "not today" in m for m in caplog.messages) and caplog.records[0].levelno == logging.WARNING
+    assert all("cannot be cached" in m and "not today" in m for m in caplog.messages) and caplog.records[0].levelno == logging.WARNING
     assert [call(monkeypatch), call(monkeypatch)] == [1, 0]

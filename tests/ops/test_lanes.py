@@ -96,5 +96,5 @@ def test_totals_over_lanes(count: int) -> None:
 
 def test_vectors_of_different_lengths_do_not_mix() -> None:
     x = np.ones((1, 32))
-    with pytest.raises(Exception, match="a vector of 4 lanes met one of 8"):
+    with pytest.raises(Exception, match="a vector of 4 lanes cannot be combined with one of 8"):
         kernel("store(y, 0, 0, load8(x, 0, 0) + load4(x, 0, 0))", load8=lanes.loader(8), load4=lanes.loader(4), store=lanes.storer(8))(x, x)

@@ -97,7 +97,7 @@ def test_loss_cuts_targets_to_the_rows_of_the_logits(rng):
 
 def test_loss_refuses_what_does_not_fit():
     x = Var(np.ones((4, 3)))
-    with pytest.raises(DataError, match="label 3 was found, but the model has 3 classes"):
+    with pytest.raises(DataError, match="a label is 3, but the model has 3 classes"):
         softmax_cross_entropy(x, np.array([0, 3, 1, 2]))
     with pytest.raises(ShapeError, match=r"targets has shape \[5\], but there are 4 rows"):
         softmax_cross_entropy(x, np.zeros(5, int))

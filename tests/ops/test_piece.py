@@ -59,7 +59,7 @@ def test_what_leaves_a_piece_by_another_way_is_found():
     p, left = Parameter(np.ones(2)), []
     with Tape():
         again(lambda: left.append(square(p)) or square(left[0]))
-        with pytest.raises(TapeError, match=r"let the function return it"):
+        with pytest.raises(TapeError, match=r"return it from the function"):
             square(left[0])
 
 

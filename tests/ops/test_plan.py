@@ -167,7 +167,7 @@ def test_other_products_stay_with_the_message(gather, sum):
 
 def test_notes_say_what_was_done_and_why():
     notes = told(planned(lambda e: gt.softmax(gt.tanh(e.dst.h @ W).sum(-1) * e.weight) * (e.src.h @ WIDE), "sum"))
-    assert any(n.startswith("done to the totals, 6 wide") for n in notes)
+    assert any(n.startswith("moved from messages to totals, 6 wide") for n in notes)
     assert any(n.startswith("hoisted to the nodes: column_0 = sum(tanh(") for n in notes)
 
 

@@ -202,7 +202,7 @@ def test_a_name_may_be_given_again_to_an_operation_of_the_user():
 
 @pytest.mark.parametrize("name", ["exp", "matmul", "edge_softmax"])
 def test_names_of_the_package_are_its_own(name):
-    with pytest.raises(UserFunctionError, match=f"gt has an operation of this name; choose another, such as 'my_{name}'"):
+    with pytest.raises(UserFunctionError, match=f"gt already has an operation of this name; choose another name, such as 'my_{name}'"):
         primitive(name)(lambda x: x)
     assert PRIMITIVES[name] in OURS.values()
 

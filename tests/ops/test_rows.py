@@ -90,7 +90,7 @@ def test_prefix_keeps_the_space_nested():
 
 
 def test_prefix_of_too_few_rows_is_refused():
-    with pytest.raises(ShapeError, match="9 rows are wanted"):
+    with pytest.raises(ShapeError, match="9 rows requested"):
         prefix(row(2), 9)
     with Tracer() as tracer, pytest.raises(UserFunctionError, match="inside gather"):
         prefix(tracer.leaf("src", "x", (), np.float32), 0)
