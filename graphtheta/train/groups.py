@@ -35,7 +35,7 @@ def chosen(model: Model, choice: Choice, what: str) -> set[Parameter]:
         inside = {p for name, p in named.items() if fnmatchcase(name, choice)}
         wanted = f"{what}: the pattern {choice!r}"
     if not inside:
-        raise ConfigError(f"groups: {wanted} matches no parameter of {type(model).__name__}; its parameters are {', '.join(named)}")
+        raise ConfigError(f"{wanted} matches no parameter of {type(model).__name__}; its parameters are {', '.join(named)}")
     return inside
 
 

@@ -109,7 +109,7 @@ def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
     """
     unread = set(keys)
     for key in (k for k in FIELDS if k in unread and not job.is_default(k)):
-        others = f", but with {', '.join(readers(key))}" if key in OPTIONS and by.startswith("model=") else ""
+        others = f", only with {', '.join(readers(key))}" if key in OPTIONS and by.startswith("model=") else ""
         raise ConfigError(f"{key}={job.as_text(key)} has no meaning with {by}{others}; drop {flag(key)}, or {remedy}")
 
 

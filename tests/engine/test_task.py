@@ -312,7 +312,7 @@ def test_pairs_that_are_no_edges_have_no_edge_values():
 
 
 def test_a_decoder_needs_pairs():
-    with pytest.raises(ViewError, match="decoder and needs an edge or link task"):
+    with pytest.raises(ViewError, match="is a decoder: it computes a value for each edge and needs an edge or link task"):
         run_simulated(1, lambda comm: Scorer(Dot())(whole(build_partition(GRAPH, comm, dtype=np.float64), ["in"])))
 
 

@@ -136,7 +136,7 @@ REPEATS = b"}(" + b"K\x00](" + b"K\x01" * 200 + b"eq\x00" + b"K\x01h\x00" * 200 
 LAUGHS = "a: &a [1,1]\n" + "".join(f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True))
 AGAIN = "copy or download it again"
 GRAPHS: dict[str, Case] = {
-    "missing": (lambda folder: gt.load(folder / "my.npz"), FormatError, ["my.npz", "no such file", "check the path"]),
+    "missing": (lambda folder: gt.load(folder / "my.npz"), FormatError, ["my.npz", "does not exist", "check the path"]),
     "a download of nothing": (content("my.npz", lambda b: b""), FormatError, ["my.npz", "not a readable npz", AGAIN]),
     "a download that stopped": (content("my.npz", lambda b: b[CUT]), FormatError, ["my.npz", AGAIN]),
     "a web page instead": (content("my.npz", lambda b: b"<!DOCTYPE html><title>404</title>"), FormatError, ["my.npz", "numpy.savez"]),
@@ -150,7 +150,7 @@ GRAPHS: dict[str, Case] = {
                                 ["'x'", "32000000000000 bytes", "holds 0", AGAIN]),
     "a header without end": (zipped(b"\x93NUMPY\x02\x00\xff\xff\xff\x7f" + b" " * 9_000_000, zipfile.ZIP_DEFLATED), FormatError,
                              ["'x'", AGAIN]),
-    "rows without values": (zipped(header("(1000000000, 0)", "<f4")), FormatError, ["'x'", "no values", "leave it out"]),
+    "rows without values": (zipped(header("(1000000000, 0)", "<f4")), FormatError, ["'x'", "is empty", "leave it out"]),
     "lists of unequal lengths": (fields(edge_attr=np.array([[1], [1, 2]], object)), FormatError,
                                  ["'edge_attr'", "Python objects", "plain number"]),
     "no edges at all": (fields(edge_index=None), FormatError, ["'edge_index' is missing", "x, y, train_mask"]),
@@ -188,12 +188,12 @@ GRAPHS: dict[str, Case] = {
     "a mask of other nodes": (fields(train_mask=np.ones(N - 1, bool)), ShapeError, ["train", "10 rows"]),
     "masks of ten splits": (fields(train_mask=np.zeros((N, 10), bool)), ShapeError, ["train", "one mask per split"]),
     "masks that overlap": (fields(val_mask=NODES < 2), DataError, ["train and val", "node 0"]),
-    "ids that are not unique": (fields(node_ids=NODES // 2), DataError, ["node_ids: id 0 stands for 2 nodes", "unique"]),
+    "ids that are not unique": (fields(node_ids=NODES // 2), DataError, ["node_ids: id 0 belongs to 2 nodes", "unique"]),
     "weights that are not finite": (fields(edge_weight=np.full(E, np.inf)), DataError, ["edge_weight: edge 0 is inf"]),
     "attributes of other edges": (fields(edge_attr=np.ones((E + 1, 1))), ShapeError, ["edge_attr", "24 rows, one per edge"]),
     "targets of other edges": (fields(edge_y=np.ones(3)), ShapeError, ["edge_y", "24 rows"]),
     "a folder without graphs": (lambda folder: gt.load(folder), FormatError, ["no Planetoid files", "npz"]),
-    "a Planetoid file too few": (planetoid(allx=None), FormatError, ["ind.toy.allx", "no such file", "one folder"]),
+    "a Planetoid file too few": (planetoid(allx=None), FormatError, ["ind.toy.allx", "does not exist", "one folder"]),
     "a Planetoid file cut": (planetoid(ally=pickle.dumps(np.eye(6, 3), 2)[:-9]), FormatError, ["ind.toy.ally", AGAIN]),
     "a Planetoid file of code": (planetoid(graph=pickle.dumps(print)), FormatError, ["ind.toy.graph", "builtins.print", "run code", "npz"]),
     "a Planetoid graph of another kind": (planetoid(graph=pickle.dumps([(0, 1)])), FormatError, ["ind.toy.graph", "dictionary of lists"]),

@@ -225,7 +225,7 @@ def test_a_rank_that_leaves_without_a_word_is_no_success(here: Path, ranks: int)
     Path("leaves.py").write_text(LEAVES)
     code, said = run("-n", str(ranks), "train", "--model", "leaves.py:Net", "--dataset", "ring", "--epochs", "2", "--out", "run")
     assert code == 0 and Path("run/result.json").exists()
-    assert "try 1 ended with code 0 and without a result" in said[0] and "restart 1 of 3 in 1 s" in said[0]
+    assert "try 1 ended with code 0 but wrote no result" in said[0] and "restart 1 of 3 in 1 s" in said[0]
     assert "try 2 succeeded" in said[1]
 
 

@@ -87,7 +87,7 @@ def test_the_order_of_the_steps_is_checked() -> None:
     view = next(run.views(0))
     loss = run.loss(run.forward(view), view)
     run.backward(loss)
-    with pytest.raises(TapeError, match="no pass to take back"):
+    with pytest.raises(TapeError, match="no recorded forward pass"):
         run.backward(loss)
     # a pass that is not taken back leaves nothing behind, except that its draws are spent
     before = weights(run)
@@ -227,9 +227,9 @@ def test_an_update_follows_schedule_groups_and_clipping(size: int) -> None:
 
 
 def test_groups_and_choices_that_mean_nothing_are_refused() -> None:
-    for keys, message in (({"groups": {"head.*": {"lr": 1}}}, "groups: the pattern 'head.*' stands for no parameter of Network"),
+    for keys, message in (({"groups": {"head.*": {"lr": 1}}}, "groups: the pattern 'head.*' matches no parameter of Network"),
                           ({"groups": {"*": {"weightdecay": 1}}}, r"sets 'weightdecay' \(did you mean 'weight_decay'\?\)"),
-                          ({"freeze": ["nothing"]}, "freeze: the pattern 'nothing' stands for no parameter")):
+                          ({"freeze": ["nothing"]}, "freeze: the pattern 'nothing' matches no parameter")):
         with pytest.raises(ConfigError, match=message):
             gt.Trainer(graph=GRAPH, **KEYS, **keys)
 

@@ -109,7 +109,7 @@ def test_damaged_files(tmp_path):
         bad.write_bytes(damaged)
         with pytest.raises(FormatError, match=rf"{name}\.npz.*copy or download it again"):
             read_npz(bad)
-    with pytest.raises(FormatError, match="no such file"):
+    with pytest.raises(FormatError, match="the file does not exist"):
         read_npz(tmp_path / "missing.npz")
 
 

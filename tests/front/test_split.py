@@ -99,7 +99,7 @@ def test_link_split_by_masks_drops_what_gives_away():
 
 
 def test_no_messages_left():
-    with pytest.raises(DataError, match="held back"):
+    with pytest.raises(DataError, match="held out"):
         link_split(Graph([[0], [1]]), 0.5, 0.5)
 
 
@@ -127,7 +127,7 @@ def test_split_by_name():
     g = generate.ring(60)
     assert split_nodes(g, "public", 0, {}) is g
     assert split_nodes(g, "random", 0, {"train_per_class": 5, "val_per_class": 5}).train.sum() == 10
-    for graph, kind, words in ((g.with_masks(None), "public", "without a split"), (g, "thirds", "unknown split"),
+    for graph, kind, words in ((g.with_masks(None), "public", "has no split"), (g, "thirds", "unknown split"),
                                (g.replace(y=None), "random", "no node labels"), (g.replace(y=None), "fraction", "no node labels")):
         with pytest.raises(ConfigError, match=words):
             split_nodes(graph, kind, 0, {})
