@@ -161,7 +161,7 @@ KEYS: dict[str, Case] = {
     "an option too late": (fit(Good(4, 3), hidden=32), ConfigError, ["hidden=32", "a model object", "gt.Trainer(Good, ...)"]),
     "precision too late": (fit(Good(4, 3), dtype="float64"), ConfigError, ["weight of Good", "float32", "dtype=float64", "give the class"]),
     "sizes of a split that is given": (lambda: gt.load("sbm", train_per_class=3), ConfigError, ["train_per_class", "--split random"]),
-    "several seeds": (fit(seeds=3), ConfigError, ["seeds=3", "make one for each seed"]),
+    "several seeds": (fit(seeds=3), ConfigError, ["seeds=3", "make one trainer for each seed"]),
     "more clusters than found": (fit(strategy="cluster", clusters=29), ConfigError, ["Louvain found", "--clusters 0", "metis"]),
     "more clusters per batch than there are": (fit(strategy="cluster", clusters_per_batch=99), ConfigError, ["clusters_per_batch 99"]),
     "cluster file that is missing": (fit(strategy="cluster", cluster_method="none.npy"), ConfigError, ["none.npy", "file"]),
