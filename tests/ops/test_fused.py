@@ -46,6 +46,9 @@ class Stub:
     def space(self, n):
         return RowSpace(self.partition.masters[:n])
 
+    def read_begin(self, names, n):
+        """Nothing is stored: all columns are given, or made by the planner."""
+
     def edges(self, names, level):
         return {n: self.values[n] for n in names}, CARRIED & set(names)
 
