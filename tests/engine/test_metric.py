@@ -135,5 +135,5 @@ def test_what_does_not_fit():
         metric.confusion(np.zeros(3, int), np.zeros(2, int), 2)
     with pytest.raises(ConfigError, match="'weighted'"):
         metric.f1(np.zeros((2, 3)), "weighted")
-    with pytest.raises(ShapeError, match="3 positives"):
+    with pytest.raises(ShapeError, match="3 positive scores"):
         metric.ranks(np.zeros(3), np.zeros((2, 5)))
