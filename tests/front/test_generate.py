@@ -81,7 +81,7 @@ def test_tiny_ones():
 @pytest.mark.parametrize(("make", "options", "words"), [
     (generate.sbm, {"classes": 0}, "classes must be a positive integer"),
     (generate.sbm, {"inside": 2.0}, "inside=2.0"),
-    (generate.rmat, {"a": 0.9, "b": 0.9}, "chances"),
+    (generate.rmat, {"a": 0.9, "b": 0.9}, "probabilities"),
     (generate.rmat, {"scale": 31}, "scale"),
     (generate.ring, {"n": 0}, "n must be"),
 ])

@@ -66,7 +66,7 @@ def test_every_key_has_a_section_and_help() -> None:
 
 @pytest.mark.parametrize("values, told", [
     ({"strategy": "mni"}, ["strategy", "'mni'", "did you mean 'mini'", "global, mini, cluster"]),
-    ({"batchsize": 3}, ["no key 'batchsize'", "did you mean 'batch_size'"]),
+    ({"batchsize": 3}, ["unknown key 'batchsize'", "did you mean 'batch_size'"]),
     ({"batch_size": "2.5", "strategy": "mini"}, ["batch_size", "'2.5'", "whole number"]),
     ({"batch_size": -1}, ["batch_size", "-1", "at least 0"]),
     ({"lr": 0}, ["lr", "more than 0"]),

@@ -73,7 +73,7 @@ def test_optimiser_refuses_what_does_not_fit():
         SGD([p], 0.1).step([np.ones(3)])
     with pytest.raises(ShapeError, match="0 gradients were given for 1"):
         SGD([p], 0.1).step([])
-    with pytest.raises(ConfigError, match="one name: w"):
+    with pytest.raises(ConfigError, match="the same name: w"):
         SGD([p, Parameter(np.ones(1), name="w")], 0.1)
 
 
