@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from listing import put
+
 import graphtheta as gt
 
 PAGE = Path(__file__).resolve().parent / "compiler.md"
@@ -49,9 +51,7 @@ def filled(page: str) -> str:
     assert gather is not None
     sources = kernels(gather[1])
     for name, (word, begin) in SHOWN.items():
-        block = f"<!-- generated: {name} -->\n```text\n{part(sources, word, begin)}\n```"
-        page, n = re.subn(rf"<!-- generated: {name} -->\n```text\n.*?```", lambda _, block=block: block, page, flags=re.DOTALL)
-        assert n == 1
+        page = put(page, name, part(sources, word, begin))
     return page
 
 

@@ -5,7 +5,6 @@ of a path, from its first function on, are one tree. Needs Python 3.11.
 """
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from listing import put
 
 from graphtheta.__main__ import main
 
@@ -98,9 +99,7 @@ def tree(stacks: list[list[Frame]]) -> str:
 def filled(page: str) -> str:
     """The page with the paths as they are now."""
     for name, stacks in record().items():
-        block = f"<!-- generated: {name} -->\n```text\n{tree(stacks)}\n```"
-        page, n = re.subn(rf"<!-- generated: {name} -->\n```text\n.*?```", lambda _, block=block: block, page, flags=re.DOTALL)
-        assert n == 1
+        page = put(page, name, tree(stacks))
     return page
 
 

@@ -29,8 +29,8 @@ from graphtheta.recovery.lock import check_free
 from graphtheta.recovery.progress import Result
 from graphtheta.recovery.weights import WEIGHTS
 from graphtheta.reports.runlog import JOB_FILE, RESULT_FILE, RunLog
+from graphtheta.train.prepare import load_graph
 from graphtheta.train.rounding import halo_error
-from graphtheta.train.setup import load_graph
 
 
 def train(argv: list[str]) -> int:

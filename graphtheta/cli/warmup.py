@@ -18,7 +18,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.job.job import Job
 from graphtheta.models.registry import PUBLISHED
 from graphtheta.ops.compile.cache import SUFFIX, cache_folder
-from graphtheta.train.setup import load_graph
+from graphtheta.train.prepare import load_graph
 from graphtheta.train.trainer import Trainer
 
 NODES, EDGES, BATCH = 48, 192, 8

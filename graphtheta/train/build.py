@@ -31,8 +31,8 @@ from graphtheta.ops.functions.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
+from graphtheta.train.prepare import build_strategy, load_graph, prepare
 from graphtheta.train.schedule import schedule_of
-from graphtheta.train.setup import build_strategy, load_graph, prepare
 
 
 @dataclass(frozen=True)

@@ -147,11 +147,14 @@ def test_a_layer_that_reads_codes_wants_them_for_self_loops(keys):
 
 
 def test_a_graph_that_has_all_self_loops_needs_no_values():
-    gt.Trainer(WithLoops, graph().with_self_loops(columns={"type": TYPES}), **KEYS)
+    g = graph().with_self_loops(columns={"type": TYPES})
+    found = gt.Trainer(WithLoops, g, **KEYS).partition
+    assert found.n_edges == g.n_edges > E and found.edge.read("type").min() >= 0
 
 
 def test_an_edge_value_that_a_layer_makes_is_no_column():
-    gt.Trainer(Remade, graph(), **KEYS).train_epoch(0)
+    trainer = gt.Trainer(Remade, graph(), **KEYS)
+    assert trainer.partition.edge.read("type").min() == -1 and np.isfinite(trainer.train_epoch(0))
 
 
 def test_precomputed_messages_want_values_too():

@@ -31,7 +31,7 @@ NO_CODE = -1
 
 
 @dataclass
-class Setup:
+class Prepared:
     """A job made concrete.
 
     Attributes:
@@ -86,7 +86,7 @@ def load_graph(job: Job) -> Graph:
     return load(job.dataset, data_dir=job.data_dir or None, **options)
 
 
-def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Setup:
+def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Prepared:
     """Choose the task, make the model, and bring the graph into the shape both want.
 
     Raises:
@@ -109,7 +109,7 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Set
     elif loops == "no":
         edges = np.flatnonzero(graph.src != graph.dst)
         graph = graph.without_self_loops()
-    return Setup(job, graph, model, GraphInfo(graph.node_ids, edges), kind, metric.name, unknown)
+    return Prepared(job, graph, model, GraphInfo(graph.node_ids, edges), kind, metric.name, unknown)
 
 
 def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task) -> Strategy:
