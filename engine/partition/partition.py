@@ -166,12 +166,10 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
     source = GraphEdges(graph)
     if comm.size > graph.n_nodes:
         raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
-    assignment = assign(source, comm, edge_placement, node_partitioner, seed)
-    owner = assignment.owner(np.arange(graph.n_nodes))
+    owner, worker = assign(source, comm, edge_placement, node_partitioner, seed)
     order, row_of = _ordered(graph, owner, comm.size)
     mine = order[np.searchsorted(owner[order], comm.rank): np.searchsorted(owner[order], comm.rank, side="right")]
-    assert assignment.worker is not None
-    kept = np.concatenate([np.zeros(0, np.int64), *(c.ids[assignment.worker(c) == comm.rank] for c in source.chunks())])
+    kept = np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
     given = comm.all_sum(np.array([len(mine), len(kept)]))
     if list(given) != [graph.n_nodes, graph.n_edges]:
         raise PartitionError(f"masters={node_partitioner}: {given[0]} of {graph.n_nodes} nodes have an owner and {given[1]} of "

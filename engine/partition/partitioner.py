@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from math import isqrt
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -25,8 +25,7 @@ from ..comm.communicator import Comm
 from .edge_source import EdgeChunk, EdgeSource
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """What a partitioner decided.
 
     Attributes:
@@ -128,15 +127,19 @@ EDGE_PLACEMENTS: Registry[EdgePlacement] = Registry("edge placement", lambda thi
 DEFAULT_PLACEMENT = "1d-src"
 
 
-def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int) -> Assignment:
+def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str,
+           seed: int) -> tuple[np.ndarray, Callable[[EdgeChunk], np.ndarray]]:
     """The workers of all nodes and edges, by name of partitioner and placement; what they return is checked.
 
     Args:
-        source: The edges.
+        source: The edges of a graph in memory.
         comm: The workers.
         edge_placement: Name in ``EDGE_PLACEMENTS``, or FILE.py:NAME.
         node_partitioner: Name in ``PARTITIONERS``, or FILE.py:NAME; options follow as ":field=value,...".
         seed: Seed of the job.
+
+    Returns:
+        Owners of all nodes, [n_nodes] int32, and a function that gives the workers of a chunk's edges, [n] int32.
 
     Raises:
         ConfigError: Unknown name or option, or both places edges.
@@ -144,20 +147,20 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     Collective: all ranks of comm.
     """
     placement, partitioner = EDGE_PLACEMENTS.find(edge_placement), make_partitioner(node_partitioner, seed)
-    made, name = partitioner.assign(source, comm), partitioner.name
-
-    def owner(ids: np.ndarray) -> np.ndarray:
-        return _checked(made.owner(ids), len(ids), comm.size, f"masters={name}: the owners of {len(ids)} nodes")
+    name = partitioner.name
+    owner_of, worker_of = partitioner.assign(source, comm)
+    if worker_of is not None and edge_placement != DEFAULT_PLACEMENT:
+        raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={name}, which places edges itself; drop --partitioner")
+    n = source.n_nodes
+    owners = _checked(owner_of(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes")
 
     def worker(chunk: EdgeChunk) -> np.ndarray:
-        if made.worker is not None:
-            return _checked(made.worker(chunk), len(chunk.ids), comm.size, f"masters={name}: the workers of {len(chunk.ids)} edges")
-        found = placement.workers(owner(chunk.src), owner(chunk.dst), comm.size)
+        if worker_of is not None:
+            return _checked(worker_of(chunk), len(chunk.ids), comm.size, f"masters={name}: the workers of {len(chunk.ids)} edges")
+        found = placement.workers(owners[chunk.src], owners[chunk.dst], comm.size)
         return _checked(found, len(chunk.ids), comm.size, f"partitioner={placement.name}: the workers of {len(chunk.ids)} edges")
 
-    if made.worker is not None and edge_placement != DEFAULT_PLACEMENT:
-        raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={name}, which places edges itself; drop --partitioner")
-    return Assignment(owner, worker)
+    return owners, worker
 
 
 def make_partitioner(text: str, seed: int) -> Partitioner:
