@@ -1,4 +1,4 @@
-"""Same numbers: every strategy, placement and model on 1, 2, 3, 4 and 8 ranks, in float64 with dropout on."""
+"""Same numbers: every strategy, placement and model on several ranks as on one, in float64 with dropout on."""
 from __future__ import annotations
 
 import numpy as np
@@ -7,14 +7,15 @@ from equality import PLACEMENTS, TASKS, alone, run
 
 from graphtheta.engine.comm.simulated import run_simulated
 
-RANKS = (1, 2, 3, 4, 8)
 
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=" ".join)
 def test_same_numbers_on_any_number_of_ranks(placement, task):
     wanted, wanted_edges = alone(task)
-    for size in RANKS:
+    # each placement and each task meets 4 and 8 ranks
+    many = 4 if (PLACEMENTS.index(placement) + list(TASKS).index(task)) % 2 else 8
+    for size in (2, 3, many):
         results = run_simulated(size, run, placement, task)
         numbers, edges = results[0]
         for strategy, levels in wanted_edges.items():
