@@ -1,11 +1,11 @@
-"""An aggregator of one's own: the mean of the squares of the messages."""
+"""An aggregator of your own: the mean of the squares of the messages."""
 import numpy as np
 
 import graphtheta as gt
 
 
 def weights(x, scale):
-    """One number per edge, with the axes of x: how many edges it represents when edges are sampled."""
+    """The importance weight of each edge, with as many axes as x."""
     one_each = np.ones(len(x), x.dtype) if scale is None else scale.astype(x.dtype)
     return one_each.reshape(-1, *[1] * (x.ndim - 1))
 

@@ -1,4 +1,4 @@
-"""A callback: ends the training when the loss has come down far enough, and counts the updates."""
+"""A callback that counts the updates and ends the training below a given loss."""
 import graphtheta as gt
 
 
@@ -6,7 +6,7 @@ class Until(gt.Callback):
     """Give it as ``trainer.fit(callbacks=[Until(0.5)])``.
 
     Args:
-        loss: Of the training, at which it ends.
+        loss: Training loss below which the training ends.
     """
 
     def __init__(self, loss):

@@ -3,7 +3,7 @@ import numpy as np
 
 
 class Quantised:
-    """A column of float32 rows that is kept as one byte a number, with a range for each feature.
+    """A column of float32 rows that is stored as one byte a number, with a range for each feature.
 
     Args:
         values: [n_rows, d] floats.
@@ -25,7 +25,7 @@ class Quantised:
 
 
 class Decoding:
-    """A read that was begun: the codes are there, and are decoded when the values are needed."""
+    """A read that has begun: it has the codes, and decodes them when the values are needed."""
 
     def __init__(self, column, codes):
         self.column, self.codes = column, codes

@@ -1,10 +1,10 @@
-"""An elementwise operation of one's own that runs inside compiled gathers: the same with its scalar form."""
+"""Elementwise operations with scalar forms, which are compiled into the kernels of gathers."""
 import numpy as np
 
 import graphtheta as gt
 
 
-# {0} is the argument, {g} the gradient of the result, {y} the result; T(1) is the number 1 in the type of the kernel
+# {0} is the argument, {g} the gradient of the result {y}; T(1) is 1 in the type of the kernel
 @gt.primitive("softsign", scalar=gt.Scalar("{0} / (T(1) + absolute({0}))", ("{g} / square(T(1) + absolute({0}))",)))
 def softsign(x):
     """x / (1 + |x|)."""

@@ -1,4 +1,4 @@
-"""A loss: cross entropy that looks less at what the model knows already (https://arxiv.org/abs/1708.02002)."""
+"""The focal loss: well-predicted rows weigh less in the cross entropy (arXiv 1708.02002)."""
 import graphtheta as gt
 
 
@@ -6,7 +6,7 @@ class Focal:
     """Give it as ``gt.Trainer(..., loss=Focal())``.
 
     Args:
-        gamma: How much less; 0 is the cross entropy.
+        gamma: Exponent of that weight; 0 gives the cross entropy.
     """
 
     def __init__(self, gamma=2.0):

@@ -5,7 +5,7 @@ import graphtheta as gt
 
 
 def right_and_all(y, out):
-    """Of each class, the rows that are right and all rows, [2, C]."""
+    """Number of correct rows and of all rows of each class, [2, C]."""
     n_classes = out.shape[1]
     right = y[out.argmax(axis=1) == y]
     return np.stack([np.bincount(right, minlength=n_classes), np.bincount(y, minlength=n_classes)])

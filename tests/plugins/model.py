@@ -1,4 +1,4 @@
-"""A lazy random walk as a layer: each node keeps a share of its own value, and takes the rest from its neighbours."""
+"""A lazy random walk as a layer: a mean of the node's own value and those of its neighbours."""
 from typing import Any
 
 from pydantic import Field
@@ -28,10 +28,10 @@ class Lazy(gt.Layer):
 
 
 class LazyOptions(gt.NetworkOptions):
-    """What a job may choose, beside what every network has."""
+    """Options of the model, in addition to those of every network."""
 
     stay: float = Field(0.5, ge=0, lt=1)
-    """Share of its own value that a node keeps."""
+    """Share of the node's own value."""
 
 
 def layer(d_in: int, d_out: int, d_edge: int, last: bool, options: LazyOptions) -> tuple[Lazy, int]:

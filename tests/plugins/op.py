@@ -1,4 +1,4 @@
-"""An operation of one's own: a NumPy function, and a gradient rule for each argument."""
+"""An operation of your own: a NumPy function, and a gradient rule for each argument."""
 import numpy as np
 
 import graphtheta as gt

@@ -1,4 +1,4 @@
-"""A partitioner from outside the package: linear deterministic greedy (LDG), which streams over the nodes."""
+"""A node partitioner: linear deterministic greedy (LDG), which streams over the nodes."""
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ import graphtheta as gt
 @gt.PARTITIONERS.add
 @dataclass(frozen=True)
 class LDG(gt.Partitioner):
-    """Each node joins the worker that has most of its neighbours so far, weighted by the room left there.
+    """Gives each node to the worker with most of its neighbours so far, weighted by the room left.
 
     Source: Stanton and Kliot, KDD 2012, https://doi.org/10.1145/2339530.2339722
     """

@@ -1,16 +1,16 @@
-"""A sampler that keeps the edges of the largest weights."""
+"""A sampler that chooses the edges of the largest weights."""
 import graphtheta as gt
 
 
 class Weight(gt.Priority):
-    """Ranks the edges into a node by falling weight."""
+    """Ranks the in-edges of a node by falling weight."""
 
     def rank(self, frontier, edges, key):
         edges = edges.listed()
         return gt.ranked_by(edges, -frontier.partition.edge.read("weight", edges.stored))
 
     def weight(self, frontier, edges, share):
-        # the edges that are left out are not estimated: each kept edge stands for itself
+        # an importance weight of 1: the sample does not estimate the other edges
         return None
 
 

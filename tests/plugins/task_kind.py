@@ -1,4 +1,4 @@
-"""A kind of task: ordered classes, predicted by one yes or no for each threshold between two classes."""
+"""A kind of task: ordered classes, predicted by one binary label for each pair of neighbours."""
 import numpy as np
 
 import graphtheta as gt
