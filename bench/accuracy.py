@@ -1,11 +1,12 @@
-"""Accuracy beside the published figures: mean and spread over seeds.
+"""Accuracy beside the published figures: mean and standard deviation over seeds.
 
     python bench/accuracy.py                                  every row, 20 seeds
     python bench/accuracy.py --only cora-gcn --seeds 3        some rows
-    mpiexec -n 4 python bench/accuracy.py --only cora-gcn --dtype float64     the same numbers on four workers
+    mpiexec -n 4 python bench/accuracy.py --only cora-gcn --dtype float64   same numbers, 4 workers
 
 Settings are the presets of ``gt.preset``. Figures are test accuracies of the weights with the best
-validation accuracy, in percent. Published figures were measured with each paper's own protocol: see the notes.
+validation accuracy, in percent. Published figures were measured with the protocol of each paper;
+the README describes the differences.
 """
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Losses to the bit: whether a change of the code has changed a number.
+"""Compares the losses of two versions of the code to the last bit.
 
-    python bench/bits.py --write before.jsonl          in an environment with the code before a change
-    python bench/bits.py --against before.jsonl        in one with the code after it
+    python bench/bits.py --write before.jsonl          in an environment with the first version
+    python bench/bits.py --against before.jsonl        in an environment with the second version
 
-Settings are those of ``accuracy.py``, for a few epochs, and all strategies with several models on small graphs, on one
-worker and on three. Numbers depend on the processor and on the BLAS library, so both runs must be on one machine. Exit
-status 1 if a number differs.
+Settings are those of ``accuracy.py``, for a few epochs, and all strategies with several models on
+small graphs, on one worker and on three. Numbers depend on the processor and on the BLAS library,
+so both runs must be on one machine. The exit code is 1 if a number differs.
 """
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
-"""Bytes that a training step moves, against what is predicted and against synchronising all mirrors, on simulated ranks.
+"""Bytes that a training step sends, against the prediction and PowerGraph's scheme.
 
     python bench/bytes.py
     python bench/bytes.py --graphs computers --ranks 4 --models gcn
 
-A step is run once on P simulated ranks. "sent" is what the ledger counts. It must equal what is predicted from the plans, which is the
-bound: for each superstep one copy a pair of a master and a mirror with an active edge, times the width of what is read or summed
-there, or of their gradients. "all mirrors" is PowerGraph's way on the same partition: in each superstep every mirror of every active
-node sends a partial sum and gets the columns back, and the same in backward. Of the columns that the two ends read it counts the
-wider set only. Mirrors keep no values: messages and halo columns that outlive a step are counted, and must be none.
+Each row runs a step on simulated ranks. "sent" is what the ledger counts. It must equal the
+prediction from the plans, which is the lower bound: for each superstep, one copy for each pair of a
+master and a mirror with an active edge, times the width of the columns that are read or summed
+there, or of their gradients. "all mirrors" is PowerGraph's scheme on the same partition: in each
+superstep every mirror of every active node sends a partial sum and receives the columns, and the
+same in the backward pass. If the two ends of edges read different columns, it counts the wider set
+only. Messages and halo columns that are still in memory after a step are counted; there must be
+none.
 """
 from __future__ import annotations
 

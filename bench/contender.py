@@ -1,11 +1,13 @@
-"""What the processes of all contenders do alike: read the inputs, time, report. Numpy only: peers have environments of their own.
+"""Common code of all contenders: read the inputs, measure times, report. Imports NumPy only.
 
-A contender is a script that is run in a process of its own and prints one JSON line:
+Peers run in environments of their own, so this file cannot import GraphTheta. A contender is a
+script that runs in a process of its own and prints one JSON line:
 
-    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]}, "more": {name: anything}, "peak": bytes, "version": text}
+    {"seconds": {case: [s, ...]}, "checks": {case: [number, ...]},
+     "more": {name: anything}, "peak": bytes, "version": text}
 
-``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders, ``more`` is what
-only the bench of this contender asks for.
+``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders, and
+``more`` are values that only the benchmark of this contender reads.
 """
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""Damage to checkpoints and weights: is each seen, is the checkpoint before it used, does anything load wrong?
+"""Damages checkpoints and weights, and tests that the damage is detected.
 
     python bench/damage.py                  1,000 times
     python bench/damage.py --times 100000
 
-A run leaves two checkpoints and its weights. Each time one file of the newer checkpoint, or the weights, gets a bit that is flipped, is
-cut short, has a block set to zeros, or is taken away, at random, and is read. What is read must be the older checkpoint to the bit. Weights
-must be refused; damage that changes nothing (a blank for another in the header) may be read as what it is.
+A run leaves two checkpoints and its weights. Each time, one file of the newer checkpoint, or the
+weights, is damaged at random: a bit is flipped, the file is truncated, a block is set to zeros, or
+the file is removed. Reading a damaged checkpoint must give the older one, equal to the bit. Reading
+damaged weights must be an error. Damage without effect, such as another kind of blank in the
+header, may be accepted.
 """
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Dense stages against numpy's BLAS: the product alone, scaled by a column, and with bias, relu and dropout.
+"""Dense stages against NumPy's BLAS: product alone, with a row factor, with bias, relu, dropout.
 
     python bench/dense.py                  rows and widths of the Reddit-size epoch
     python bench/dense.py --rows 16384
 
-"of blas" is the time of the bare product in BLAS over the time of the stage; GF/s counts the products only.
+"of blas" is the time of the bare product in BLAS divided by the time of the stage. GF/s counts the
+products only.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Depth and hubs without sampling: memory against what was predicted.
+"""Peak memory of deep networks without sampling, on a graph with hubs, against the prediction.
 
-    python bench/depth.py            a 32-layer residual GCN on Cora, and mini-batches on R-MAT at 2 and 4 layers
+    python bench/depth.py       32-layer residual GCN on Cora; 2 and 4 layers on R-MAT, mini-batches
     mpiexec -n 2 python bench/depth.py
 
-Without sampling, the neighbourhood of a few targets in a graph with hubs is nearly the whole graph. The peak of the
-process must stay below the bound given before the run.
+Without sampling, the neighbourhood of a few targets in a graph with hubs is nearly the whole graph.
+The peak memory of the process must stay below the bound that is computed before the run.
 """
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Do edge attributes pay? GAT-E sees the bonds of molecules, GAT does not; "blind" is GAT-E with all bonds alike.
+"""GAT-E with edge attributes against GAT without: node classes of molecules, and edge regression.
 
     python bench/edge_attributes.py                      node task on mol_tox21, every strategy
     mpiexec -n 2 python bench/edge_attributes.py         the same numbers on two workers
 
-The graph is all molecules of mol_tox21; the atomic number is hidden and predicted from the other attributes, the
-neighbours and the bonds; whole molecules are in training, validation or test. The last row is an edge regression:
-flows of road links, split by region.
+The graph consists of all molecules of mol_tox21. The atomic number is hidden, and predicted from
+the other attributes, the neighbours and the bonds. GAT-E reads the bonds, GAT does not; "blind" is
+GAT-E with all bonds equal. Whole molecules are in training, validation or test. The last row is an
+edge regression: flows of road links, split by region.
 """
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Full-batch epochs beside DGL and PyTorch Geometric, on the same graph with the same first weights.
+"""Full-batch epochs against DGL and PyTorch Geometric, with equal graphs and initial weights.
 
-    python bench/epoch.py                                         gcn, sage and gat, all contenders, Reddit size, 3 rounds
-    python bench/epoch.py --models gat_e --graph medium           16 edge attributes, against PyG's GATConv(edge_dim=16)
-    python bench/epoch.py --models gcn --peers --graph small      GraphTheta alone
+    python bench/epoch.py                                     gcn, sage, gat, Reddit size, 3 rounds
+    python bench/epoch.py --models gat_e --graph medium       against PyG's GATConv(edge_dim=16)
+    python bench/epoch.py --models gcn --peers --graph small  GraphTheta alone
 
-Two layers, 128 wide (attention: 4 heads of 32, then one), relu and dropout 0.5 between them, Adam, cross entropy on the
-training nodes. Before the timed epochs all contenders train two epochs without dropout; their losses must agree.
+Networks have two layers, 128 wide (attention: 4 heads of 32, then one head), relu and dropout 0.5
+between them, Adam, and cross entropy on the training nodes. Before the timed epochs all contenders
+train two epochs without dropout, whose losses must agree.
 """
 from __future__ import annotations
 

@@ -1,21 +1,26 @@
-"""Random jobs on 1 and on 2 to 5 ranks: are losses, metrics, parameters and predictions the same numbers?
+"""Random jobs on 1 rank and on 2 to 5: losses, metrics, parameters and predictions must be equal.
 
     python bench/equality.py                        200 jobs on simulated ranks
     python bench/equality.py --only 17              one of them
     python bench/equality.py --jobs 20 --mpi        on processes that mpiexec starts
 
-A job is drawn from --seed and its number (see ``equality_jobs.py``): graph, targets, model and options, strategy, optimiser, placement,
-back end and ranks. It trains in float64 for 2 to 4 epochs on one rank and on several. Compared are the loss of every view, all
-metrics after every epoch, the parameters and statistics at the end, and the predictions by original id. A difference is the largest
-in an array, relative to the largest number in it; of parameters to at least the learning rate, the size of a step of Adam.
+A job is drawn from --seed and its number (see ``equality_jobs.py``): graph, targets, model and
+options, strategy, optimiser, node partitioner, edge placement, back end and ranks. It trains in
+float64 for 2 to 4 epochs on one rank and on several. The loss of every view, all metrics after
+every epoch, the parameters and statistics at the end, and the predictions by original id are
+compared. A difference is the largest one in an array, relative to the largest number in it; for
+parameters, relative to at least the learning rate, which is the size of a step of Adam.
 
-A job that differs by more than 1e-9 is at fault, and so is one whose ranks do not hold the same bits. There is one exception: if the job
-on one rank also moves by more than 1e-9 when the last bits of its first weights are changed, then its numbers are decided by rounding
-errors on any number of ranks. Such a job is listed as "sensitive", with how far it moves, and must not differ by more than that times
-100. One such job in 20 is accepted: more of them would mean that a model has parameters whose gradients are rounding errors. Exit
-status 1 if a job is at fault or too many are sensitive.
+A job is at fault if it differs by more than 1e-9, or if its ranks do not have the same bits. There
+is one exception. If a job on one rank also changes by more than 1e-9 when the last bits of its
+initial weights change, then rounding errors determine its numbers on any number of ranks. Such a
+job is listed as "sensitive", with the size of this change, and must not differ by more than 100
+times as much. One such job in 20 is accepted: more of them would mean that a model has parameters
+whose gradients are rounding errors. The exit code is 1 if a job is at fault or too many jobs are
+sensitive.
 
-A combination that the program refuses is drawn again and counted; all ranks must refuse it in the same words.
+If the program refuses a combination, another one is drawn, and the refusal is counted; all ranks
+must refuse it with the same message.
 """
 from __future__ import annotations
 

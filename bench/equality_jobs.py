@@ -1,7 +1,8 @@
-"""Random jobs for ``equality.py``: a graph, a kind of targets and the keys of a training, each a function of seed and number.
+"""Random jobs for ``equality.py``: graph, targets and keys of a training, by seed and number.
 
-Model, strategy, optimiser, kind of targets and graph take turns, so that consecutive jobs cover them all; batch norm comes with
-each optimiser in turn. All else is drawn. Which combinations are valid is not known here: the program refuses the others.
+Models, strategies, optimisers, kinds of targets and graphs take turns, so that consecutive jobs
+cover them all; each optimiser is combined with batch norm in turn. Everything else is drawn. This
+file does not know which combinations are valid: the program refuses the others.
 """
 from __future__ import annotations
 

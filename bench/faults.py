@@ -1,10 +1,11 @@
-"""How soon a job notices that something is wrong with one of its ranks, and what it says: a table of deliberate faults.
+"""Deliberate faults of one rank: time until the job ends, and its message.
 
     python bench/faults.py
     python bench/faults.py --faults killed "sleeps in apply" --ranks 4 --out faults.jsonl
 
-Each fault is one run of ``tests/engine/fault_program.py``, in which rank 1 does something wrong. Seconds are counted from the fault to the
-end of the last process. Exit status 1 if a job ended with status 0 or had to be ended from outside.
+Each fault is one run of ``tests/engine/fault_program.py``, in which rank 1 has the fault. Seconds
+are counted from the fault to the end of the last process. The exit code is 1 if a job ended with
+code 0 or had to be killed by this script.
 """
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
-"""Fuzz of every reader: files spoilt in ways of their format, each read in a process with a limit of memory and of time.
+"""Feeds damaged files to every reader, each in a process with limits of memory and time.
 
-An input is a good file with bits flipped, parts cut, moved or overwritten, or fields of its format changed: shapes and dtypes in array
-headers, sizes in zip directories, tokens of YAML and JSON, opcodes of pickles, types of messages. A reader passes if each input is read and
-what comes out is sound, or is refused with an error of this project that names the file. Faults are other exceptions, an end of the process
-(crash), no answer in time (hang), and memory beyond the stated multiple of what the file holds; what is asked for and then not granted
-counts too. Exit status 1 if there is any. Inputs depend on --seed and their number alone; those at fault are kept in --folder.
+An input is a valid file with bits flipped, parts cut, moved or overwritten, or fields of its format
+changed: shapes and dtypes in array headers, sizes in zip directories, tokens of YAML and JSON,
+opcodes of pickles, types of messages. A reader passes if it accepts each input with valid content,
+or refuses it with an error of this project that names the file. Faults are other exceptions, the
+end of the process (crash), no result in time (hang), and memory beyond the stated multiple of the
+content of the file; memory that is requested and not granted counts as well. The exit code is 1 if
+there is a fault. Inputs depend on --seed and their number only; those that cause faults are stored
+in --folder.
 """
 from __future__ import annotations
 

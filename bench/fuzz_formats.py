@@ -1,4 +1,4 @@
-"""What ``fuzz.py`` feeds: good files of every format, ways to spoil them, and the reader of each with a check of what it accepts."""
+"""Formats for ``fuzz.py``: valid files, ways to damage them, and readers with their checks."""
 from __future__ import annotations
 
 import io

@@ -1,11 +1,12 @@
-"""Gather and sum, forward and backward, beside DGL's operators, a hand-written kernel and the memory's limit.
+"""Gather and sum, forward and backward, against DGL, a hand-written kernel and memory bandwidth.
 
     python bench/gather.py                                  all kinds, Reddit size, 3 rounds
-    python bench/gather.py --kinds gat gated --peers        attention against a gather nobody has built in
+    python bench/gather.py --kinds gat gated --peers        without peers
 
-Kinds: sum (src.z), weight (one constant weight an edge), heads (one for each of 4 heads), gat and gat_e (4 heads,
-without and with 16 edge attributes), gated (sigmoid(src.s + dst.t + attr @ W) * src.z). Gradients: of z, and of s, t and
-W where there are any. GB/s counts the rows of z that the edges read, forward: edges x width x 4 bytes.
+Kinds: sum (src.z), weight (one constant weight an edge), heads (one for each of 4 heads), gat and
+gat_e (4 heads, without and with 16 edge attributes), gated (sigmoid(src.s + dst.t + attr @ W) *
+src.z, which no library has built in). Gradients: of z, and of s, t and W where there are any. GB/s
+counts the rows of z that the edges read, forward: edges x width x 4 bytes.
 """
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What safety costs: epochs with a checkpoint each and the watchdog, and without.
+"""Overhead of safety: epochs with a checkpoint each and the watchdog, and with neither.
 
     python bench/guards.py
     python bench/guards.py --ranks 4 --rounds 9
 
-"seconds" is the median of an epoch, "busy" processor seconds of all ranks in it, which depend less on what else the machine does;
-"write ms" those that a checkpoint takes the thread that writes it. A checkpoint takes some milliseconds of a core whatever an epoch
-takes, so the length of an epoch decides what share that is. The numbers that all messages carry cannot be taken away and are a part
-of both.
+"seconds" is the median of an epoch. "busy" is the processor time of all ranks in it, which depends
+less on other programs. "write ms" is the time of the thread that writes a checkpoint. This time
+does not depend on the length of an epoch, so its share of an epoch does. The verifier's headers in
+messages cannot be disabled and are part of both.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Races between contenders: each in a process of its own, in turns, on the same threads; medians, checks, tables, pictures.
+"""Compares contenders: each in a process of its own, in turns, on equal threads; checks and tables.
 
-Machines are noisy and change their speed over minutes, so contenders take turns (there and back) and ratios are made of
-medians over all rounds. A contender that fails is named with its last words and leaves the race.
+Machines are noisy and change their speed over minutes, so contenders take turns (in both orders),
+and ratios are computed from medians over all rounds. A contender that fails is reported with its
+last output and left out.
 """
 from __future__ import annotations
 

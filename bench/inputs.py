@@ -1,4 +1,4 @@
-"""Graphs that all contenders read, as npz files of in-edges by destination; made when they are first asked for."""
+"""Graphs that all contenders read: npz files of in-edges by destination, written at first use."""
 from __future__ import annotations
 
 from pathlib import Path

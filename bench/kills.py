@@ -1,17 +1,20 @@
-"""Jobs in which a rank is killed at a random moment, and which go on on a random number of ranks.
+"""Kills a rank of a job at a random moment, and resumes the job on a random number of ranks.
 
     python bench/kills.py                  200 runs
     python bench/kills.py --runs 10 --seed 7
 
-A run is a training of 2 or 3 ranks with drawn keys. One rank gets SIGKILL at a drawn moment: while the job starts, while it
-trains (moves, collectives and the steps between them), or as soon as a checkpoint is being written. Then everything must end;
-the newest good checkpoint must be the newest one that is there; and a second job goes on from it, half of the time on as many
-ranks with the same partition, otherwise on 1 to 4 with any partitioner. Its last state must be that of a job that was never
-interrupted: all arrays and the history to the bit in the first case, parameters to rounding in the second.
+A run is a training of 2 or 3 ranks with drawn keys. One rank gets SIGKILL at a drawn moment: while
+the job starts, while it trains (moves, collectives and the steps between them), or as soon as a
+checkpoint is being written. Then all processes must end, and the newest checkpoint that exists must
+be valid. A second job resumes from it, half of the time on as many ranks with the same partition,
+otherwise on 1 to 4 ranks with any edge placement. Its final state must be that of a job that was
+never interrupted: in the first case all arrays and the history to the bit, in the second case the
+parameters to rounding.
 
-"reached" is the last step that the killed job had told, "lost" how many of these were done again, "late" the seconds between
-the step of the next checkpoint, which was not there yet, and the kill: what writing takes. "ended" are the seconds from the
-kill to the end of all processes, "difference" is the largest of any parameter relative to the largest number of its array.
+"reached" is the last step that the killed job reported, and "lost" the number of steps that were
+done again. "late" are the seconds from the step of the next checkpoint, which was not on disk yet,
+to the kill. "ended" are the seconds from the kill to the end of all processes. "difference" is the
+largest of any parameter, relative to the largest number of its array.
 """
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What mirrors hold between steps: nothing. Resident memory of the ranks, with a narrow and with a wide network.
+"""Resident memory of the ranks between steps, which must not contain values of mirrors.
 
     python bench/mirrors.py
     python bench/mirrors.py --ranks 4 --widths 16 512
 
-"held" is the memory of a rank between two steps, the largest of all ranks; "mirrors" what one layer's values of its mirrors would take.
-If mirrors kept their values, "held" would grow with the width by that much for each layer.
+"held" is the memory of a rank between two steps, the largest of all ranks, with a narrow and with a
+wide network. "mirrors" is the size of one layer's values of its mirrors. If mirrors had values
+between steps, "held" would grow with the width by that size for each layer.
 """
 from __future__ import annotations
 

@@ -1,14 +1,18 @@
-"""How much of the time of messages is hidden, on ranks that are connected by slow links (``engine/comm/delayed.py``).
+"""The share of communication time that is hidden, on ranks with slow links between them.
 
     python bench/overlap.py                        4 ranks, 50 us and 10 Gbit/s
     python bench/overlap.py --link 200us,1Gbit/s --ranks 2
 
-*halo*: full-batch epochs without links, over the links, and over the links with every move waited for where it is begun. "links" is
-how long messages are under way in an epoch, "exposed" how long a rank waits for messages that have been sent. Of blocking moves
-nothing can be hidden, which checks the measure. Ranks that share a core compute while others wait, also without any overlap inside
-of a rank; that is why times are not compared.
+``engine/comm/delayed.py`` simulates the links.
 
-*views*: mini-batches that are summed four at a time, with one view and with four views in flight.
+*halo*: full-batch epochs without links, with links, and with links and blocking moves, which wait
+where they begin. "links" is the time in which messages are on the links in an epoch, "exposed" the
+time in which a rank waits for messages that have been sent. Within a rank, blocking moves hide
+nothing, which checks the measure. Ranks that share a core compute while others wait, also without
+any overlap inside of a rank; therefore times are not compared.
+
+*views*: mini-batches whose gradients are summed four at a time, with one view at a time and with
+four pipelined views.
 """
 from __future__ import annotations
 

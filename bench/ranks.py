@@ -1,10 +1,11 @@
-"""Ranks against threads: full-batch epochs of one rank with all threads and of several ranks with their share.
+"""Ranks against threads: full-batch epochs of one rank with all threads, and of several ranks.
 
-    python bench/ranks.py                                         gcn, Reddit size, 2 ranks x 1 thread with every partitioner
+    python bench/ranks.py                                       gcn, Reddit size, 2 ranks x 1 thread
     python bench/ranks.py --models gat --partitioners 1d-dst
 
-The network of ``epoch.py``. All contenders take turns; their losses must agree. A rank is fast if it loses nothing to packing,
-waiting and adding up: "of one rank" is its speed as a part of that of one rank with as many threads as all ranks together.
+The network is that of ``epoch.py``. All contenders take turns; their losses must agree. "of one
+rank" is the speed of several ranks relative to one rank with as many threads as all of them
+together; packing, waiting and adding reduce it.
 """
 from __future__ import annotations
 

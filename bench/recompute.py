@@ -1,10 +1,11 @@
-"""Memory of deep residual networks with and without ``--recompute``, and whether it stays where it is over many steps.
+"""Memory of deep residual networks with and without ``--recompute``, and over many steps.
 
-    python bench/recompute.py                            4 to 100 layers; the last one also over 500 steps of a smaller graph
+    python bench/recompute.py                      4 to 100 layers, and 500 steps of a smaller graph
     python bench/recompute.py --depths 4 16 64 --steps 0
 
-"MiB" is the peak of the process over what it held before its first step, "predicted" the same as told before; "exponent" is
-the slope of its logarithm over that of the depth. Losses of both ways are compared.
+"MiB" is the peak memory of the process minus the memory before its first step, "predicted" the same
+from the bound that was computed before. "exponent" is the slope of its logarithm over that of the
+depth. The losses with and without ``--recompute`` are compared.
 """
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""A long training with mini-batches and checkpoints: whether memory, files and threads stay as they are, and one rank learns the same.
+"""A long training with mini-batches and checkpoints: memory, files, threads, and equal losses.
 
     python bench/soak.py                          10,000 steps on 4 ranks, then on one
     python bench/soak.py --steps 500 --every 50
 
-What a rank holds has grown if the median of its last quarter is above all of its first half, the first tenth left out; memory
-may be above by a hundredth. Losses of all epochs are compared with those of one rank, in float64.
+Memory, open files and threads of each rank must not grow: the median of the last quarter must not
+exceed the maximum of the first half, without its first tenth; memory may exceed it by 1 %. Losses
+of all epochs are compared with those of one rank, in float64.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""From nothing to the first step: import, cold start with no kernel compiled, warm start with all of them on disk.
+"""Time to the first step: import, cold start with no compiled kernel, warm start with all on disk.
 
     python bench/start.py                            gcn, sage, gat, gat_e on the small graph
     python bench/start.py --models gcn --graph reddit
 
-"build" is imports, partition and model, from arrays in memory; "first" is the first epoch, "steady" the later ones;
-"extra" is build and first less steady: what a start costs beside the step itself.
+"build" is imports, partition and model, from arrays in memory; "first" is the first epoch, "steady"
+the later ones. "extra" is build plus first minus steady: the cost of a start besides the step.
 """
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Where the time of a mini-batch step goes on one worker: compiled loops, products, elementwise arrays, and everything else.
+"""Parts of the time of a mini-batch step on one worker: loops, products, arrays, interpreter.
 
     python bench/step.py
     python bench/step.py --only cora --steps 200 --out step.jsonl
 
-What is left when compiled loops, products and elementwise array functions are taken out of a step is the interpreter's
-share: ordering views, looking up programs, the tape, the optimiser. It is measured in processor time of the main
-thread, which neighbours on the machine do not lengthen, and must stay below --most. The rest is wall time.
+The interpreter's share is the time of a step without compiled loops, products and elementwise array
+functions: making views, looking up programs, the tape, the optimiser. It is measured in processor
+time of the main thread, which other programs on the machine do not increase, and must be below
+--most. The other parts are wall time.
 """
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Cluster-batches of very different sizes: how much of the time nothing is computed, with one view at a time and with several.
+"""Cluster-batches of very different sizes: idle time with one view at a time and with several.
 
     python bench/uneven.py                        1 rank with 2 threads, 2 ranks with a thread each
 
-The sizes of the clusters fall as a power of their rank, so the largest has a large part of the nodes. Gradients of eight
-views are summed for an update. A rank is idle while all its views wait for other ranks; the threads of one rank are idle
-when they use less processor time than there is.
+The sizes of the clusters fall as a power of their rank, so the largest has a large part of the
+nodes. Gradients of eight views are summed for an update. A rank is idle while all its views wait
+for other ranks; the idle time of the threads of one rank is the processor time that they do not
+use.
 """
 from __future__ import annotations
 

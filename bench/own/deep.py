@@ -1,9 +1,9 @@
-"""A deep residual network, trained in full batches: its memory.
+"""Memory of a deep residual network, trained in full batches.
 
     PYTHONPATH=bench python bench/own/deep.py DEPTH {keep|recompute} DATASET STEPS
 
-"base" is what the process holds before the first step, "predicted" the peak that is promised then, "least" and "most" what it
-holds after the later nine tenths of its steps.
+"base" is the memory of the process before the first step, "predicted" the peak that is predicted
+then, "least" and "most" the range of the memory in the last nine tenths of its steps.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""GraphTheta's dense stages and the same products in numpy's BLAS, in turns in one process.
+"""GraphTheta's dense stages and the same products in NumPy's BLAS, in turns in one process.
 
     PYTHONPATH=bench python bench/own/dense.py ROWS TIMES
 
-Cases are "STAGE INxOUT DIRECTION WHO". BLAS multiplies into arrays that exist already. Backward is the gradient of the
-weights, and of the input too where that is no constant (all but the first layer).
+Cases are "STAGE INxOUT DIRECTION WHO". BLAS writes into existing arrays. Backward is the gradient
+of the weights, and also of the input unless it is constant (in all but the first layer).
 """
 from __future__ import annotations
 

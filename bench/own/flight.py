@@ -1,6 +1,6 @@
-"""Epochs of a job on the ranks this is started with, and how much of them the ranks spent with nothing to compute.
+"""Epochs of a job on the ranks of this program, and the share of time in which the ranks are idle.
 
-    PYTHONPATH=bench mpiexec -n 4 python bench/own/flight.py '{"dataset": "sbm", "strategy": "mini", ...}' EPOCHS
+    PYTHONPATH=bench mpiexec -n 4 python bench/own/flight.py '{"strategy": "mini", ...}' EPOCHS
 
 The first epoch is not timed. A rank is idle while all its views wait for others.
 """

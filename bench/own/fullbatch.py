@@ -1,8 +1,9 @@
 """GraphTheta as a contender: full-batch epochs of two layers with relu and dropout between them.
 
-    PYTHONPATH=bench python bench/own/fullbatch.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT [precompute]
+    PYTHONPATH=bench python bench/own/fullbatch.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT \\
+        [precompute]
 
-An epoch is what ``Trainer.train_epoch`` does under the global strategy: forward, loss, backward, update.
+An epoch is ``Trainer.train_epoch`` under the global strategy: forward, loss, backward, update.
 """
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     PYTHONPATH=bench python bench/own/gather.py GRAPH.npz TIMES CASE...
 
-A case is the kind of program and the width of its rows, such as "weight 128". The time is that of a whole superstep
-without transform and apply.
+A case is the kind of program and the width of its rows, such as "weight 128". The time is that of a
+superstep without transform and apply.
 """
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A job from its first to its last epoch as ``graphtheta train`` runs it, without evaluation in between.
+"""A job from its first to its last epoch as ``graphtheta train`` runs it, without evaluation.
 
     PYTHONPATH=bench mpiexec -n 2 python bench/own/guards.py '{"strategy": "mini", ...}' EPOCHS KEEP
 
-With KEEP above 0 there is a checkpoint at the end of every epoch; with 0 there is none, and no watchdog.
+With KEEP above 0 there is a checkpoint at the end of every epoch; with 0 there is neither a
+checkpoint nor a watchdog.
 """
 from __future__ import annotations
 

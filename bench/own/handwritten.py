@@ -1,10 +1,11 @@
-"""What a person would write with Numba for the gated sum, sigmoid(src.s + dst.t + attr @ W) * src.z, as a contender.
+"""A hand-written Numba kernel for the gated sum, sigmoid(src.s + dst.t + attr @ W) * src.z.
 
     PYTHONPATH=bench python bench/own/handwritten.py GRAPH.npz TIMES CASE...
 
-Forward keeps the gate of every edge (edges x heads). Backward goes over the in-edges of each node, which gives the
-gradients of t, W and, edge by edge, of the score; then over its out-edges, which gives those of z and s. Rows in blocks
-of about equal numbers of edges, in parallel; the sums over all edges are kept per block.
+The forward pass saves the gate of every edge (edges x heads). The backward pass runs over the
+in-edges of each node, for the gradients of t, W and, edge by edge, of the score; then over its
+out-edges, for those of z and s. Blocks of rows with about equal numbers of edges run in parallel;
+sums over all edges are stored per block.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Memory that the ranks this is started with hold between the steps of a network, and what one value of its mirrors would take.
+"""Memory of the ranks between the steps of a network, and the size of the values of their mirrors.
 
     PYTHONPATH=bench mpiexec -n 2 python bench/own/held.py DATASET HIDDEN PARTITIONER STEPS
 
-Memory that is free and kept for the next step is given back before looking.
+Memory that is free and retained for the next step is released before it is measured.
 """
 from __future__ import annotations
 

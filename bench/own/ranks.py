@@ -1,6 +1,7 @@
-"""Full-batch epochs on the ranks this is started with: their times, and seconds, waiting and bytes of each stage.
+"""Full-batch epochs on the ranks of this program: times, and seconds, waiting and bytes by stage.
 
-    PYTHONPATH=bench mpiexec -n 2 python bench/own/ranks.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT PARTITIONER
+    PYTHONPATH=bench mpiexec -n 2 python bench/own/ranks.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS \\
+        DROPOUT PARTITIONER
 
 The network is that of ``fullbatch.py``.
 """

@@ -1,6 +1,6 @@
-"""A long training on the ranks this is started with, which notes what its processes hold on the way.
+"""A long training on the ranks of this program, which records memory, files and threads.
 
-    PYTHONPATH=bench mpiexec -n 4 python bench/own/soak.py '{"dataset": "sbm", "strategy": "mini", "steps": 10000, ...}' EVERY
+    PYTHONPATH=bench mpiexec -n 4 python bench/own/soak.py '{"strategy": "mini", ...}' EVERY
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How long GraphTheta takes from nothing to its first step.
+"""Time of GraphTheta from an empty process to its first step.
 
     PYTHONPATH=bench python bench/own/start.py {cold|warm} MODEL GRAPH.npz CACHE
 
-Cold begins with an empty folder of kernels, warm with CACHE.
+A cold start has an empty kernel cache; a warm start has the kernel cache CACHE.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream triad a = b + s c: the memory's limit, in a compiled loop on all threads.
+"""The stream triad a = b + s c, which measures memory bandwidth, in a compiled loop on all threads.
 
     PYTHONPATH=bench python bench/own/triad.py TIMES
 """

@@ -1,10 +1,12 @@
-"""DGL or PyTorch Geometric as a contender: full-batch epochs of two layers with relu and dropout between them.
+"""DGL or PyTorch Geometric as a contender: full-batch epochs of two layers, relu and dropout.
 
-    PYTHONPATH=bench python bench/peers/fullbatch.py {dgl|pyg} MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT
+    PYTHONPATH=bench python bench/peers/fullbatch.py {dgl|pyg} MODEL GRAPH.npz WEIGHTS.npz EPOCHS \\
+        DROPOUT
 
-Layers are the library's own, with its own choice of kernels and of the order of product and sum. The graph is in the
-form the library is fastest with: DGL's CSC and CSR made beforehand; for PyG a sparse matrix where its layer takes one,
-edge lists where it does not. Weights are GraphTheta's first ones, so that losses can be compared.
+Layers are those of the library, with its own choice of kernels and of the order of product and sum.
+The graph is in the form with which the library is fastest: for DGL, CSC and CSR made beforehand;
+for PyG, a sparse matrix where the layer accepts one, edge lists otherwise. The initial weights are
+GraphTheta's, so that losses can be compared.
 """
 from __future__ import annotations
 

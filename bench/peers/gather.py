@@ -1,4 +1,4 @@
-"""DGL as a contender: the sums and attentions of ``own/gather.py`` of its own operators, forward and backward.
+"""DGL as a contender: the sums and attentions of ``own/gather.py``, made of DGL's own operators.
 
     PYTHONPATH=bench python bench/peers/gather.py GRAPH.npz TIMES CASE...
 """
