@@ -1,4 +1,4 @@
-"""The site made of this folder by Sphinx: `make docs`. Every warning is an error, and nothing is fetched from elsewhere."""
+"""Settings of Sphinx, which makes a site of this folder (``make docs``); a warning is an error."""
 from __future__ import annotations
 
 import inspect

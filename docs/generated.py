@@ -1,6 +1,7 @@
 """Writes the generated source into compiler.md: ``python docs/generated.py``. A test compares.
 
-The gather is that of the first Python block of the page. What Numba compiles for it is found where tracebacks look for its lines.
+The gather is in the first Python block of the page. The source that Numba compiles for it is in
+``linecache``, where tracebacks find its lines.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings in pages that scripts write: the text between ``<!-- generated: NAME -->`` and the end of its block."""
+"""Replaces listings in pages: the block of text below a line ``<!-- generated: NAME -->``."""
 from __future__ import annotations
 
 import re

@@ -1,7 +1,7 @@
-"""Writes the four paths into paths.md: ``python docs/paths.py``. A test holds the names to the source.
+"""Writes the four paths into paths.md: ``python docs/paths.py``. A test checks the names.
 
-A short training runs under a profiler, which notes the stack whenever a station of a path is called for the first time. The stacks
-of a path, from its first function on, are one tree. Needs Python 3.11.
+A short training runs under a profiler, which records the stack at the first call of each station of
+a path. The stacks of a path, from the functions where it begins, are its tree. Needs Python 3.11.
 """
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from graphtheta.__main__ import main
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "paths.md"
 COMMAND = "train --dataset sbm:n_nodes=60,n_edges=240 --strategy mini --batch-size 20 --epochs 1 --out"
-# where each path begins, and the functions that it must reach; a name with a dot before it may stand in any class
+# the name of each path, the functions where it begins, and the functions (stations) that it must reach; a name that begins with a
+# dot is a method of any class
 PATHS = {
-    "features": ("train_once", ["load", "check_edges", "build_partition", "grow", "take_rows", "forward@fused", ".loss",
-                                "softmax_cross_entropy"]),
-    "gradient": ("Training._compute", ["Tape.backward", "backward@fused", "GradientSum.add", "GradientSum.finish", ".deliver",
-                                       "Optimiser.step"]),
-    "command": ("main", ["Session.__init__", "Trainer.fit", "TaskQueue.run", "Tape.backward"]),
-    "gather": ("run_superstep", [".gather", "record", "plan", "generate", "compiled"]),
+    "command": ("from graphtheta train to a step", ["main"], ["Session.__init__", "Trainer.fit", "TaskQueue.run", "Tape.backward"]),
+    "features": ("from gt.load to the loss", ["load", "build_partition", "Trainer.fit"],
+                 ["load", "check_edges", "build_partition", "grow", "take_rows", "forward@fused", ".loss", "softmax_cross_entropy"]),
+    "gradient": ("from the gradient to the optimiser", ["Training._compute"],
+                 ["Tape.backward", "backward@fused", "GradientSum.add", "GradientSum.finish", ".deliver", "Optimiser.step"]),
+    "gather": ("from a gather to machine code", ["run_superstep"], [".gather", "record", "plan", "generate", "compiled"]),
 }
 Frame = tuple[str, str]
 
@@ -50,18 +51,18 @@ def matches(frame: Frame, station: str) -> bool:
 
 
 def record() -> dict[str, list[list[Frame]]]:
-    """The stack at each station of each path, from the first function of the path on."""
+    """The stack at each station of each path, from a function where the path begins."""
     found: dict[tuple[str, str], list[Frame]] = {}
-    wanted = {station.partition("@")[0].rpartition(".")[2] for _, stations in PATHS.values() for station in stations}
+    wanted = {station.partition("@")[0].rpartition(".")[2] for *_, stations in PATHS.values() for station in stations}
 
-    def called(frame: FrameType, event: str, _: Any) -> None:
+    def called(frame: FrameType, event: str, argument: Any) -> None:
         if event != "call" or frame.f_code.co_name not in wanted:
             return
         stack = frames(frame)
-        for path, (begin, stations) in PATHS.items():
+        for path, (_, begins, stations) in PATHS.items():
             for station in stations:
                 if (path, station) not in found and stack and matches(stack[-1], station):
-                    starts = [i for i, one in enumerate(stack) if matches(one, begin)]
+                    starts = [i for i, one in enumerate(stack) if any(matches(one, begin) for begin in begins)]
                     if starts:
                         found[path, station] = stack[starts[0]:]
 
@@ -75,32 +76,37 @@ def record() -> dict[str, list[list[Frame]]]:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
-    missing = [f"{path}: {station}" for path, (_, stations) in PATHS.items() for station in stations if (path, station) not in found]
+    missing = [f"{path}: {station}" for path, (*_, stations) in PATHS.items() for station in stations if (path, station) not in found]
     if missing:
         raise LookupError(f"stations that the training does not reach, or not from the beginning of the path: {', '.join(missing)}")
     return {path: [stack for (other, _), stack in found.items() if other == path] for path in PATHS}
 
 
+def size(stacks: list[list[Frame]]) -> str:
+    """Number of functions and files of a path."""
+    shown = {frame for stack in stacks for frame in stack}
+    return f"{len(shown)} functions in {len({file for file, _ in shown})} files"
+
+
 def tree(stacks: list[list[Frame]]) -> str:
-    """The stacks of a path as lines, with the number of its functions and files."""
+    """The stacks of a path as lines, a function below its caller."""
     lines: dict[tuple[Frame, ...], None] = {}
     for stack in stacks:
         for i in range(len(stack)):
             lines.setdefault(tuple(stack[: i + 1]))
-    # a function stands below its caller, in the order of first calls
+    # in the order of first calls
     order = list(lines)
     order.sort(key=lambda way: [list(lines).index(way[: i + 1]) for i in range(len(way))])
-    shown = {way[-1]: None for way in order}
     text = [f"{'  ' * (len(way) - 1)}{way[-1][1]}".ljust(52) + f" {way[-1][0]}" for way in order]
-    return "\n".join([*text, "", f"{len(shown)} functions in {len({file for file, _ in shown})} files, "
-                      f"at most {max(map(len, stacks))} deep"])
+    return "\n".join([*text, "", f"{size(stacks)}, at most {max(map(len, stacks))} deep"])
 
 
 def filled(page: str) -> str:
     """The page with the paths as they are now."""
-    for name, stacks in record().items():
+    found = record()
+    for name, stacks in found.items():
         page = put(page, name, tree(stacks))
-    return page
+    return put(page, "sizes", "\n".join(f"{PATHS[name][0]:<40}{size(stacks)}" for name, stacks in found.items()))
 
 
 if __name__ == "__main__":
