@@ -1,4 +1,4 @@
-"""Draws the figures of these pages: ``python docs/figures/draw.py``. A test holds the files to what this makes of the source."""
+"""Draws the figures of these pages: ``python docs/figures/draw.py``. A test compares the files."""
 from __future__ import annotations
 
 import ast
@@ -106,7 +106,7 @@ def halo() -> Figure:
     f.text(196, 168, "to_mirrors", "end", mono=True)
     f.text(334, 168, "to_masters", mono=True)
     f.text(24, 270, "to_mirrors copies master rows to the workers that read them.", size=12)
-    f.text(24, 290, "to_masters brings mirror rows back and adds them, in rank order.", size=12)
+    f.text(24, 290, "to_masters sends mirror rows to their owners, which add them in rank order.", size=12)
     f.text(24, 310, "Each is the adjoint of the other: both use the same two lists of rows.", size=12)
     f.text(568, 34, "The four blocks of edges of one worker", bold=True, size=14)
     x0, y0, w, h = 660, 84, 150, 110
@@ -120,9 +120,9 @@ def halo() -> Figure:
     f.box(x0 + w, y0, w, h, "block 2\npartial sums,\nsent to the owner", "amber", 12)
     f.box(x0, y0 + h, w, h, "block 1\nreads source columns\nfrom the halo", "amber", 12)
     f.box(x0 + w, y0 + h, w, h, "block 3\nboth\n(vertex-cut only)", "red", 12)
-    f.text(568, 336, "1d-src fills core and 2: an edge lies with the owner of its source.", size=12)
-    f.text(568, 356, "1d-dst fills core and 1: an edge lies with the owner of its destination.", size=12)
-    f.text(568, 376, "In each block an end lies in one array, so a kernel never asks which.", size=12)
+    f.text(568, 336, "1d-src fills core and 2: the owner of the source has the edge.", size=12)
+    f.text(568, 356, "1d-dst fills core and 1: the owner of the destination has the edge.", size=12)
+    f.text(568, 376, "In each block, each end is in one array, so a kernel needs no branch.", size=12)
     return f
 
 
@@ -174,7 +174,7 @@ def overlap() -> Figure:
          [(120, 34, "pack", "plain"), (154, 170, "edges into masters\nfrom mirrors", "amber"), (324, 150, "edges into\nmirrors", "amber"),
           (474, 34, "pack", "plain"), (508, 270, "core edges", "blue"), (778, 110, "add halo\ngradients", "green")],
          [(154, 170, "to_mirrors"), (508, 270, "to_masters: gradients")])
-    f.text(120, 412, "Boxes on the network are messages on their way; what stands above them is computed meanwhile.", size=12)
+    f.text(120, 412, "Boxes on the network are messages; the boxes above them are computed at the same time.", size=12)
     return f
 
 
@@ -189,7 +189,7 @@ def compiler() -> Figure:
     f.arrow((344, 77), (383, 77))
     f.box(820, 48, 136, 58, "bind operands,\nrun the phases", "violet", 12)
     f.arrow((524, 77), (819, 77))
-    f.text(672, 68, "known: program of the cache", "middle", 11, soft=True)
+    f.text(672, 68, "known: from the program cache", "middle", 11, soft=True)
     f.text(24, 148, "Once for a structure", bold=True, size=14)
     steps = ["split into phases:\nsoftmax in one\nor in two", "rewrite:\nsimplify,\nlinear maps",
              "hoist:\none-ended parts\nto node columns", "aggregator:\na monoid and its\nbackward state"]
