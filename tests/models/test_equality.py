@@ -8,7 +8,6 @@ from equality import PLACEMENTS, TASKS, alone, run
 from graphtheta.engine.comm.simulated import run_simulated
 
 
-
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=" ".join)
 def test_same_numbers_on_any_number_of_ranks(placement, task):
