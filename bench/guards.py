@@ -19,12 +19,13 @@ from harness import Contender, disagreement, finish, parser, race, ratio, script
 from overlap import on_links
 
 JOBS: dict[str, dict[str, Any]] = {
+    "tiny": {"dataset": "rmat:scale=10,edge_factor=16,features=64,classes=16", "model": "gcn", "hidden": 64, "split": "fraction"},
     "short": {"dataset": "rmat:scale=16,edge_factor=16,features=64,classes=16", "model": "gcn", "hidden": 64, "split": "fraction"},
     "global": {"dataset": "rmat:scale=18,edge_factor=16,features=64,classes=16", "model": "gcn", "hidden": 128, "split": "fraction"},
     "mini": {"dataset": "rmat:scale=15,edge_factor=16,features=64,classes=16", "model": "sage", "strategy": "mini", "hidden": 64,
              "batch_size": 512, "fanout": "10,10", "split": "fraction"},
 }
-EPOCHS = {"short": 50, "global": 8, "mini": 8}
+EPOCHS = {"tiny": 3, "short": 50, "global": 8, "mini": 8}
 COLUMNS = ["job", "contender", "seconds", "busy", "checkpoints", "write ms", "runs", "note"]
 
 
@@ -40,8 +41,8 @@ def row_of(job: str, c: Contender) -> dict[str, Any]:
 def main() -> int:
     options = parser(__doc__, rounds=5)
     options.add_argument("--ranks", type=int, default=2, help="with a thread each; 2")
-    options.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
-    options.add_argument("--epochs", type=int, help="of each run, instead of 8 to 50")
+    options.add_argument("--jobs", nargs="+", choices=JOBS, default=["short", "global", "mini"])
+    options.add_argument("--epochs", type=int, help="of each run, instead of 3 to 50")
     options = options.parse_args()
     rows, faults, findings = [], [], []
     for job in options.jobs:
