@@ -1,7 +1,7 @@
-"""Arrays from files that nobody vouches for: never pickles, and nothing allocated that the file does not hold.
+"""Reads .npy arrays from untrusted files: no pickles, and no more memory than the file has bytes.
 
-A header is read first. What it declares must be wanted, must be as large as what the file holds and must fit into memory;
-only then is the array read.
+The header is read first. The array is read only if the declared dtype and shape are accepted, the
+declared size is that of the file, and it fits into memory.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphtheta.errors import FormatError
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, SyntaxError, RuntimeError, MemoryError, OverflowError,
               zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError)
 AGAIN = "the file is damaged or incomplete; copy or download it again"
-# the header of a plain array takes 118 bytes; NumPy reads up to 10,000 and allocates what a damaged one asks for
+# the header of a plain array takes 118 bytes; NumPy allocates the length a damaged one declares
 HEAD = 12 + 10_000
 # first surrogate and last code of Unicode
 SURROGATES, LAST_CODE = range(0xD800, 0xE000), 0x10FFFF
@@ -35,8 +35,8 @@ def read_array(stream: Any, size: int, at: str, kinds: str = "fiub", ndim: int |
     """One array in .npy form.
 
     Args:
-        stream: Binary stream at its beginning, one that can be wound back.
-        size: Bytes it holds.
+        stream: Seekable binary stream at its beginning.
+        size: Number of bytes in it.
         at: File and field, for errors.
         kinds: Letters of the numpy dtype kinds accepted (f floats, i and u integers, b bool, U text).
         ndim: Number of axes; any if None.
@@ -64,11 +64,11 @@ def read_npy(path: str | os.PathLike[str], what: str, kinds: str, ndim: int) -> 
 
     Args:
         path: The file.
-        what: What it is said to hold, for errors.
+        what: What it should hold, for errors.
         kinds, ndim: As in ``read_array``.
 
     Raises:
-        FormatError: It is missing, something else, larger than memory, or damaged.
+        FormatError: It is missing, of another kind, larger than memory, or damaged.
     """
     at = f"{os.fspath(path)}: the array of {what}"
     try:
@@ -88,7 +88,7 @@ def read_header(stream: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _check(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None) -> None:
-    """What the header declares is wanted, is in the file and fits into memory."""
+    """Check that the declared array is accepted, is in the file and fits into memory."""
     if dtype.hasobject:
         raise FormatError(f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling can run code; "
                           "save plain number or text arrays")
@@ -100,7 +100,7 @@ def _check(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: s
     if min(shape, default=0) < 0 or declared != held:
         raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; "
                           f"{AGAIN}")
-    # rows that take no bytes could be any number; [2, 0] is a graph without edges
+    # a header can declare any number of empty rows; [2, 0] is a graph without edges
     if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
         raise FormatError(f"{at} has shape {list(shape)} of {dtype} and is empty; leave it out")
     if declared > memory_bytes():
@@ -108,7 +108,7 @@ def _check(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: s
 
 
 def _checked(at: str, array: np.ndarray) -> np.ndarray:
-    """The array in native byte order, its bytes being values of the dtype."""
+    """The array in native byte order, if its bytes are valid values of the dtype."""
     array = np.asarray(array, array.dtype.newbyteorder("="))
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise FormatError(f"{at} is bool and has bytes other than 0 and 1; {AGAIN}")
@@ -120,7 +120,7 @@ def _checked(at: str, array: np.ndarray) -> np.ndarray:
 
 
 def memory_bytes() -> int:
-    """Bytes of memory that this process may use; no limit where the system does not say."""
+    """Bytes of memory that this process may use; unlimited if the system does not report them."""
     limit = memory_limit()
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""Counter-based random numbers, keyed by what they are for and by global ids.
+"""Counter-based random numbers, keyed by their purpose and by global ids.
 
 A draw is a pure function of (seed, purpose, words..., id, column), never of the order of calls. Any rank can make
 the draw that belongs to a node or an edge, and all ranks, partitions and thread counts agree on it.
@@ -17,7 +17,7 @@ _COLUMN = np.uint64(0xD1B54A32D192ED03)
 
 
 class Purpose(IntEnum):
-    """What a stream of draws is for; streams of different purposes never meet."""
+    """The purpose of a stream of draws; streams of different purposes are independent."""
 
     INIT = 1
     DROPOUT = 2
@@ -85,10 +85,11 @@ def shuffle(key: int, ids: np.ndarray) -> np.ndarray:
 
 
 class Permutation:
-    """A keyed permutation of [0, n), computed item by item in both directions, so that nobody needs a list of n items.
+    """A keyed permutation of [0, n), computed item by item in both directions, without a list.
 
-    A Feistel network permutes all numbers of as many bits as n - 1 has. What comes out at n or above is permuted again until
-    it lies below (cycle walking), which takes fewer than two passes on average.
+    A Feistel network permutes all numbers of as many bits as n - 1 has. A result of n or above is
+    permuted again until it is below n (cycle walking), which takes fewer than two passes on
+    average.
 
     Args:
         key: Key of the permutation.

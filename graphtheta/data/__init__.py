@@ -1,1 +1,1 @@
-"""Graphs: built, made, read from files, checked, changed and split. Knows no jobs and no workers."""
+"""Graphs as arrays: construction, checks, transformations and splits, without jobs and workers."""

@@ -1,8 +1,8 @@
-"""The graph on the host: plain arrays, checked once, never changed.
+"""The whole graph in the memory of one process: plain arrays, checked once and immutable.
 
-Every rank loads the same graph and takes its share of it. Rows of node arrays are nodes 0..n_nodes-1 and rows of edge
-arrays are edges 0..n_edges-1 as given; nothing is sorted, merged or added behind the user's back. A graph is a value:
-arrays are read-only and every change makes a new graph.
+Every rank loads the same graph and takes its share of it. Rows of node arrays are nodes
+0..n_nodes-1 and rows of edge arrays are edges 0..n_edges-1 as given; nothing is sorted, merged or
+added implicitly. Arrays are read-only, and every change makes a new graph.
 """
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
 NODE_FIELDS = ("x", "y", *NODE_MASKS, "node_ids")
 EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", *EDGE_MASKS)
 COLUMNS = ("node_columns", "edge_columns")
-# rows of a column that are in memory while its values are hashed
+# rows of a column that are read at a time to hash its values
 ROWS_AT_ONCE = 1 << 14
 
 G = TypeVar("G", bound="GraphArrays")
 
 
 class GraphArrays:
-    """What a graph holds, with its checks; see ``Graph``."""
+    """The arrays of a graph, checked on construction; see ``Graph``."""
 
     __slots__ = ("dst", "edge_attr", "edge_columns", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "meta", "multilabel",
                  "n_classes", "n_nodes", "name", "node_columns", "node_ids", "src", "test", "train", "val", "x", "y")
@@ -138,14 +138,14 @@ class GraphArrays:
     def _fields(self) -> dict[str, Any]:
         """Everything the constructor takes, by name."""
         fields = {field: getattr(self, field) for field in ("n_nodes", "multilabel", "name", "meta", *NODE_FIELDS, *EDGE_FIELDS)}
-        # for other kinds of labels it follows from them
+        # for other kinds of labels the number of classes follows from the labels
         fields["n_classes"] = self.n_classes if self.label_kind in ("none", "classes") else None
         fields |= {field: dict(getattr(self, field)) for field in COLUMNS}
         return {"edge_index": (self.src, self.dst), **fields}
 
     @property
     def has_sparse_features(self) -> bool:
-        """Whether x holds the entries that are not 0 only."""
+        """Whether x is stored as a sparse matrix."""
         return validation.is_sparse(self.x) or (validation.is_column(self.x) and bool(self.x.sparse))
 
     def _arrays(self) -> list[tuple[str, Any]]:
@@ -227,7 +227,7 @@ class GraphArrays:
 
 
 def _rebuild(kind: type[G], fields: dict[str, Any]) -> G:
-    """Unpickling goes through the checks as well."""
+    """Rebuild a pickled graph through the constructor and its checks."""
     return kind(**fields)
 
 

@@ -1,7 +1,7 @@
 """Named columns of nodes and edges, which user functions read by name: ``node.kind``, ``edge.type``.
 
-Integers stay integers of 32 or 64 bits, so that a code or a time arrives as it was given. Floats are
-float32, as all others in a graph.
+Integers stay integers of 32 or 64 bits, so that codes and times are exact. Floats are float32, as
+everywhere in a graph.
 """
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.validation import Place, check_rows, frozen, is_sparse, to_float32
+from graphtheta.data.validation import Origin, check_rows, frozen, is_sparse, to_float32
 from graphtheta.errors import DataError
 
 Columns = Mapping[str, np.ndarray]
 NO_COLUMNS: Columns = MappingProxyType({})
-# what user functions, networkx or the engine call other values of nodes and edges
+# names that user functions, networkx or the engine use for other values of nodes and edges
 TAKEN = frozenset({
     "x", "y", "train", "val", "test", "node_ids", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test",
     "h", "in_degree", "out_degree", "attr", "weight", "gid", "src", "dst", "precomputed",
@@ -46,8 +46,8 @@ def check_columns(columns: Mapping[str, Any] | None, n: int, kind: str, where: s
         return NO_COLUMNS
     field = f"{kind}_columns"
     if not isinstance(columns, Mapping):
-        raise Place(where, field).data(f"expected arrays by name, got {type(columns).__name__}", f'write {field}={{"type": array}}')
-    return MappingProxyType({_checked_name(name, Place(where, field)): _checked(x, n, kind, Place(where, f"{field}[{name!r}]"))
+        raise Origin(where, field).data(f"expected arrays by name, got {type(columns).__name__}", f'write {field}={{"type": array}}')
+    return MappingProxyType({_checked_name(name, Origin(where, field)): _checked(x, n, kind, Origin(where, f"{field}[{name!r}]"))
                              for name, x in columns.items()})
 
 
@@ -64,16 +64,16 @@ def described(columns: Columns) -> str:
 def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
     """Rows of one value for edges that are added, [n] or [n, k].
 
-    They are of the type of the column, or int64 for an integer that it does not hold.
+    Their dtype is that of the column, or int64 for an integer that does not fit it.
 
     Args:
         columns: The columns of the graph.
-        name: Which of them.
+        name: Name of the column.
         value: A number, or k of them.
-        n: How many rows.
+        n: Number of rows.
 
     Raises:
-        DataError: The value is not of the kind or of the shape of the column.
+        DataError: The value does not have the kind or the shape of the column.
     """
     old, given = columns[name], np.asarray(value)
     whole = old.dtype.kind == "i"
@@ -85,37 +85,36 @@ def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
     return np.broadcast_to(given, (n, *old.shape[1:])).astype(dtype)
 
 
-def _checked_name(name: Any, place: Place) -> str:
+def _checked_name(name: Any, origin: Origin) -> str:
     if not isinstance(name, str) or not name.isidentifier() or iskeyword(name) or name.startswith("_"):
-        raise place.data(f"the name {name!r} cannot be read as an attribute such as node.NAME",
-                         "choose a Python identifier that does not begin with '_'")
+        raise origin.data(f"the name {name!r} cannot be read as an attribute such as node.NAME",
+                          "choose a Python identifier that does not begin with '_'")
     if name in TAKEN:
-        raise place.data(f"the name {name!r} is reserved", "choose another name, such as "
-                         f"'{name}_code'")
+        raise origin.data(f"the name {name!r} is reserved", f"choose another name, such as '{name}_code'")
     return name
 
 
-def _checked(x: Any, n: int, kind: str, place: Place) -> np.ndarray:
+def _checked(x: Any, n: int, kind: str, origin: Origin) -> np.ndarray:
     if is_sparse(x):
-        raise place.data("a sparse matrix cannot be a column", "give it as x, or make it dense with toarray()")
+        raise origin.data("a sparse matrix cannot be a column", "give it as x, or make it dense with toarray()")
     a = np.asarray(x)
-    check_rows(a, n, kind, place)
+    check_rows(a, n, kind, origin)
     if a.ndim > 2:
-        raise place.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the values of a row")
+        raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the values of a row")
     if a.dtype.kind in "iub":
-        return frozen(_integers(a, kind, place))
+        return frozen(_integers(a, kind, origin))
     if a.dtype.kind == "f":
-        return frozen(to_float32(a, kind, place, exact=True))
-    raise place.data(f"values have dtype {a.dtype}", "a column holds numbers: encode texts and categories as codes with "
-                     "np.unique(values, return_inverse=True)[1], times with values.astype('int64')")
+        return frozen(to_float32(a, kind, origin, exact=True))
+    raise origin.data(f"values have dtype {a.dtype}", "a column holds numbers: encode texts and categories as codes with "
+                      "np.unique(values, return_inverse=True)[1], times with values.astype('int64')")
 
 
-def _integers(a: np.ndarray, kind: str, place: Place) -> np.ndarray:
-    """Integers as int32 where that holds all numbers of their type, else as int64."""
+def _integers(a: np.ndarray, kind: str, origin: Origin) -> np.ndarray:
+    """Integers as int32 if it holds all values of their dtype, else as int64."""
     if not (a.dtype.kind == "b" or np.can_cast(a.dtype, np.int64) or _fits(a, np.int64)):
         row = int(np.argmax(a.reshape(len(a), -1).max(axis=1)))
-        raise place.data(f"{kind} {row} is {int(a[row].max())}", f"the largest integer of a column is {np.iinfo(np.int64).max}; number "
-                         "the values with np.unique(values, return_inverse=True)[1]")
+        raise origin.data(f"{kind} {row} is {int(a[row].max())}", f"the largest integer of a column is {np.iinfo(np.int64).max}; number "
+                          "the values with np.unique(values, return_inverse=True)[1]")
     return a.astype(np.int32 if np.can_cast(a.dtype, np.int32) else np.int64, copy=False)
 
 

@@ -1,4 +1,4 @@
-"""``gt.Graph``: the arrays of a graph, and graphs made from it and of it."""
+"""``gt.Graph``: a graph with its transformations and conversions."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class Graph(GraphArrays):
     """A directed graph with features, labels and splits; an undirected edge is two edges.
 
-    Floating-point inputs of any width are stored as float32 and ids as int64; integers that float32 would round are
-    refused but in named columns, which keep them. Duplicate edges and self loops are allowed.
+    Floating-point inputs of any width are stored as float32 and ids as int64. Integers that
+    float32 would round raise an error, except in named columns, which store integers. Duplicate
+    edges and self loops are allowed.
 
     Args:
         edge_index: [2, n_edges] integers, row 0 sources and row 1 destinations; or the pair (src, dst).
@@ -36,11 +37,11 @@ class Graph(GraphArrays):
         node_columns: Further values of the nodes by name, [n_nodes] or [n_nodes, k]; models read them as
             ``node.NAME`` and ``edge.src.NAME``. Integers stay integers: types that int32 holds become
             int32, others int64; bools become 0 and 1 (int32), floats float32.
-        edge_columns: The same of the edges, [n_edges] or [n_edges, k]; models read them as
-            ``edge.NAME``.
+        edge_columns: Further values of the edges by name, [n_edges] or [n_edges, k]; models read
+            them as ``edge.NAME``.
         name: Name for reports.
         meta: Anything else worth keeping (source, class names, ...).
-        where: File or place the arrays come from, put in front of error messages.
+        where: Where the arrays come from, such as a file; put in front of error messages.
 
     Raises:
         ShapeError: Arrays do not fit together.
@@ -67,7 +68,7 @@ class Graph(GraphArrays):
         return transform.deduplicate(self)
 
     def reversed(self) -> Graph:
-        """Every edge turned round."""
+        """Reverse every edge."""
         return self.replace(edge_index=(self.dst, self.src))
 
     def largest_component(self) -> Graph:

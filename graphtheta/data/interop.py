@@ -1,4 +1,4 @@
-"""Graphs from and to scipy and networkx. Both libraries are imported only when used."""
+"""Converts graphs from and to scipy and networkx, which are imported only when used."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,6 @@ from graphtheta.errors import DataError, ShapeError
 if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
-
 
 
 def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:
@@ -52,8 +51,9 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
     """Arguments of a graph from a networkx graph.
 
     Args:
-        g: Any networkx graph. Of an undirected one both directions are taken (a self loop once). Nodes are numbered in
-            its order; their names, all integers or all strings, become ``node_ids``.
+        g: Any networkx graph. An undirected edge gives both directions (a self loop one edge).
+            Nodes are numbered in its order; their names, all integers or all strings, become
+            ``node_ids``.
         x: Name or names of node attributes (numbers or vectors), put side by side.
         y: Name of the node attribute holding the label.
         edge_attr: Name or names of edge attributes, put side by side.

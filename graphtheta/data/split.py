@@ -1,6 +1,7 @@
-"""Who trains, who validates, who tests: masks for nodes, edges and links.
+"""Training, validation and test splits: masks for nodes and edges, and held-out links.
 
-Every choice is a hash of the seed and the row number, so that all ranks agree and the order of calls does not matter.
+Every choice is a hash of the seed and the row number, so that all ranks agree and the order of
+calls does not matter.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from graphtheta.data.transform import first_of_each, keep_edges, pair_key
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, bits, key, uniform
 
-# words that keep the streams of draws apart
+# words of random keys, one for each stream of draws
 CLASS, FRACTION, REST, LINK, REGION = range(5)
 
 Masks = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -48,8 +49,8 @@ def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 3
     order = np.lexsort((nodes, bits(key(seed, Purpose.SPLIT, CLASS), nodes), y))
     order = order[np.searchsorted(y[order], 0):]
     first = np.searchsorted(y[order], y[order])
-    place = np.empty(len(y), np.int64)
-    place[order] = np.arange(len(order)) - first
+    position = np.empty(len(y), np.int64)
+    position[order] = np.arange(len(order)) - first
     labelled = y >= 0
     of_class = val_per_class if n_val is None else 0
     sizes = np.bincount(y[labelled])
@@ -58,8 +59,8 @@ def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 3
         raise DataError(f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, but the split needs {train_per_class} "
                         f"training and {of_class} validation nodes of each class; lower train_per_class "
                         "and val_per_class or use split=\"fraction\"")
-    train = labelled & (place < train_per_class)
-    val = labelled & ~train & (place < train_per_class + of_class)
+    train = labelled & (position < train_per_class)
+    val = labelled & ~train & (position < train_per_class + of_class)
     rest = labelled & ~train & ~val
     if n_val is not None:
         val, rest = take(rest, n_val, seed, "validation")
@@ -77,7 +78,7 @@ def take(rest: np.ndarray, n: int, seed: int, what: str) -> tuple[np.ndarray, np
 
 
 def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np.ndarray | None = None, seed: int = 0) -> Masks:
-    """Each row drawn by itself into training, validation or test.
+    """Assign each row independently to training, validation or test.
 
     Args:
         n: Number of rows.
@@ -98,7 +99,7 @@ def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np
 
 
 def check_shares(*shares: float) -> None:
-    """Shares are not negative and leave something."""
+    """Check that shares are not negative and add up to at most 1."""
     if min(shares) < 0 or sum(shares) > 1 + 1e-9:
         raise ConfigError(f"shares of a split must lie in 0..1 and add up to at most 1, got {', '.join(map(str, shares))}")
 
@@ -110,13 +111,15 @@ def masks_of(part: np.ndarray) -> Masks:
 
 @dataclass(frozen=True)
 class LinkSplit:
-    """A graph to learn links on, and the links held back.
+    """A graph for link prediction, and the links held out.
 
     Attributes:
-        graph: All nodes with the message edges only: no held-back pair is among them, in either direction.
+        graph: All nodes, and the message edges only: they contain no held-out pair in either
+            direction.
         val: Validation pairs, [2, n_val] int64 rows (source, destination).
         test: Test pairs, [2, n_test] int64.
-        dropped: Message edges that were taken out because their pair is held back (duplicates, reverse edges).
+        dropped: Number of message edges removed because their pair is held out (duplicates,
+            reverse edges).
     """
 
     graph: Graph
@@ -126,12 +129,12 @@ class LinkSplit:
 
 
 def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int = 0) -> LinkSplit:
-    """Hold back links for validation and testing.
+    """Hold out links for validation and testing.
 
-    Both directions of an edge and its duplicates always fall into the same part: the part is a hash of the unordered
-    pair. A pair stored in both directions is held back once, lower row first. Self loops stay message edges. If the
-    graph has masks ``edge_val`` or ``edge_test`` these decide instead, and training edges that would give a held-back
-    pair away are dropped.
+    Both directions of an edge and its duplicates are always in the same part: the part is a hash
+    of the unordered pair. A pair stored in both directions is held out once, lower row first. Self
+    loops stay message edges. If the graph has masks ``edge_val`` or ``edge_test``, these decide
+    instead, and training edges that would leak a held-out pair are dropped.
 
     Args:
         graph: The graph.
@@ -139,7 +142,7 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
         seed: Seed of the split.
 
     Returns:
-        Message graph and held-back pairs.
+        Message graph and held-out pairs.
 
     Raises:
         ConfigError: Shares outside 0..1.
@@ -174,7 +177,7 @@ def distinct_pairs(graph: Graph, pair: np.ndarray, chosen: np.ndarray) -> np.nda
 
 
 def region_of(position: np.ndarray, n_regions: int = 64) -> np.ndarray:
-    """Regions of equally many nodes, found by halving at the median of the wider axis in turn.
+    """Regions of equally many nodes, by recursive bisection at the median of the wider axis.
 
     Args:
         position: Coordinates, [n, 2] (any number of axes).
@@ -195,8 +198,8 @@ def region_of(position: np.ndarray, n_regions: int = 64) -> np.ndarray:
         along = np.take_along_axis(position, axis[region][:, None], 1)[:, 0]
         order = np.lexsort((np.arange(n), along, region))
         size = np.bincount(region, minlength=1 << level)
-        place = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
-        upper = place >= np.repeat(size // 2, size)
+        index = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
+        upper = index >= np.repeat(size // 2, size)
         halved = np.empty(n, np.int64)
         halved[order] = 2 * region[order] + upper
         region = halved
@@ -213,7 +216,7 @@ def widest_axis(position: np.ndarray, region: np.ndarray, n_regions: int) -> np.
 
 
 def region_split(graph: Graph, position: np.ndarray, train: float = 0.6, val: float = 0.2, *, n_regions: int = 64, seed: int = 0) -> Masks:
-    """Edge masks by region: whole regions train, validate or test; edges between regions of different parts are in no mask.
+    """Edge masks by region: a region is in one part; edges between two parts are in no mask.
 
     Args:
         graph: The graph.

@@ -1,4 +1,7 @@
-"""Graph to graph: self loops, directions, subsets, scaling. Edges keep their order; added ones come last."""
+"""Transformations of graphs: self loops, directions, subsets, scaling.
+
+Edges keep their order; added ones come last.
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -22,10 +25,10 @@ def take_edges(graph: GraphArrays, edges: np.ndarray) -> dict[str, Any]:
 
 
 def take_nodes(graph: GraphArrays, nodes: np.ndarray) -> dict[str, Any]:
-    """The node arrays at some nodes (numbers), by field, with all that says what the labels are."""
+    """The node arrays at some nodes (numbers), by field, with the fields that describe labels."""
     if is_column(graph.x):
-        raise DataError(f"{graph.name}: x is a feature store that is read by rows, and a part of the nodes would need a store of its own; "
-                        "take the nodes first and then set x")
+        raise DataError(f"{graph.name}: x is a feature store that is read by rows, and its rows cannot be selected; select the nodes "
+                        "first and then set x")
     rows = {field: getattr(graph, field)[nodes] for field in NODE_ROWS if getattr(graph, field) is not None}
     return {**rows, "node_columns": take_rows(graph.node_columns, nodes), "node_ids": graph.original_ids[nodes], "n_nodes": len(nodes),
             "multilabel": graph.multilabel, "n_classes": graph.n_classes if graph.label_kind == "classes" else None}
@@ -122,7 +125,7 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
 
 
 def _with_loops(graph: GraphArrays, nodes: np.ndarray, fill: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The edge columns with rows for the loops of some nodes."""
+    """The edge columns, extended by rows for the added self loops of some nodes."""
     unknown = sorted(set(values) - set(graph.edge_columns))
     if unknown:
         raise DataError(f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column; "
@@ -191,7 +194,7 @@ def components(graph: GraphArrays) -> np.ndarray:
 
 
 def largest_component(graph: G) -> G:
-    """The nodes of the largest weakly connected component; of equally large ones that of the lowest node."""
+    """The largest weakly connected component; of several, the one that has the lowest node."""
     of = components(graph)
     sizes = np.bincount(of)
     best = of[np.argmax(sizes[of])]
@@ -236,12 +239,11 @@ def standardise_edge_attr(graph: G) -> G:
 
 
 def required(graph: GraphArrays, field: str) -> Any:
-    """A field that must be there."""
+    """A field that must be present, and held in memory."""
     value = getattr(graph, field)
     if value is None:
         raise DataError(f"{graph.name}: the graph has no {field} to normalise; give {field}= or drop the normalisation")
     if is_column(value):
-        raise DataError(f"{graph.name}: {field} is a feature store that is read by rows and cannot be normalised; normalise "
-                        "its values where they are "
-                        "made, or drop the normalisation")
+        raise DataError(f"{graph.name}: {field} is a feature store that is read by rows and cannot be normalised; normalise the values "
+                        "before they are stored, or drop the normalisation")
     return value

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 SPARSE_BELOW = 0.25
-# of memory that every worker takes for each node, of whatever graph: its owner, and its row there
+# bytes that every worker needs per node of any graph: the owner of the node, and its row there
 NODE_BYTES = 8
-# more classes than this, and than nodes, are no classes but codes
+# more classes than this, and more than nodes, are taken for codes and rejected
 MOST_CLASSES = 1 << 16
-# integers up to here are float32 numbers, and float64 numbers
+# float32 and float64 hold all integers up to these
 WHOLE32, WHOLE64 = 1 << 24, 1 << 53
 
 
-class Place:
-    """Where an array stands, for messages: file or caller, and field."""
+class Origin:
+    """Where an array comes from, for messages: file or caller, and field."""
 
     def __init__(self, where: str, field: str):
         self.text = f"{where}: {field}" if where else field
@@ -57,27 +57,27 @@ def frozen(a: np.ndarray) -> np.ndarray:
 
 def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
     """Split ``edge_index`` [2, n_edges], or a pair (src, dst), into two int64 arrays."""
-    place = Place(where, "edge_index")
+    origin = Origin(where, "edge_index")
     if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
         src, dst = (np.asarray(end) for end in edge_index)
         if src.ndim != 1 or src.shape != dst.shape:
-            raise place.shape(f"src has shape {list(src.shape)} and dst {list(dst.shape)}", "both must be [n_edges]")
+            raise origin.shape(f"src has shape {list(src.shape)} and dst {list(dst.shape)}", "both must be [n_edges]")
     else:
         pair = np.asarray(edge_index)
         if pair.ndim != 2 or pair.shape[0] != 2:
             hint = "transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else "give row 0 = sources and row 1 = destinations"
-            raise place.shape(f"expected shape [2, n_edges], got {list(pair.shape)}", hint)
+            raise origin.shape(f"expected shape [2, n_edges], got {list(pair.shape)}", hint)
         src, dst = pair
-    return check_ids(src, place, "sources"), check_ids(dst, place, "destinations")
+    return check_ids(src, origin, "sources"), check_ids(dst, origin, "destinations")
 
 
-def check_ids(ids: np.ndarray, place: Place, what: str) -> np.ndarray:
+def check_ids(ids: np.ndarray, origin: Origin, what: str) -> np.ndarray:
     """Integer ids as int64; an empty array of any dtype is accepted."""
     if ids.size and ids.dtype.kind not in "iu":
-        raise place.data(f"{what} have dtype {ids.dtype}", "node ids must be integers; number the nodes 0..n_nodes-1 "
-                                                            "and give the original names as node_ids")
+        raise origin.data(f"{what} have dtype {ids.dtype}", "node ids must be integers; number the nodes 0..n_nodes-1 "
+                                                             "and give the original names as node_ids")
     if ids.size and ids.dtype == np.uint64 and int(ids.max()) > np.iinfo(np.int64).max:
-        raise place.data(f"{what} reach {int(ids.max())}", "ids must fit into int64")
+        raise origin.data(f"{what} reach {int(ids.max())}", "ids must fit into int64")
     return frozen(ids.astype(np.int64, copy=False))
 
 
@@ -86,7 +86,7 @@ def count_nodes(n_nodes: int | None, arrays: tuple[Any, ...], src: np.ndarray, d
     if n_nodes is not None:
         return int(n_nodes)
     for a in arrays:
-        # a single number is no array of rows; its own check says so
+        # a scalar has no rows; the check of its field rejects it
         if a is not None and getattr(a, "shape", None) != ():
             return int(a.shape[0]) if hasattr(a, "shape") and len(a.shape) else len(a)
     return max(int(src.max(initial=-1)), int(dst.max(initial=-1))) + 1
@@ -95,9 +95,9 @@ def count_nodes(n_nodes: int | None, arrays: tuple[Any, ...], src: np.ndarray, d
 def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> None:
     """Both ends of every edge lie in 0..n_nodes-1."""
     if n_nodes < 1:
-        raise Place(where, "n_nodes").data(f"the graph has {n_nodes} nodes", "a graph needs at least one")
+        raise Origin(where, "n_nodes").data(f"the graph has {n_nodes} nodes", "a graph needs at least one")
     if n_nodes * NODE_BYTES > memory_bytes():
-        raise Place(where, "n_nodes").data(
+        raise Origin(where, "n_nodes").data(
             f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node number is "
             f"{max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
             "number the nodes from 0 without gaps and give the original numbers as node_ids")
@@ -105,101 +105,101 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
         if not len(ids) or (ids.min() >= 0 and ids.max() < n_nodes):
             continue
         edge = int(np.flatnonzero((ids < 0) | (ids >= n_nodes))[0])
-        raise Place(where, "edge_index").data(
+        raise Origin(where, "edge_index").data(
             f"edge {edge} has {name} {int(ids[edge])}, outside 0..{n_nodes - 1}",
             f"the graph has {n_nodes} nodes; number them from 0, or state a larger n_nodes")
 
 
-def check_rows(a: Any, n: int, kind: str, place: Place) -> None:
+def check_rows(a: Any, n: int, kind: str, origin: Origin) -> None:
     """The first axis has one row per node or edge."""
     shape = list(a.shape)
     if not shape or shape[0] != n:
-        raise place.shape(f"expected {n} rows, one per {kind}, got shape {shape}", f"give one row for each of the {n} {kind}s")
+        raise origin.shape(f"expected {n} rows, one per {kind}, got shape {shape}", f"give one row for each of the {n} {kind}s")
 
 
 def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
-    """Feature rows as float32 [n, d]: CSR while sparse enough, a plain array otherwise; all finite. A column is kept as it is."""
+    """Finite float32 rows [n, d]: CSR if sparse enough, else dense; a column is left as it is."""
     if x is None:
         return None
-    place = Place(where, field)
+    origin = Origin(where, field)
     if is_column(x):
-        check_column(x, n, kind, place)
+        check_column(x, n, kind, origin)
         return x
     if is_sparse(x):
-        return check_sparse(x, n, kind, place)
+        return check_sparse(x, n, kind, origin)
     x = np.asarray(x)
     if x.ndim == 1:
         x = x[:, None]
     if x.ndim != 2:
-        raise place.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
-    check_rows(x, n, kind, place)
-    return frozen(to_float32(x, kind, place, exact=True))
+        raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
+    check_rows(x, n, kind, origin)
+    return frozen(to_float32(x, kind, origin, exact=True))
 
 
-def check_column(x: Any, n: int, kind: str, place: Place) -> None:
-    """Check shape and type of features that are read by rows; their values are not looked at."""
+def check_column(x: Any, n: int, kind: str, origin: Origin) -> None:
+    """Check shape and type of features that are read by rows; their values are not checked."""
     missing = [name for name in ("shape", "dtype", "sparse", "nbytes") if not hasattr(x, name)]
     if missing:
-        raise place.data(f"{type(x).__name__} has the method read_begin of a feature store, but no attribute {missing[0]}",
-                         "give it shape, dtype, sparse and nbytes, as docs/extending.md says")
+        raise origin.data(f"{type(x).__name__} has the method read_begin of a feature store, but no attribute {missing[0]}",
+                          "give it shape, dtype, sparse and nbytes, as docs/extending.md says")
     if kind != "node":
-        raise place.data("a feature store that is read by rows cannot hold edge values", "give it as an array")
-    check_rows(x, n, kind, place)
+        raise origin.data("a feature store that is read by rows cannot hold edge values", "give it as an array")
+    check_rows(x, n, kind, origin)
     if len(x.shape) != 2:
-        raise place.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
+        raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
     if np.dtype(x.dtype).kind != "f":
-        raise place.data(f"the column has values of dtype {x.dtype}", "let it return floating-point numbers")
+        raise origin.data(f"the column has values of dtype {x.dtype}", "let it return floating-point numbers")
 
 
-def check_sparse(x: Any, n: int, kind: str, place: Place) -> sp.csr_array | np.ndarray:
+def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np.ndarray:
     """Sparse features as sorted float32 CSR without duplicates; dense from a density of 0.25 on."""
     import scipy.sparse as sp
 
-    check_rows(x, n, kind, place)
+    check_rows(x, n, kind, origin)
     if x.dtype.kind not in "fiub":
-        raise place.data(f"values have dtype {x.dtype}", "features must be real numbers")
+        raise origin.data(f"values have dtype {x.dtype}", "features must be real numbers")
     x = sp.csr_array(x)
     try:
-        # compiled code follows the indices without looking
+        # compiled code uses the indices unchecked
         x.check_format(full_check=True)
     except ValueError as error:
-        raise place.data(f"not a valid sparse matrix ({error})", "create it again, for example from its coordinates") from None
+        raise origin.data(f"not a valid sparse matrix ({error})", "create it again, for example from its coordinates") from None
     if not (x.has_canonical_format and x.dtype == np.float32):
-        check_exact(x, kind, place)
+        check_exact(x, kind, origin)
         x = x.astype(np.float32)
         x.sum_duplicates()
     if x.nnz >= SPARSE_BELOW * max(1, x.shape[0] * x.shape[1]):
-        return frozen(to_float32(x.toarray(), kind, place))
+        return frozen(to_float32(x.toarray(), kind, origin))
     bad = np.flatnonzero(~np.isfinite(x.data))
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
-        raise not_finite(place, kind, row, int(x.indices[bad[0]]), x.data[bad[0]], len(bad))
+        raise not_finite(origin, kind, row, int(x.indices[bad[0]]), x.data[bad[0]], len(bad))
     return x
 
 
-def to_float32(a: np.ndarray, kind: str, place: Place, *, allow_nan: bool = False, exact: bool = False) -> np.ndarray:
+def to_float32(a: np.ndarray, kind: str, origin: Origin, *, allow_nan: bool = False, exact: bool = False) -> np.ndarray:
     """Real numbers as float32.
 
     Refuses NaN (unless allowed), infinities, values beyond the float32 range, and with ``exact`` columns
     of integers that would be rounded.
     """
     if a.dtype.kind not in "fiub":
-        raise place.data(f"values have dtype {a.dtype}", "give real numbers")
+        raise origin.data(f"values have dtype {a.dtype}", "give real numbers")
     with np.errstate(over="ignore"):
         out = a.astype(np.float32, copy=False)
-    # a sum is finite unless an entry is not, or it overflows: only then look for the entry
+    # the sum is not finite if an entry is not, or if it overflows; only then look for the entry
     if out.size and not np.isfinite(out.sum(dtype=np.float64)):
         wrong = np.isinf(out) if allow_nan else ~np.isfinite(out)
         if wrong.any():
             first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
             column = int(first[1]) if len(first) > 1 else None
-            raise not_finite(place, kind, int(first[0]), column, a[first], int(wrong.sum()))
+            raise not_finite(origin, kind, int(first[0]), column, a[first], int(wrong.sum()))
     if exact:
-        check_exact(a, kind, place)
+        check_exact(a, kind, origin)
     return out
 
 
-def check_exact(a: Any, kind: str, place: Place) -> None:
+def check_exact(a: Any, kind: str, origin: Origin) -> None:
     """Check that float32 rounds no column of integers, which are codes, ids or times.
 
     Integers may be given as such or as float64. A float64 column with fractions, or with numbers above
@@ -208,7 +208,7 @@ def check_exact(a: Any, kind: str, place: Place) -> None:
     Args:
         a: [n], [n, d], or CSR [n, d].
         kind: "node" or "edge".
-        place: Of the array, for the message.
+        origin: Where the array comes from, for the message.
 
     Raises:
         DataError: There is such a column.
@@ -220,8 +220,8 @@ def check_exact(a: Any, kind: str, place: Place) -> None:
         at = first_rounded(x)
         if at is not None:
             where = f"{kind} {at if rows is None else int(rows[at])}" + (f", column {column}" if a.ndim > 1 else "")
-            raise place.data(f"{where} is {int(x[at])}, which float32 would round to {int(np.float32(x[at]))}",
-                             f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and rescale measured quantities")
+            raise origin.data(f"{where} is {int(x[at])}, which float32 would round to {int(np.float32(x[at]))}",
+                              f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and rescale measured quantities")
 
 
 def largest(x: np.ndarray) -> Any:
@@ -230,7 +230,7 @@ def largest(x: np.ndarray) -> Any:
 
 
 def large_columns(a: Any) -> Iterator[tuple[int, np.ndarray | None, np.ndarray]]:
-    """Columns with numbers beyond those that float32 counts by: number, rows (None for all) and values."""
+    """Columns with values beyond ``WHOLE32``: number, rows (None for all) and values of each."""
     if is_sparse(a):
         found, a = np.unique(a.indices[np.abs(a.data) > WHOLE32]), a.tocsc()
         for column in found.tolist():
@@ -243,84 +243,84 @@ def large_columns(a: Any) -> Iterator[tuple[int, np.ndarray | None, np.ndarray]]
 
 
 def first_rounded(x: np.ndarray) -> int | None:
-    """Position of the first number that float32 rounds among integers; None if there is none, or some are no integers."""
+    """Position of the first integer that float32 rounds; None without any, or for fractions."""
     if x.dtype.kind == "f":
         if largest(x) > WHOLE64 or not np.array_equal(x, np.rint(x)):
             return None
         x = x.astype(np.int64)
     size = np.abs(x).astype(np.uint64)
-    # without the zeros at its end, a number that float32 holds has 24 bits
+    # without its trailing zero bits, an integer that float32 holds has at most 24 bits
     wrong = size // np.maximum(size & (~size + np.uint64(1)), np.uint64(1)) >= WHOLE32
     return int(np.argmax(wrong)) if wrong.any() else None
 
 
-def not_finite(place: Place, kind: str, row: int, column: int | None, value: Any, count: int) -> DataError:
+def not_finite(origin: Origin, kind: str, row: int, column: int | None, value: Any, count: int) -> DataError:
     """The error for NaN and infinite values."""
     at = f"{kind} {row}" + ("" if column is None else f", column {column}")
     more = "" if count == 1 else f" ({count} such values)"
-    return place.data(f"{at} is {float(value)}{more}", "replace or drop values that are not finite float32 numbers first")
+    return origin.data(f"{at} is {float(value)}{more}", "replace or drop values that are not finite float32 numbers first")
 
 
 def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
     """One finite float32 per row."""
     if a is None:
         return None
-    place = Place(where, field)
+    origin = Origin(where, field)
     a = np.asarray(a)
-    check_rows(a, n, kind, place)
+    check_rows(a, n, kind, origin)
     if a.ndim != 1:
-        raise place.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
-    return frozen(to_float32(a, kind, place))
+        raise origin.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
+    return frozen(to_float32(a, kind, origin))
 
 
 def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
-    """Edge targets, float32 [n] or [n, k]; NaN stands for an edge without a target."""
+    """Edge targets, float32 [n] or [n, k]; NaN marks an edge without a target."""
     if a is None:
         return None
-    place = Place(where, "edge_y")
+    origin = Origin(where, "edge_y")
     a = np.asarray(a)
-    check_rows(a, n, "edge", place)
+    check_rows(a, n, "edge", origin)
     if a.ndim > 2:
-        raise place.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
-    return frozen(to_float32(a, "edge", place, allow_nan=True))
+        raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
+    return frozen(to_float32(a, "edge", origin, allow_nan=True))
 
 
 def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str) -> tuple[np.ndarray | None, int, bool]:
     """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node."""
     if y is None:
         return None, int(n_classes or 0), bool(multilabel)
-    place = Place(where, "y")
+    origin = Origin(where, "y")
     y = np.asarray(y)
-    check_rows(y, n, "node", place)
+    check_rows(y, n, "node", origin)
     if y.ndim == 1 and y.dtype.kind in "iub":
-        return check_classes(y.astype(np.int64, copy=False), n_classes, place)
+        return check_classes(y.astype(np.int64, copy=False), n_classes, origin)
     if y.ndim > 2:
-        raise place.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
+        raise origin.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
     y = y[:, None] if y.ndim == 1 else y
     if not y.shape[1]:
-        raise place.shape(f"expected [{n}, C] targets, got {list(y.shape)}", "give at least one column, or leave y out")
-    out = to_float32(y, "node", place, allow_nan=True)
+        raise origin.shape(f"expected [{n}, C] targets, got {list(y.shape)}", "give at least one column, or leave y out")
+    out = to_float32(y, "node", origin, allow_nan=True)
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
         row, column = (int(i) for i in np.argwhere(~((out == 0) | (out == 1) | np.isnan(out)))[0])
-        raise place.data(f"node {row}, column {column} is {float(out[row, column])}", "multi-label targets are 0, 1 or NaN (unknown)")
+        raise origin.data(f"node {row}, column {column} is {float(out[row, column])}", "multi-label targets are 0, 1 or NaN (unknown)")
     several = binary and y.shape[1] > 1 if multilabel is None else bool(multilabel)
     if n_classes and several and n_classes != out.shape[1]:
-        raise place.shape(f"{out.shape[1]} columns for {n_classes} classes", "give one column per class")
+        raise origin.shape(f"{out.shape[1]} columns for {n_classes} classes", "give one column per class")
     return frozen(out), out.shape[1] if several else 0, several
 
 
-def check_classes(y: np.ndarray, n_classes: int | None, place: Place) -> tuple[np.ndarray, int, bool]:
+def check_classes(y: np.ndarray, n_classes: int | None, origin: Origin) -> tuple[np.ndarray, int, bool]:
     """Class numbers 0..n_classes-1, or -1 for unlabelled."""
     known = int(y.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
     if known > max(len(y), MOST_CLASSES):
-        raise place.data(f"{known} classes for {len(y)} nodes; the largest label is {int(y.max(initial=-1))}",
-                         "number the classes 0..C-1, for example by np.unique(y, return_inverse=True)[1]")
+        raise origin.data(f"{known} classes for {len(y)} nodes; the largest label is {int(y.max(initial=-1))}",
+                          "number the classes 0..C-1, for example by np.unique(y, return_inverse=True)[1]")
     wrong = np.flatnonzero((y < -1) | (y >= known))
     if len(wrong):
         node = int(wrong[0])
-        raise place.data(f"node {node} has label {int(y[node])}, outside 0..{known - 1} (or -1 for unlabelled)",
-                         f"there are {known} classes; renumber the labels or state a larger n_classes")
+        raise origin.data(f"node {node} has label {int(y[node])}, outside 0..{known - 1} (or -1 for unlabelled)",
+                          f"there are {known} classes; renumber the labels or state a larger n_classes")
     return frozen(y), known, False
 
 
@@ -328,14 +328,14 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
     """A boolean mask with one entry per row."""
     if mask is None:
         return None
-    place = Place(where, field)
+    origin = Origin(where, field)
     mask = np.asarray(mask)
     if mask.dtype != np.bool_:
-        raise place.data(f"expected a bool mask, got dtype {mask.dtype}",
-                          f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")
+        raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
+                           f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")
     if mask.ndim != 1:
-        raise place.shape(f"expected shape [{n}], got {list(mask.shape)}", "give one mask per split, not several in columns")
-    check_rows(mask, n, kind, place)
+        raise origin.shape(f"expected shape [{n}], got {list(mask.shape)}", "give one mask per split, not several in columns")
+    check_rows(mask, n, kind, origin)
     return frozen(mask)
 
 
@@ -346,7 +346,7 @@ def check_disjoint(masks: dict[str, np.ndarray | None], kind: str, where: str) -
         for second, b in given[i + 1:]:
             both = np.flatnonzero(a & b)
             if len(both):
-                raise Place(where, f"{first} and {second}").data(
+                raise Origin(where, f"{first} and {second}").data(
                     f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}", "a row may be in only one of the masks")
 
 
@@ -360,7 +360,7 @@ def check_labelled(y: np.ndarray | None, masks: dict[str, np.ndarray | None], ki
     for name, mask in masks.items():
         bad = np.flatnonzero(missing if mask is None else mask & missing)
         if mask is not None and len(bad):
-            raise Place(where, name).data(f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
+            raise Origin(where, name).data(f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
                                           f"take {kind}s without {field} out of the mask")
 
 
@@ -368,16 +368,16 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     """Original ids: unique integers or strings, one per node."""
     if ids is None:
         return None
-    place = Place(where, "node_ids")
+    origin = Origin(where, "node_ids")
     ids = np.asarray(ids)
     if ids.dtype.kind not in "iuU":
-        raise place.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
+        raise origin.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
     if ids.ndim != 1:
-        raise place.shape(f"expected shape [{n}], got {list(ids.shape)}", "give one id per node")
-    check_rows(ids, n, "node", place)
+        raise origin.shape(f"expected shape [{n}], got {list(ids.shape)}", "give one id per node")
+    check_rows(ids, n, "node", origin)
     unique, first, count = np.unique(ids, return_index=True, return_counts=True)
     if len(unique) != n:
         again = int(np.argmax(count > 1))
-        raise place.data(f"id {unique[again]} belongs to {int(count[again])} nodes, first to node {int(first[again])}",
-                         "original ids must be unique")
+        raise origin.data(f"id {unique[again]} belongs to {int(count[again])} nodes, first to node {int(first[again])}",
+                          "original ids must be unique")
     return frozen(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids)

@@ -1,1 +1,1 @@
-"""Where graphs come from: files, generators, and the names of datasets."""
+"""Sources of graphs: files, generators, and named datasets."""

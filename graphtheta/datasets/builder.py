@@ -1,7 +1,7 @@
-"""Builders of the named data sets: from the arrays of a file to a graph with features, targets and splits.
+"""Builds the graphs of named datasets: features, targets and splits from the arrays of a file.
 
-Each takes the path of its file and its options, and returns a graph; :mod:`graphtheta.datasets.dataset` finds the file and applies
-what is common to all.
+Each function takes the path of its file and its options, and returns a graph.
+:mod:`graphtheta.datasets.dataset` finds the file and applies the options common to all.
 """
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BOND = ("type", "stereo", "conjugated")
 # an element with fewer atoms in training molecules is "other"
 COMMON = 100
 CODE_WIDTH = 32
-# of a category
+# largest number of values of a category
 MOST_VALUES = 256
-# columns shared by all majors, dorms or schools
+# hash buckets for majors, dorms or schools
 BUCKETS = 16
 FIRST_YEAR, LAST_YEAR = 2004, 2009
 
@@ -70,15 +70,15 @@ def one_hot(column: np.ndarray, where: str) -> np.ndarray:
 
 
 def atoms(path: Path, hide: str = "") -> Graph:
-    """Molecules as one graph: which element is an atom?
+    """Molecules as one graph; the class of an atom is its element.
 
-    The class is the element; those with fewer than 100 atoms in training molecules share the class "other". Features are
-    the other eight attributes of an atom, one-hot; edge attributes are type, stereo and conjugation of a bond, one-hot.
-    Whole molecules train, validate or test, by scaffold.
+    Elements with fewer than 100 atoms in training molecules share the class "other". Features are
+    the other eight attributes of an atom, one-hot; edge attributes are type, stereo and
+    conjugation of a bond, one-hot. The split is by molecule and scaffold.
 
-    On mol_tox21 no attribute gives the element away: the most frequent element is right for 74.2 % of the test atoms,
-    a look-up by the most telling attribute (degree, hydrogens included) for 87.4 %, by all eight together for 92.6 %,
-    and by these and the bonds of the atom for 96.6 %: the bonds hold what the attributes lack.
+    No attribute determines the element. On the test atoms of mol_tox21, the most frequent element
+    is right for 74.2 %, a look-up by the best single attribute (degree, hydrogens included) for
+    87.4 %, by all eight for 92.6 %, and by all eight and the bonds of the atom for 96.6 %.
 
     Args:
         path: The file.
@@ -92,7 +92,7 @@ def atoms(path: Path, hide: str = "") -> Graph:
     with ArrayFile(path) as file:
         ends, meta = read_edges(file), read_meta(file)
         atom, bond = file.read("node_attr", "iu", 2), file.read("edge_attr", "iu", 2)
-        # what is too large becomes negative, and is refused
+        # values beyond int64 become negative and are rejected below
         bounds, split = file.read("graph_ptr", "iu", 1).astype(np.int64), file.read("graph_split", "iu", 1)
     steps = np.diff(bounds)
     whole = len(bounds) == len(split) + 1 and bounds[0] == 0 and bounds[-1] == len(atom) and bool((steps >= 0).all())
@@ -112,33 +112,37 @@ def atoms(path: Path, hide: str = "") -> Graph:
 
 
 def element_classes(number: np.ndarray, training: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Classes of atoms, [n]: place among the common elements (second result), or one more for all others."""
+    """Classes of atoms, [n], and the common elements; all other elements share the last class."""
     values, count = np.unique(number[training], return_counts=True)
     elements = values[count >= COMMON]
     if not len(elements):
         return np.zeros(len(number), np.int64), elements
-    place = np.minimum(np.searchsorted(elements, number), len(elements) - 1)
-    return np.where(elements[place] == number, place, len(elements)), elements
+    index = np.minimum(np.searchsorted(elements, number), len(elements) - 1)
+    return np.where(elements[index] == number, index, len(elements)), elements
 
 
 def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions: int = 64, seed: int = 0) -> Graph:
-    """Roads: how much traffic does each link carry?
+    """A road network; the target of each link is its traffic flow.
 
-    Edge attributes are log(1 + capacity), log(1 + length), log(1 + free-flow time), speed, toll and the one-hot link
-    type; the two columns that are constant are left out. Node features are the logarithms of in- and out-degree and
-    whether the node is a zone where trips begin and end. All are standardised over training links and their ends.
+    Edge attributes are log(1 + capacity), log(1 + length), log(1 + free-flow time), speed, toll
+    and the one-hot link type; the two constant columns are left out. Node features are the
+    logarithms of in- and out-degree and whether the node is a zone where trips begin and end. All
+    are standardised over training links and their ends.
 
-    The target is the flow, standardised over training links; ``meta`` holds ``target_mean`` and ``target_deviation`` to
-    undo it. log(1 + flow) is the other choice. Its errors are mostly those of the tenth of the links without any flow,
-    which nothing in the file foretells: gradient-boosted trees explain 43 % of its variance and 70 % of the flow's.
+    The target is the flow, standardised over training links; ``meta`` holds ``target_mean`` and
+    ``target_deviation`` to undo it. With ``"log"`` it is log(1 + flow), whose error is dominated
+    by the tenth of the links without any flow, which no attribute predicts: gradient-boosted trees
+    explain 43 % of its variance, and 70 % of that of the flow.
 
-    Flow balances at nodes, so that links next to a known one give it away. Hence whole regions train, validate or test:
-    64 regions of equally many nodes, 60/20/20 %; a link between regions of different parts is in no part.
+    Flow is conserved at nodes, so that adjacent links leak the target. The split is therefore by
+    region: 64 regions of equally many nodes, 60/20/20 %; a link between regions of different parts
+    is in no part.
 
     Args:
         path: The file.
         target: ``"flow"`` or ``"log"``.
-        coordinates: Add node coordinates to the features. They tell regions apart, which cannot help in unseen ones.
+        coordinates: Add node coordinates to the features. They identify regions, which does not
+            help in unseen ones.
         regions: Number of regions, a power of two.
         seed: Seed of the split.
     """
@@ -172,11 +176,11 @@ def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions
 
 
 def ratings(path: Path, target: str = "rating") -> Graph:
-    """Who trusts whom: the rating of each edge, split by time (first 60 %, next 20 %, last 20 %).
+    """Trust ratings between users as edges, split by time (first 60 %, next 20 %, last 20 %).
 
-    The rating is the target, a tenth of it for regression or 1 for positive ones with ``target="sign"``, and is not
-    among the features: the edge attribute is the time, the node features are the logarithms of in- and out-degree in
-    the training part, and a constant.
+    The target is the rating divided by 10, or with ``target="sign"`` whether it is positive. The
+    rating is not among the features: the edge attribute is the time; the node features are the
+    logarithms of in- and out-degree in the training part, and a constant.
     """
     if target not in ("rating", "sign"):
         raise ConfigError(f"{path.stem}: target is 'rating' or 'sign', not {target!r}")
@@ -196,10 +200,11 @@ def ratings(path: Path, target: str = "rating") -> Graph:
 
 
 def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
-    """Typed facts, with the published split of the edges.
+    """A knowledge graph, with the published split of its edges.
 
-    Node features are random. The relation of an edge is its attribute: one-hot, or a code of 32 random signs where there
-    are more than 64 relations; ``relations`` is ``auto``, ``onehot``, ``code`` or ``none``.
+    Node features are random. The edge attribute encodes the relation: one-hot, or a code of 32
+    random signs if there are more than 64 relations; ``relations`` is ``auto``, ``onehot``,
+    ``code`` or ``none``.
     """
     if relations not in ("auto", "onehot", "code", "none"):
         raise ConfigError(f"{path.stem}: relations is auto, onehot, code or none, not {relations!r}")
@@ -219,7 +224,7 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
 
 
 def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
-    """Friends at American colleges: graduation year or gender.
+    """Friendships at American colleges; the class of a person is graduation year or gender.
 
     Features are one-hot: status, gender (if not the target), year (if not the target), and majors, dorm and high school
     hashed with the college into 16 columns each; a missing entry has no column. Nodes without the target are unlabelled.
@@ -227,7 +232,7 @@ def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
     Args:
         path: The packed file.
         target: ``"year"`` (2004 to 2009, six classes) or ``"gender"`` (two).
-        colleges: How many of the 89 colleges, in the order of the file.
+        colleges: Number of colleges, of 89 in the order of the file.
     """
     if target not in ("year", "gender"):
         raise ConfigError(f"{path.stem}: target is 'year' or 'gender', not {target!r}")
@@ -260,11 +265,12 @@ def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
 
 
 def unpack(degree: np.ndarray, delta: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Both directions of the edges, sorted by source, from the neighbours above each node as steps.
+    """Decode delta-coded adjacency lists into both directions of the edges, sorted by source.
 
     Args:
         degree: Number of neighbours with a higher number, [n].
-        delta: Steps to them, the first of a node counted from the node itself, [n_pairs].
+        delta: Differences between successive such neighbours, the first of a node to the node
+            itself, [n_pairs].
         where: The file, for errors.
 
     Returns:
@@ -281,17 +287,17 @@ def unpack(degree: np.ndarray, delta: np.ndarray, where: str) -> tuple[np.ndarra
         bad = int(high.min() if high.min() < 0 else high.max())
         raise FormatError(f"{where}: field 'delta' leads to node {bad} of {n}; {AGAIN}")
     upper = sp.csr_array((np.ones(len(high), np.int8), high, bounds), shape=(n, n))
-    # adding the transpose counts instead of sorting
+    # adding the transpose takes linear time; sorting the edges would not
     both = upper + sp.csr_array(upper.T)
     return np.repeat(np.arange(n), np.diff(both.indptr)), both.indices.astype(np.int64)
 
 
 def indicator(columns: list[np.ndarray], widths: list[int]) -> Any:
-    """One-hot columns side by side as CSR; entry 0 of a column stands for nothing."""
+    """One-hot columns side by side as CSR; 0 in a column means no entry."""
     import scipy.sparse as sp
 
     offset = np.cumsum([0, *widths])
-    place = np.stack([np.where(c > 0, c - 1 + o, -1) for c, o in zip(columns, offset, strict=False)], axis=1)
-    filled = place >= 0
+    index = np.stack([np.where(c > 0, c - 1 + o, -1) for c, o in zip(columns, offset, strict=False)], axis=1)
+    filled = index >= 0
     bounds = np.concatenate(([0], np.cumsum(filled.sum(axis=1))))
-    return sp.csr_array((np.ones(int(bounds[-1]), np.float32), place[filled], bounds), shape=(len(place), int(offset[-1])))
+    return sp.csr_array((np.ones(int(bounds[-1]), np.float32), index[filled], bounds), shape=(len(index), int(offset[-1])))

@@ -29,13 +29,13 @@ class Entry:
 
     Attributes:
         about: One line for listings.
-        build: Makes the graph; called with the file's path (not for embedded graphs) and options.
-        file: File in the data folder; None for an embedded graph.
-        options: Options of its own and their types.
-        split: What ``split="auto"`` means.
+        build: Makes the graph; called with the file's path (not for generated graphs) and options.
+        file: File in the data folder; None for a generated graph.
+        options: Its own options and their types.
+        split: The split that ``split="auto"`` chooses.
         per_class: Arguments of :func:`graphtheta.data.split.class_split` for ``split="random"``.
-        common: Defaults of the common options that differ from "leave as it is".
-        seeded: Whether the split is made while building, from the seed.
+        common: Defaults of the common options, where they are not "as stored".
+        seeded: Whether ``build`` makes the split, and takes its seed.
     """
 
     about: str
@@ -96,26 +96,31 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
             options as ``:key=value,key=value`` if wanted.
         data_dir: Folder of the named files; by default ``$GRAPHTHETA_DATA``, else ``../shared/data`` beside the current
             folder or beside the repository.
-        split: ``"public"`` (the graph's own masks), ``"random"`` (so many of each class), ``"fraction"`` (60/20/20 %),
-            ``"none"`` (no masks), or ``"auto"``: the usual one of a named graph; for a file its own, else fraction.
-        seed: Seed of random splits. The graph itself does not depend on it (embedded graphs have ``graph_seed``).
-        symmetric: Add missing reverse edges. This and the next three take True, False or None for the usual choice (as
-            stored, but for named graphs with a published protocol); ``"yes"``, ``"no"``, ``"auto"`` mean the same.
+        split: ``"public"`` (the graph's own masks), ``"random"`` (a fixed number of each class),
+            ``"fraction"`` (60/20/20 %), ``"none"`` (no masks), or ``"auto"``: the default of a
+            named graph; for a file its own masks, else fraction if it has labels.
+        seed: Seed of random splits. The graph itself does not depend on it (generated graphs have
+            ``graph_seed``).
+        symmetric: Add missing reverse edges. This and the next three options are True, False, or
+            None for the default: as stored, or the published protocol of a named graph. ``"yes"``,
+            ``"no"`` and ``"auto"`` mean the same.
         largest_component: Keep the largest component only.
         self_loops: True adds the missing self loops, False drops all.
-        normalise_features: True or ``"row"`` scales rows to sum 1; ``"standard"`` standardises columns over training nodes.
-        **options: Options of the named graph, and ``train_per_class``, ``val_per_class`` for random splits (0: as usual).
+        normalise_features: True or ``"row"`` scales rows to sum 1; ``"standard"`` standardises
+            columns over training nodes.
+        **options: Options of the named graph, and ``train_per_class``, ``val_per_class`` for
+            random splits (0 is the default).
 
     Returns:
         The graph.
 
     Raises:
-        ConfigError: Unknown name, option or value; says which there are.
+        ConfigError: Unknown name, option or value; the message lists the known ones.
         FormatError: A file is missing or unreadable.
         ShapeError, DataError: Its arrays do not make a graph.
     """
     name, options = parse(name_or_path, options)
-    asked = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
+    given = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
     per_class = class_counts(name, options)
     common = {"symmetric": symmetric, "largest_component": largest_component, "self_loops": self_loops,
               "normalise_features": normalise_features}
@@ -131,8 +136,8 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
     choices = {k: entry.common.get(k) if v in (None, "auto") else v for k, v in common.items()}
     graph = prepare(graph, choices)
     split = usual if split == "auto" else split
-    if asked and split != "random":
-        raise ConfigError(f"{name}: {asked[0]} has no meaning with the split '{split}'; choose split='random' (--split random)")
+    if given and split != "random":
+        raise ConfigError(f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random' (--split random)")
     if split == "none":
         graph = graph.replace(**dict.fromkeys((*NODE_MASKS, *EDGE_MASKS)))
     else:
@@ -141,7 +146,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
 
 
 def class_counts(name: str, options: dict[str, Any]) -> dict[str, int]:
-    """Sizes of a random split: the usual ones, and those taken out of the options that are not 0."""
+    """Sizes of a random split: the defaults, replaced by those in ``options`` that are not 0."""
     sizes = dict(ENTRIES.get(name, FILE).per_class)
     for key in ("train_per_class", "val_per_class"):
         count = convert(name, key, options.pop(key, None) or 0, int)
@@ -187,7 +192,7 @@ def scale(graph: Graph, how: Any) -> Graph:
 
 
 def flag(name: str, value: Any) -> bool | None:
-    """Yes, no, or no choice made."""
+    """True, False, or None where no choice is made."""
     words = {"yes": True, "true": True, "no": False, "false": False, "none": False}
     value = words.get(value.lower(), value) if isinstance(value, str) else value
     if value is None or isinstance(value, bool):
@@ -250,7 +255,7 @@ def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> 
         if (folder / file).is_file():
             return folder / file
     raise ConfigError(f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or data_dir to the folder "
-                      f"that has it, or use a generated graph ({', '.join(embedded())})")
+                      f"that has it, or use a generated graph ({', '.join(generated())})")
 
 
 def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[str, Any]) -> Graph:
@@ -264,12 +269,12 @@ def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[
     if path.exists() or path.suffix == ".npz":
         return read_npz(path)
     here = sorted({file.stem for folder in data_dirs(data_dir) if folder.is_dir() for file in folder.glob("*.npz")})
-    raise ConfigError(f"there is no dataset or file {name!r}; generated: {', '.join(embedded())}; "
+    raise ConfigError(f"there is no dataset or file {name!r}; generated: {', '.join(generated())}; "
                       f"in {' or '.join(map(str, data_dirs(data_dir)))}: {', '.join(here) or 'nothing'}")
 
 
-def embedded() -> list[str]:
-    """Names of the graphs that need no file."""
+def generated() -> list[str]:
+    """Names of the generated graphs, which need no file."""
     return [name for name, entry in ENTRIES.items() if entry.file is None]
 
 

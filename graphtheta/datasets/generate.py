@@ -1,4 +1,4 @@
-"""Embedded graphs: made in memory, from hashes only, so that every rank makes the same one."""
+"""Generated graphs: made in memory from hashes only, so that every rank makes the same graph."""
 from __future__ import annotations
 
 import numpy as np
@@ -9,9 +9,9 @@ from graphtheta.data.transform import first_of_each, pair_key
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, bits, integers, key, normal, shuffle, uniform
 
-# words that keep the streams of draws apart
+# words of random keys, one for each stream of draws
 BLOCK, DEGREE, SOURCE, DESTINATION, INSIDE, CENTRE, FEATURE, EDGE, NUMBERING = range(9)
-# R-MAT draws one stream a level
+# R-MAT draws one stream per level
 LEVEL = 100
 
 
@@ -19,10 +19,11 @@ def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: 
         inside: float = 0.5, signal: float = 0.25, edge_signal: float = 1.5, skew: float = 0.4, seed: int = 0) -> Graph:
     """Degree-corrected stochastic block model with informative features and edge attributes.
 
-    A node's block is its class. A share ``inside`` of the edges joins nodes of one block, all others join different
-    blocks and mislead. Features alone tell little; the mean over neighbours tells more; the first half of the edge
-    attributes hints at whether an edge stays inside its block, which no node knows, so that attention on edge attributes
-    can tell the helpful neighbours from the others. The rest of the attributes is noise.
+    A node's block is its class. A share ``inside`` of the edges joins nodes of one block; all
+    others join different blocks. Features alone are weakly informative, and their mean over
+    neighbours more so. The first half of the edge attributes indicates whether an edge is inside a
+    block, which node features do not, so that attention on edge attributes can select neighbours
+    of the same block. The other half is noise.
 
     Args:
         n_nodes: Nodes.
@@ -32,7 +33,8 @@ def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: 
         edge_features: Width of the edge attributes.
         inside: Share of pairs inside a block.
         signal: Distance of the block centres in feature space, in units of the noise.
-        edge_signal: Distance of inside and other edges in each telling attribute, in units of the noise.
+        edge_signal: Distance of inside and other edges in each informative attribute, in units of
+            the noise.
         skew: Degree correction: node weights are u ** -skew for uniform u; 0 gives equal weights.
         seed: Seed of everything but the split of :func:`graphtheta.load`.
 
@@ -57,8 +59,8 @@ def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: 
     # keyed by the pair, so that both directions carry the same attributes
     noise = normal(stream(seed, EDGE), pair_key(low, high, n_nodes), edge_features) if edge_features else None
     if noise is not None:
-        telling = (edge_features + 1) // 2
-        noise[:, :telling] += edge_signal * ((y[low] == y[high]) - 0.5)[:, None]
+        informative = (edge_features + 1) // 2
+        noise[:, :informative] += edge_signal * ((y[low] == y[high]) - 0.5)[:, None]
         noise = np.concatenate((noise, noise))
     ends = np.concatenate((low, high)), np.concatenate((high, low))
     train, val, test = fraction_split(n_nodes, 0.2, 0.2, seed=seed)
@@ -74,7 +76,7 @@ def sbm_pairs(y: np.ndarray, weight: np.ndarray, n_pairs: int, inside: float, se
     total = np.cumsum(weight[by_block])
     u = uniform(stream(seed, SOURCE), draw)
     first = by_block[np.minimum(np.searchsorted(total, u * total[-1], side="right"), len(y) - 1)]
-    # the weights of a block are one stretch [begin, end) of the running total
+    # the weights of a block are one interval [begin, end) of the running total
     edge = np.searchsorted(y[by_block], np.arange(int(y.max()) + 2))
     bound = np.concatenate(([0.0], total))[edge]
     begin, end = bound[y[first]], bound[y[first] + 1]
@@ -91,9 +93,9 @@ def sbm_pairs(y: np.ndarray, weight: np.ndarray, n_pairs: int, inside: float, se
 
 def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int = 8, edge_features: int = 0, *, a: float = 0.57,
          b: float = 0.19, c: float = 0.19, symmetric: bool = True, seed: int = 0) -> Graph:
-    """R-MAT graph: heavy hubs, for measuring volume and balance.
+    """R-MAT graph: heavy hubs, for measuring communication volume and load balance.
 
-    Labels are random and features tell them (noise plus one-hot of the class), whatever the edges.
+    Labels are random and independent of the edges; features are noise plus the one-hot class.
 
     Args:
         scale: 2**scale nodes.
@@ -101,7 +103,7 @@ def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int
         features: Width of the node features.
         classes: Classes, at most ``features``.
         edge_features: Width of random edge attributes.
-        a, b, c: Chances of the quadrants (the last has the rest); the defaults are those of Graph500.
+        a, b, c: Probabilities of the first three quadrants; the defaults are those of Graph500.
         symmetric: Store both directions of every edge.
         seed: Seed of everything.
 
@@ -109,7 +111,7 @@ def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int
         A graph with masks (60 % training, 20 % validation, 20 % test).
 
     Raises:
-        ConfigError: Counts that are not positive, chances that are not.
+        ConfigError: A count is not positive, or a, b, c are not probabilities.
 
     Source: Chakrabarti, Zhan and Faloutsos, R-MAT, SDM 2004; https://graph500.org
     """
@@ -123,7 +125,7 @@ def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int
         u = uniform(stream(seed, LEVEL + level), draw)
         src |= (u >= a + b).astype(np.int64) << level
         dst |= (((u >= a) & (u < a + b)) | (u >= a + b + c)).astype(np.int64) << level
-    # hubs get low numbers by construction; scatter them
+    # by construction hubs have low numbers; renumber the nodes at random
     number = shuffle(stream(seed, NUMBERING), np.arange(n))
     src, dst = number[src], number[dst]
     loose = src != dst
@@ -158,7 +160,7 @@ def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
 
 
 def tiny(name: str, src: np.ndarray, dst: np.ndarray, n: int, features: int, seed: int) -> Graph:
-    """A small graph for tests and tours: every third node validates, every third tests."""
+    """A small graph for tests and examples; training, validation and test nodes alternate."""
     nodes = np.arange(n)
     attr = normal(stream(seed, EDGE), np.arange(len(src)), 1)
     return Graph((src, dst), n, x=normal(stream(seed, FEATURE), nodes, features), y=nodes % 2, n_classes=2, edge_attr=attr,

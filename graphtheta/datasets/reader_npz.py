@@ -1,4 +1,4 @@
-"""Graphs in npz files: zip archives of .npy members, read as :mod:`graphtheta.npy` says.
+"""Reads graphs from npz files: zip archives of .npy members, each read by :mod:`graphtheta.npy`.
 
 Fields of a graph file: ``edge_index`` [2, n_edges] (or ``src`` and ``dst``), ``x`` (or CSR parts ``x_data, x_indices,
 x_indptr, x_shape``), ``y``, ``train_mask, val_mask, test_mask`` (or ``train, val, test``), ``edge_attr``,
@@ -23,7 +23,7 @@ from graphtheta.npy import AGAIN, UNREADABLE, memory_bytes, read_array
 ALIASES = {"train_mask": "train", "val_mask": "val", "test_mask": "test", "orig_id": "node_ids", "entity_names": "node_ids"}
 FIELDS = ("x", "y", "train", "val", "test", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test", "node_ids")
 PARTS = ("data", "indices", "indptr", "shape")
-# deflate turns one byte into 1,032 at most
+# deflate expands one byte to at most 1,032
 MOST_EXPANDED = 1032
 WIDEST = np.iinfo(np.int32).max
 
@@ -160,7 +160,7 @@ def read_features(file: ArrayFile, field: str = "x") -> Any:
 
 
 def csr(values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Any, at: str) -> Any:
-    """A CSR array from parts of unknown origin, checked before any compiled code follows the indices.
+    """A CSR array from untrusted parts, checked before compiled code uses the indices.
 
     Raises:
         FormatError: The parts do not make a CSR matrix.
@@ -186,7 +186,7 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
         path: The file.
 
     Returns:
-        The graph as stored. Fields it has no use for are named in ``meta["unused_fields"]``.
+        The graph as stored. Fields that are not used are listed in ``meta["unused_fields"]``.
 
     Raises:
         FormatError: The file is unreadable or a field has the wrong form.
@@ -202,7 +202,7 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
                 fields[field] = file.read(name, "iuU" if field == "node_ids" else "fiub")
                 used.add(name)
             elif group in COLUMNS and column:
-                # texts are refused by the graph, which says what to do
+                # text is read here and rejected by the graph, whose message gives the remedy
                 fields.setdefault(group, {})[column] = file.read(name, "fiubU")
                 used.add(name)
         n_nodes = int(file.read("n_nodes", "iu", 0)) if "n_nodes" in file else count_in(file, meta, "num_nodes", "n_nodes")

@@ -1,8 +1,9 @@
-"""Pickles without unpickling: a reader that follows the opcodes and calls nothing.
+"""Reads pickles without unpickling them: interprets the opcodes and calls nothing.
 
-A pickle is a program: it names functions and calls them. Here a name is a word out of a short list, and a call makes a record
-of what was to be called; arrays are made from the records afterwards, once they are checked. Nothing is allocated that the
-file does not hold: one byte makes one object at most, and the bytes of all arrays together are those of the file.
+A pickle is a program that names functions and calls them. This reader accepts the names of a short
+list only, and records a call instead of making it; arrays are made from the records afterwards,
+once they are checked. Memory is bounded by the size of the file: one byte makes at most one
+object, and the bytes of all arrays together are those of the file.
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ARRAY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core._multiarray_umath", "numpy._core._multiarray_umath")
-# what a name stands for; what stands for nothing is only ever an argument
+# the kind of object that a call of each name makes; names of kind "" occur as arguments only
 NAMES: dict[tuple[str, str], str] = {
     **{(module, "_reconstruct"): "array" for module in ARRAY_MODULES},
     **{(module, name): "csr" for module in ("scipy.sparse.csr", "scipy.sparse._csr") for name in ("csr_matrix", "csr_array")},
@@ -52,8 +53,8 @@ class Made:
 
     Attributes:
         kind: "array", "dtype" or "csr".
-        args: What it would have been made from.
-        state: What it would have been filled with.
+        args: Arguments of the call.
+        state: State that ``__setstate__`` would have been given.
     """
 
     __slots__ = ("args", "kind", "state")
@@ -89,7 +90,7 @@ class Made:
 
 
 class Reader:
-    """Follows the opcodes of a pickle.
+    """Interprets the opcodes of a pickle.
 
     Args:
         data: The pickle.
@@ -103,7 +104,7 @@ class Reader:
         self._encoded = 0
 
     def read(self) -> Any:
-        """What the pickle holds: numbers, text, bytes, lists, tuples, ``Pairs``, ``Name`` and ``Made``.
+        """The content: numbers, text, bytes, lists, tuples, ``Pairs``, ``Name`` and ``Made``.
 
         Raises:
             Refused: It holds anything else.
@@ -145,7 +146,7 @@ class Reader:
         return int(text.rstrip(b"L"))
 
     def name(self, module: str, name: str) -> Name:
-        """A name out of the list."""
+        """A name, which must be in the list."""
         if (module, name) not in NAMES:
             raise Refused(f"the name {module:.60}.{name:.60}")
         return Name(module, name)
@@ -158,7 +159,7 @@ class Reader:
         return self.name(module, name)
 
     def since_mark(self) -> list[Any]:
-        """Takes what was put on the stack after the last mark."""
+        """Remove and return the items on the stack above the last mark."""
         mark = self.marks.pop()
         found = self.stack[mark:]
         del self.stack[mark:]
@@ -172,7 +173,7 @@ class Reader:
         top.extend(items)
 
     def call(self) -> None:
-        """Record a call; what is known of its kind takes its place."""
+        """Replace a name and its arguments on the stack by a record of the call."""
         args, name = self.stack.pop(), self.stack.pop()
         kind = NAMES[name] if isinstance(name, Name) else ""
         if kind in ("array", "dtype"):
@@ -212,12 +213,12 @@ class Reader:
 
 
 def pairs(items: list[Any]) -> list[tuple[Any, Any]]:
-    """Keys and values in turns as pairs."""
+    """Pairs from alternating keys and values."""
     return list(zip(items[::2], items[1::2], strict=True))
 
 
 def last(reader: Reader, n: int) -> list[Any]:
-    """Takes the last n of the stack."""
+    """Remove and return the last n items of the stack."""
     found = reader.stack[-n:]
     if len(found) < n:
         raise ValueError("the stack is empty")
@@ -241,11 +242,11 @@ def size(form: str) -> Callable[[Reader], Any]:
 
 
 def remember(r: Reader, at: int) -> None:
-    """Keep the top of the stack under a number."""
+    """Store the top of the stack in the memo."""
     r.memo[at] = r.stack[-1]
 
 
-# as in the module pickle; objects of other opcodes are in no Planetoid file
+# by opcode, as in the module pickle; Planetoid files use no others
 ACTIONS: dict[bytes, Callable[[Reader], None]] = {
     b"\x80": lambda r: r.number("<B"), b"\x95": lambda r: r.number("<Q"),
     b"N": push(lambda r: None), b"\x88": push(lambda r: True), b"\x89": push(lambda r: False),

@@ -1,6 +1,8 @@
-"""The original Planetoid files: ``ind.NAME.x, tx, allx, y, ty, ally, graph`` (pickles) and ``ind.NAME.test.index``.
+"""Reads the original Planetoid files.
 
-A pickle can run any code it names, so these are not unpickled but read by :mod:`graphtheta.datasets.reader_pickle`.
+These are the pickles ``ind.NAME.x, tx, allx, y, ty, ally, graph``, and ``ind.NAME.test.index``.
+
+Unpickling can run any code, so :mod:`graphtheta.datasets.reader_pickle` reads them instead.
 
 Source: https://github.com/kimiyoung/planetoid (layout), https://github.com/tkipf/gcn (order of the test nodes)
 """
@@ -38,13 +40,13 @@ def read_pickle(path: Path) -> Any:
         return content.array() if isinstance(content, Made) and content.kind == "array" else content
     except Refused as error:
         raise FormatError(f"{path}: refused: it holds {error}; {REMEDY}") from error
-    # damaged bytes make anything fail
+    # damaged bytes can raise any error
     except Exception as error:
         raise FormatError(f"{path}: cannot be unpickled ({type(error).__name__}: {error}); {AGAIN}") from error
 
 
 def kind_of(content: Any) -> str:
-    """What was found, in words."""
+    """The type of some content, for messages."""
     if isinstance(content, np.ndarray):
         return f"{content.dtype}{list(content.shape)}"
     return "dictionary" if isinstance(content, Pairs) else content.kind if isinstance(content, Made) else type(content).__name__
@@ -59,7 +61,7 @@ def read_matrix(path: Path) -> Any:
         parts = record.parts()
         values, indices, indptr = (parts[name].array() for name in ("data", "indices", "indptr"))
         height, width = map(int, parts.get("_shape") or parts["shape"])
-    # a state can be anything at all
+    # an untrusted state can raise any error
     except Exception as error:
         raise FormatError(f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}: {error}); "
                           f"{AGAIN}") from error
@@ -83,7 +85,7 @@ def read_edges(path: Path, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(found, Pairs) or not all(isinstance(neighbours, list) for _, neighbours in found):
         raise FormatError(f"{path}: expected a dictionary of lists of neighbours; {AGAIN}")
     degree = np.fromiter((len(neighbours) for _, neighbours in found), np.int64, len(found))
-    # a list may stand in several places; the bytes of a file bound its edges, unless it is made to be large
+    # a hostile file can repeat one list many times; otherwise a neighbour takes at least one byte
     if degree.sum() > path.stat().st_size:
         raise FormatError(f"{path}: refused: {int(degree.sum())} neighbours are more than its bytes; {REMEDY}")
     try:
@@ -160,8 +162,8 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
     src, dst = read_edges(file["graph"], n)
     # the row of x that each stacked row of (allx, tx) goes to
     to = np.concatenate((np.arange(n_all), rows))
-    place = sp.csr_array((np.ones(len(to), np.float32), (to, np.arange(len(to)))), shape=(n, len(to)))
-    x = place @ sp.vstack((known, unseen), format="csr").astype(np.float32)
+    scatter = sp.csr_array((np.ones(len(to), np.float32), (to, np.arange(len(to)))), shape=(n, len(to)))
+    x = scatter @ sp.vstack((known, unseen), format="csr").astype(np.float32)
     one_hot = np.concatenate(labels)
     y = np.full(n, -1, np.int64)
     y[to] = np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)

@@ -84,7 +84,7 @@ def test_public_is_asked_for_and_not_there():
 
 def test_every_name_has_a_line():
     assert set(dataset.names()) == set(dataset.ENTRIES) and all(dataset.names().values())
-    assert dataset.embedded() == ["sbm", "rmat", "ring", "star"]
+    assert dataset.generated() == ["sbm", "rmat", "ring", "star"]
 
 
 # name: nodes, edges, features, edge attributes, classes, training, validation and test nodes or edges
