@@ -1,4 +1,4 @@
-"""Things that a job chooses by name: those of the package, and those that users add."""
+"""Registries of components that a job chooses by name: built-in ones, and those that users add."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -11,51 +11,52 @@ from graphtheta.wording import did_you_mean
 
 
 class Named(Protocol):
-    """Anything with a name."""
+    """An object with a name."""
 
     @property
     def name(self) -> str:
-        """What a job calls it."""
+        """Name in a job."""
 
 
 T = TypeVar("T", bound=Named)
 
 
 class Registry(dict[str, T]):
-    """Things by name, in the order in which they were added.
+    """Components by name, in the order in which they were added.
 
     Args:
-        what: What they are called in messages, such as "metric".
-        is_one: Whether an object is such a thing.
-        reserved: Names that nothing may have.
-        things: Those of the package.
+        what: Kind of the components in messages, such as "metric".
+        is_one: Whether an object is such a component.
+        reserved: Names that no component may have.
+        built_in: The components of the package.
     """
 
-    def __init__(self, what: str, is_one: Callable[[Any], bool], reserved: Iterable[str], things: Iterable[T]):
-        super().__init__((thing.name, thing) for thing in things)
+    def __init__(self, what: str, is_one: Callable[[Any], bool], reserved: Iterable[str], built_in: Iterable[T]):
+        super().__init__((component.name, component) for component in built_in)
         self.what, self._is_one = what, is_one
         self._taken = {*reserved, *self}
 
-    def add(self, thing: T) -> T:
-        """Add a thing of the user's, on every rank; one of the user's with the same name is replaced. Usable as a decorator.
+    def add(self, component: T) -> T:
+        """Add or replace a user's component, on every rank; usable as a decorator.
 
         Returns:
-            The thing.
+            The component.
 
         Raises:
-            ConfigError: It is something else, or its name is no identifier or belongs to the package.
+            ConfigError: It is of another kind, or its name is no identifier, or is reserved or
+                built in.
         """
-        if not self._is_one(thing):
-            raise ConfigError(f"{thing!r} is not a {self.what}")
-        if not str(thing.name).isidentifier():
-            raise ConfigError(f"{thing.name!r} is not a valid {self.what} name; use letters, digits and underscores")
-        if thing.name in self._taken:
-            raise ConfigError(f"the {self.what} {thing.name!r} is built in; choose another name")
-        self[thing.name] = thing
-        return thing
+        if not self._is_one(component):
+            raise ConfigError(f"{component!r} is not a {self.what}")
+        if not str(component.name).isidentifier():
+            raise ConfigError(f"{component.name!r} is not a valid {self.what} name; use letters, digits and underscores")
+        if component.name in self._taken:
+            raise ConfigError(f"the {self.what} {component.name!r} is built in; choose another name")
+        self[component.name] = component
+        return component
 
     def find(self, name: str) -> T:
-        """The thing of a name; ``FILE.py:NAME`` is NAME in a file, which is imported and added.
+        """The component of a name; for ``FILE.py:NAME`` the file is imported and its NAME added.
 
         Raises:
             ConfigError: There is none.
@@ -70,6 +71,6 @@ class Registry(dict[str, T]):
             raise ConfigError(f"{self.what} {name!r} is not of the form FILE.py:NAME, such as mine.py:{self.what.title().replace(' ', '')}")
         module = load_module(Path(file), self.what)
         if not self._is_one(getattr(module, inside, None)):
-            own = [n for n, thing in vars(module).items() if self._is_one(thing)]
+            own = [n for n, value in vars(module).items() if self._is_one(value)]
             raise ConfigError(f"{file} has no {self.what} {inside}; it has {', '.join(own) or 'none at all'}")
         return self.add(getattr(module, inside))

@@ -1,11 +1,12 @@
-"""What a key may be, in the words of messages: what is wrong with a value, and which known word is near."""
+"""Messages about keys: what is wrong with a value, what is allowed, suggestions for typos."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
-# what pydantic found, in the words of the user
+# types of pydantic errors, as what was expected
 EXPECTED = {
     "int_parsing": "a whole number", "int_type": "a whole number", "int_from_float": "a whole number",
     "float_parsing": "a number", "float_type": "a number", "finite_number": "a finite number",
@@ -26,19 +27,21 @@ def literals(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def explain(error: Any, choices: Callable[[str], Iterable[Any]], from_files: Collection[str] = ()) -> str:
+def explain(error: Any, choices: Callable[[str], Iterable[Any]], registered: Mapping[str, str] = MappingProxyType({})) -> str:
     """One problem found by pydantic, as: key, value, what is allowed.
 
     Args:
         error: An item of ``ValidationError.errors()``.
         choices: The allowed values of a key.
-        from_files: Keys whose value may be a name in a file too.
+        registered: Keys whose value is a name in a registry or FILE.py:NAME, and what is
+            registered.
     """
     if not error["loc"]:
         return str(error["msg"]).removeprefix("Value error, ")
     key, value = str(error["loc"][0]), error["input"]
     if error["type"] == "literal_error":
-        allowed, own = tuple(choices(key)), ", FILE.py:NAME" if key in from_files else ""
-        return f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(map(str, allowed))}{own}"
+        allowed, own = tuple(choices(key)), ", FILE.py:NAME" if key in registered else ""
+        return (f"{key}: unknown {registered.get(key, 'value')} {value!r}{did_you_mean(value, allowed)}; "
+                f"allowed: {', '.join(map(str, allowed))}{own}")
     expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(error["msg"]).removeprefix("Value error, expected ")
     return f"{key}: got {value!r}, expected {expected}"

@@ -1,4 +1,4 @@
-"""Flags: the keys of a job on the command line. All types and checks are those of the job."""
+"""Command-line flags: one for each key of a job. Types and checks are those of the job."""
 from __future__ import annotations
 
 import argparse
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see {self.prog} --help")
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help once, however many processes were started."""
+        """Print the help on rank 0 only."""
         if launched()[0] == 0:
             say(self.format_help())
 
@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
             self.keys.add(key)
 
     def _add_extra_keys(self, words: list[str]) -> None:
-        """Add the flags of a model from outside; a file of models runs only if it has to explain a flag."""
+        """Add flags of a user's model; a model file is run only for unknown flags or the help."""
         config, model = last(words, "--config"), last(words, "--model")
         unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - self._option_string_actions.keys()
         if not self.keys or not (unknown or {"-h", "--help"} & set(words)):
@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
             The command's own options, and the job keys that were given by preset, file and flag together.
 
         Raises:
-            ConfigError: An unknown flag, a flag without its value, a word that belongs nowhere.
+            ConfigError: An unknown flag, a flag without its value, or an unexpected argument.
             FormatError: The file of ``--config`` cannot be read.
         """
         words = [with_dashes(word) for word in argv]
@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unexpected argument '{rest[0]}', which is not the value of any flag")
         own = {name: value for name, value in vars(options).items() if name not in self.keys}
         keys = {name: value for name, value in vars(options).items() if name in self.keys}
-        # text becomes numbers here where the job cannot know the types
+        # options of a model file are parsed here, because the job does not know their types
         keys |= read_extra(*self.outside, {key: value for key, value in keys.items() if key in self.extra})
         from_file = read_keys(own["config"], keys.get("model")) if own.get("config") else {}
         from_preset = preset(own["preset"]) if own.get("preset") else {}
@@ -119,7 +119,7 @@ def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
 
 
 def last(words: list[str], name: str) -> str | None:
-    """The value of a flag as the words give it last; None without one."""
+    """The value of the last occurrence of a flag; None if it is not given."""
     found = None
     for word, following in zip(words, [*words, None][1:], strict=True):
         head, equals, value = word.partition("=")
@@ -129,7 +129,7 @@ def last(words: list[str], name: str) -> str | None:
 
 
 def with_dashes(word: str) -> str:
-    """``--batch_size=3`` as ``--batch-size=3``: both spellings of a key are understood."""
+    """``--batch_size=3`` as ``--batch-size=3``: both spellings of a key are accepted."""
     if not word.startswith("--"):
         return word
     name, equals, value = word.partition("=")

@@ -1,6 +1,7 @@
 """The job: every choice of a run, under the same keys in Python, in a YAML file and as flags.
 
-The keys stand in :mod:`graphtheta.job.keys`; a value is checked by the same code wherever it comes from.
+The keys are declared in :mod:`graphtheta.job.keys`; values from all three sources are checked
+alike.
 """
 from __future__ import annotations
 
@@ -22,15 +23,15 @@ from graphtheta.tasks.registry import TASKS, readers
 from graphtheta.wording import did_you_mean, explain, literals
 
 ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
-# in bits; longer ones cannot become numbers with a point
+# in bits; longer integers may not convert to float
 LONGEST_INTEGER = 64
 
 
 class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, ModelKeys, DataKeys):
     """All choices of a run; every key has a default, and no key can be changed afterwards.
 
-    A model from outside may have options of its own. Those that are given are keys of the job too; they are checked at once for a
-    registered model, and for a model in a file when the file is loaded.
+    A user's model may declare further options, which are keys of the job too. They are checked at
+    once for a registered model, and when the file is loaded for a model in a file.
 
     Example:
         >>> job = Job(dataset="sbm", strategy="mini", batch_size=140, fanout="10,10")
@@ -60,7 +61,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError("\n".join(explain(e, choices, REGISTRIES) for e in error.errors(include_url=False))) from None
+            registered = {key: registry.what for key, registry in REGISTRIES.items()}
+            raise ConfigError("\n".join(explain(e, choices, registered) for e in error.errors(include_url=False))) from None
 
     @field_validator("fanout", mode="before")
     @classmethod
@@ -132,17 +134,17 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         return as_text(getattr(self, key))
 
     def is_default(self, key: str) -> bool:
-        """Whether a key has the value that it has where nothing is given."""
+        """Whether a key has its default value."""
         return key in Job.model_fields and bool(getattr(self, key) == Job.model_fields[key].default)
 
     def sections(self) -> list[tuple[str, list[str]]]:
-        """Titles of the sections and their keys; those that a model from outside adds come after the keys of models."""
+        """Titles of the sections and their keys; options of a user's model come last."""
         extra = list(self.extra_options)
         return [(str(section.__doc__), [*section.model_fields, *(extra if section is ModelKeys else [])]) for section in SECTIONS]
 
     @property
     def extra_options(self) -> dict[str, Any]:
-        """The keys that a model from outside adds, as far as they are given."""
+        """The keys that were given for options of a user's model."""
         return dict(self.__pydantic_extra__ or {})
 
     def fanouts(self, hops: int) -> tuple[int, ...]:
@@ -151,15 +153,15 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         Raises:
             ConfigError: There is neither one number nor one for each hop.
         """
-        spread = self.fanout * hops if len(self.fanout) == 1 else self.fanout
-        if spread and len(spread) != hops:
-            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(spread)} numbers and the model has {hops} hop(s); "
+        per_hop = self.fanout * hops if len(self.fanout) == 1 else self.fanout
+        if per_hop and len(per_hop) != hops:
+            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has {hops} hop(s); "
                               "give one number per hop, or one for all hops; parallel layers count as one hop")
-        return spread
+        return per_hop
 
     @property
     def folder(self) -> Path:
-        """Where results go."""
+        """The output folder."""
         model = self.model.rpartition(":")[2]
         dataset = Path(self.dataset.partition(":")[0]).stem
         return Path(self.out) if self.out else Path("runs", f"{dataset}-{model}-{self.strategy}")
@@ -192,7 +194,7 @@ def read_keys(path: str | Path, model: str | None = None) -> dict[str, Any]:
 
     Args:
         path: The file.
-        model: The model, if it is not that of the file.
+        model: The model, if another one replaces that of the file.
 
     Raises:
         FormatError: The file cannot be read or is not a mapping.

@@ -1,4 +1,4 @@
-"""Values of keys: YAML files of plain values, read without running anything or growing in memory, and what a value may be."""
+"""Reads job keys from YAML files: plain values only, bounded in size, nothing is executed."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,14 +10,14 @@ from graphtheta.errors import FormatError
 
 # a file of all keys has 3 KiB
 LARGEST_FILE, DEEPEST = 1 << 16, 8
-# more of anything could not be counted in 32 bits, as rows are
+# largest value of a key that counts something; rows are counted in 32 bits
 LARGEST_NUMBER = 2**31 - 1
-# beside its own errors PyYAML lets pass what making a number or a date raises
+# besides its own errors, PyYAML passes on those of converting numbers and dates
 UNREADABLE = (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError)
 
 
 class KeyLoader(yaml.SafeLoader):
-    """YAML without anchors and aliases, by which a small file can mean a huge object, and without keys given twice."""
+    """YAML without duplicate keys, and without aliases, by which a small file can be huge."""
 
     depth = 0
 

@@ -1,6 +1,7 @@
-"""The keys of a job, by section: its title is its docstring, and the text under a key is its line in ``--help``.
+"""The keys of a job, by section.
 
-Those of the section of the model are declared by the models.
+The title of a section is its docstring, and the text under a key is its line in ``--help``. The
+keys of the section Model are declared by the models.
 """
 from __future__ import annotations
 
@@ -107,9 +108,11 @@ class PartitionKeys(Options):
     """Partition"""
 
     partitioner: str = DEFAULT_PLACEMENT
-    """Which worker keeps an edge: that of its source, that of its destination, or one on a grid."""
+    """Edge placement: store an edge on the owner of its source (1d-src), on the owner of its
+    destination (1d-dst), or on a grid of workers (vertex-cut); give your own as FILE.py:NAME."""
     masters: str = "hash"
-    """Which worker owns a node: by hash, or in contiguous blocks of the numbering; options follow as NAME:key=value."""
+    """Node partitioner: assign nodes to workers by the hash of their ids (hash), or in contiguous
+    blocks of ids (block); give your own as FILE.py:Class; options follow as NAME:key=value."""
 
 
 class ComputeKeys(Options):

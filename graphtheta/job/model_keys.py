@@ -1,4 +1,4 @@
-"""The keys of the section of the model: what the published models declare, and which model it is."""
+"""The keys of the section Model: the name of the model, and options of the published models."""
 from __future__ import annotations
 
 from copy import copy
@@ -9,10 +9,10 @@ from pydantic import Field, create_model
 from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.models.registry import PUBLISHED
 
-# as help and files list them; what is not in here follows
+# order in the help and in job files; other keys follow
 ORDER = ("model", "layers", "hidden", "heads", "out_heads", "dropout", "attention_dropout", "residual", "norm", "jumping", "aggregator",
          "activation", "feature_dropout", "edge_drop", "normalisation", "separate", "train_eps", "reduce", "direction", "decoder")
-# options of networks that stand in another section
+# options of networks that belong to another section
 ELSEWHERE = ("decay_first_layer_only",)
 
 
@@ -36,7 +36,7 @@ def _published() -> Any:
 
 if TYPE_CHECKING:
     class ModelKeys(NetworkOptions, Choice):
-        """What a type checker knows of them: the options that every model has."""
+        """For type checkers: the options that every model has."""
 else:
     ModelKeys = _published()
 

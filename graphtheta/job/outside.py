@@ -1,4 +1,4 @@
-"""Keys that a model from outside adds to a job: options of a registered model, or of one in a file of the user's."""
+"""Keys that a user's model adds to a job: options of a registered model or a model in a file."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,11 +20,12 @@ def in_file(model: Any) -> bool:
 
 
 def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str, FieldInfo]:
-    """The options of a model that no key of every job is.
+    """The options of a model that are not keys of every job.
 
     Args:
-        model: Its design, its class, or a function that makes it; None if there is no model that could have options.
-        name: What the user calls it, for messages.
+        model: Its design, its class, or a function that makes it; None if no model could have
+            options.
+        name: Name of the model, for messages.
 
     Raises:
         ConfigError: Its design has an option that is a key of every job, with another type, default or range.
@@ -39,10 +40,10 @@ def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str
 
 
 def read_extra(model: Design | Callable[..., Any] | None, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of such keys, checked.
+    """Check the values of such keys.
 
     Args:
-        model, name: As of ``extra_keys``.
+        model, name: As in ``extra_keys``.
         given: Values by key.
 
     Raises:
@@ -56,26 +57,28 @@ def read_extra(model: Design | Callable[..., Any] | None, name: str, given: Mapp
 
 
 def check_keys(keys: Iterable[Any], model: Any, where: str = "") -> None:
-    """All are keys of every job, or options of the model; those of a model in a file are checked when it is loaded.
+    """Check that all are keys of every job, or options of the model.
+
+    Options of a model in a file are checked later, when the file is loaded.
 
     Args:
-        keys: To check.
+        keys: The keys.
         model: The key ``model`` of the job.
         where: Put in front of the error.
 
     Raises:
-        ConfigError: One is not.
+        ConfigError: A key is neither.
     """
     now = [key for key in keys if not (in_file(model) and isinstance(key, str) and key.isidentifier())]
     refuse_unknown(now, extra_keys(MODELS.get(model) if isinstance(model, str) else None, str(model)), str(model), where)
 
 
 def refuse_unknown(keys: Iterable[Any], extra: Mapping[str, Any], model: str, where: str = "") -> None:
-    """Refuse what is neither a key of every job nor one of the model.
+    """Reject keys that are neither keys of every job nor options of the model.
 
     Args:
-        keys: To check.
-        extra: Keys of the model.
+        keys: The keys.
+        extra: Options of the model.
         model: Its name.
         where: Put in front of the error.
 

@@ -26,7 +26,7 @@ def left_as_found():
 def test_a_job_names_it():
     assert gt.PARTITIONERS.find(f"{FILE}:LDG") is gt.PARTITIONERS["ldg"]
     assert gt.Job(masters="ldg").masters == "ldg" and gt.Job(masters="ldg:slack=0.3").masters == "ldg:slack=0.3"
-    with pytest.raises(ConfigError, match=r"masters: unknown value 'lgd' \(did you mean 'ldg'\?\); allowed: hash, block, ldg, FILE"):
+    with pytest.raises(ConfigError, match=r"masters: unknown node partitioner 'lgd' \(did you mean 'ldg'\?\); allowed: hash, block, ldg,"):
         gt.Job(masters="lgd")
     with pytest.raises(ConfigError, match="LDG has no option 'width'; it has slack"):
         gt.Trainer(masters=f"{FILE}:LDG:width=2", **KEYS)
