@@ -23,8 +23,8 @@ from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
 from graphtheta.logger import start_logging
 from graphtheta.ops.compile.cache import cache_folder
-from graphtheta.recovery.atomic import whole_file
-from graphtheta.recovery.keeper import refuse_to_lose
+from graphtheta.recovery.atomic import atomic_file
+from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
 from graphtheta.recovery.progress import Result
 from graphtheta.recovery.weights import WEIGHTS
@@ -51,7 +51,7 @@ def train(argv: list[str]) -> int:
 
 
 def train_all(job: Job, comm: Comm) -> None:
-    """Train with each seed, save what was learned, and report.
+    """Train with each seed, save the weights, and report.
 
     Collective: all ranks of comm.
     """
@@ -61,14 +61,14 @@ def train_all(job: Job, comm: Comm) -> None:
     check_startable(jobs, comm)
     results = [train_once(one, comm) for one in jobs]
     if comm.rank == 0 and job.seeds > 1:
-        spread = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
-        rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in spread.items()]
+        values = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
+        rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in values.items()]
         say(f"\n{job.seeds} seeds, saved in {job.folder}\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
-        write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": spread, "ranks": comm.size})
+        write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": values, "ranks": comm.size})
 
 
 def check_startable(jobs: list[Job], comm: Comm) -> None:
-    """Refuse at once, and not after hours, to replace a run that has not come to its end or goes on elsewhere.
+    """Check all output folders before the first run: none holds an unfinished run or is in use.
 
     Raises:
         ConfigError: A folder holds a run that stopped; on all ranks together.
@@ -81,7 +81,7 @@ def check_startable(jobs: list[Job], comm: Comm) -> None:
         for job in jobs if comm.rank == 0 else ():
             check_free(job.folder)
             if not job.resume:
-                refuse_to_lose(job)
+                refuse_to_overwrite(job)
     except GraphThetaError as e:
         error = e
     comm.agree(error)
@@ -90,7 +90,7 @@ def check_startable(jobs: list[Job], comm: Comm) -> None:
 def train_once(job: Job, comm: Comm) -> Result:
     """Train with one seed; weights, metrics and the curve are in the job's folder afterwards.
 
-    A run that is resumed and has left everything there already is left as it is.
+    A resumed run that had already finished is not changed.
 
     Collective: all ranks of comm.
     """
@@ -108,7 +108,7 @@ def train_once(job: Job, comm: Comm) -> Result:
             if comm.rank == 0:
                 say(f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs")
             return result
-        # before the curve is drawn: drawing takes memory too
+        # before the curve is drawn, which would raise the measured peak of memory
         log.write_profile(predicted, trainer.fallbacks)
         log.finish(result.best_epoch)
     trainer.save(job.folder / WEIGHTS)
@@ -125,7 +125,7 @@ def train_once(job: Job, comm: Comm) -> Result:
 
 
 def evaluate(argv: list[str]) -> int:
-    """Metrics of a finished run.
+    """Compute metrics of a finished run.
 
     Args:
         argv: Run folder and flags.
@@ -156,7 +156,7 @@ def evaluate(argv: list[str]) -> int:
 
 
 def predict(argv: list[str]) -> int:
-    """Predictions of a finished run for all nodes.
+    """Write predictions of a finished run for all nodes.
 
     Args:
         argv: Run folder and flags.
@@ -184,7 +184,7 @@ def predict(argv: list[str]) -> int:
 
 
 def info(argv: list[str]) -> int:
-    """What is in a dataset, and how it would be spread.
+    """Show statistics of a dataset and of its partition.
 
     Args:
         argv: Flags.
@@ -217,7 +217,7 @@ def info(argv: list[str]) -> int:
 
 
 def explain(argv: list[str]) -> int:
-    """What a job will do.
+    """Show the execution plan of a job.
 
     Args:
         argv: Flags.
@@ -240,7 +240,7 @@ def explain(argv: list[str]) -> int:
 
 
 def warmup(argv: list[str]) -> int:
-    """Compile what jobs need.
+    """Compile the kernels of jobs.
 
     Args:
         argv: Flags.
@@ -263,7 +263,9 @@ def warmup(argv: list[str]) -> int:
 
 
 def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
-    """Bound of every worker's memory, its parts, and what the process takes beside them; the same on every worker.
+    """Rows of the memory table, one per worker: its bound, the parts, and the rest of the process.
+
+    The result is the same on every worker.
 
     Collective: all ranks of comm.
     """
@@ -310,7 +312,7 @@ def trained(job: Job, run: str, comm: Comm) -> Any:
 
 
 def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
-    """Run the work of a command; whatever happens, all ranks end and the user reads one message."""
+    """Run a command on all ranks; after an error all ranks end, and one message is printed."""
     def program() -> int:
         comm = start()
         start_logging(job.log_level, comm.rank, comm.size)
@@ -326,13 +328,13 @@ def metrics_line(metrics: dict[str, float]) -> str:
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Write a record for people and programs to read."""
-    with whole_file(path) as f:
+    """Write a record as indented JSON."""
+    with atomic_file(path) as f:
         f.write((json.dumps(record, indent=1) + "\n").encode())
 
 
 def save_predictions(path: Path, found: tuple[np.ndarray, np.ndarray] | None) -> int:
-    """Write predictions beside the ids of what they are for.
+    """Write predictions with the ids they belong to.
 
     Args:
         path: .npz (arrays ``id`` and ``prediction``) or .csv (one row each).
@@ -357,7 +359,8 @@ def save_predictions(path: Path, found: tuple[np.ndarray, np.ndarray] | None) ->
             wide = [x.reshape(len(x), -1).astype(str) for x in (ids, predictions)]
             np.savetxt(path, np.concatenate(wide, axis=1), fmt="%s", delimiter=",", header=",".join(names), comments="", encoding="utf-8")
     except OSError as error:
-        raise FormatError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise FormatError(f"{path}: the predictions cannot be written: {error.strerror or error}; free disk space or make the folder "
+                          "writable") from None
     return len(ids)
 
 

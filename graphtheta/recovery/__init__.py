@@ -1,1 +1,1 @@
-"""Checkpoints, and all that lets a run stop and go on: how far it is, signals, whole files, exported weights."""
+"""Stopping and resuming runs: checkpoints, progress, signals, atomic files, exported weights."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever the machine stops."""
+"""Atomic writing of files: after a crash, a file is complete or absent."""
 from __future__ import annotations
 
 import os
@@ -9,11 +9,11 @@ from typing import BinaryIO
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of ``path`` when the block ends without an error.
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file, which replaces ``path`` when the block ends without an error.
 
     Raises:
-        OSError: It cannot be written; ``path`` is as it was.
+        OSError: It cannot be written; ``path`` is unchanged.
     """
     aside = path.with_name(path.name + ".part")
     try:
@@ -30,7 +30,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def sync_folder(path: Path) -> None:
-    """Have the names in a folder on disk, without which a file that is there may be lost with the power."""
+    """Flush the entries of a folder to disk; otherwise a power failure may lose a renamed file."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

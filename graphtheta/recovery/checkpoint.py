@@ -1,8 +1,9 @@
-"""Checkpoints on disk: a folder for each, written aside and renamed, so that it is there whole or not at all.
+"""Checkpoints on disk: a folder each, renamed once it is complete.
 
-RUN/checkpoints/step-00000120 holds ``arrays.safetensors``, every array of the run by name, and ``manifest.msgpack``: types,
-shapes and checksums of the arrays, the progress of the run and its job, and a checksum of its own. Nothing in it depends on
-the number of ranks or on who owns what. Nothing that is read is trusted before it has been checked, and nothing is run.
+RUN/checkpoints/step-00000120 holds ``arrays.safetensors``, every array of the run by name, and
+``manifest.msgpack``: types, shapes and checksums of the arrays, the progress of the run and its
+job, and a checksum of its own. The content does not depend on the number of ranks or on the
+partition. Reading checks all content before it is used, and executes nothing.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ STEP = re.compile(r"step-(\d{8,18})")
 
 
 class About(BaseModel):
-    """What the manifest says of one array."""
+    """Manifest entry of one array."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -40,16 +41,16 @@ class About(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a checkpoint holds beside its arrays.
+    """The content of a checkpoint beside its arrays.
 
     Attributes:
         format: Version of the format.
         step: Updates so far.
-        counters: Whole numbers of the state, by name.
-        progress: Where the run is.
+        counters: Integers of the state, by name.
+        progress: Progress of the run.
         job: All keys of the job.
-        job_hash: Of the keys that change numbers.
-        arrays: By name.
+        job_hash: Hash of the keys that change numbers.
+        arrays: Entries of the arrays, by name.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -65,21 +66,24 @@ class Manifest(BaseModel):
 
 @dataclass
 class Checkpoint:
-    """All that a run needs to go on. Its arrays are those of the run itself: they are replaced, never changed."""
+    """Everything needed to resume a run.
+
+    The arrays are shared with the run, which replaces them and never changes them in place.
+    """
 
     manifest: Manifest
     arrays: dict[str, np.ndarray]
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint below ``folder``; it appears whole or not at all, and is read again before this returns.
+    """Write a checkpoint below ``folder`` atomically, and read it back to verify it.
 
     Returns:
-        Its own folder.
+        The folder of the checkpoint.
 
     Raises:
-        OSError: It cannot be written; those that were there are untouched.
-        FormatError: What was written is not what is there.
+        OSError: It cannot be written; earlier checkpoints are untouched.
+        FormatError: The files read back are damaged.
     """
     manifest = checkpoint.manifest
     final = folder / f"step-{manifest.step:08d}"
@@ -96,7 +100,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
             f.flush()
             os.fsync(f.fileno())
         sync_folder(aside)
-        # one of this step that is there was found damaged
+        # an existing checkpoint of this step was found damaged
         if final.is_dir():
             _remove(final)
         os.rename(aside, final)
@@ -109,7 +113,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def steps_in(folder: Path) -> list[tuple[int, Path]]:
-    """Steps and folders of all checkpoints below ``folder``, the newest first; nothing is said of what is in them."""
+    """Steps and folders of all checkpoints below ``folder``, newest first, damaged or not."""
     with suppress(FileNotFoundError, NotADirectoryError):
         found = [(int(m[1]), path) for path in folder.iterdir() if (m := STEP.fullmatch(path.name)) and path.is_dir()]
         return sorted(found, reverse=True)
@@ -147,7 +151,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def check(path: Path) -> Manifest:
-    """Read all of a checkpoint without keeping it.
+    """Read a checkpoint to verify it.
 
     Raises:
         FormatError: Anything is damaged; names file and field.
@@ -170,7 +174,7 @@ def newest_good(folder: Path, tell: Callable[[str], None]) -> Checkpoint | None:
 
     Args:
         folder: Of all checkpoints.
-        tell: Gets a line about each one that is passed over.
+        tell: Called with a line about each damaged one.
     """
     for _, path in steps_in(folder):
         try:
@@ -181,9 +185,9 @@ def newest_good(folder: Path, tell: Callable[[str], None]) -> Checkpoint | None:
 
 
 def prune(folder: Path, step: int, keep: int) -> None:
-    """Leave the ``keep`` newest checkpoints up to that of ``step``, which is good.
+    """Remove all but the ``keep`` newest checkpoints up to that of ``step``, which is intact.
 
-    What is there of later steps was found damaged when the run was resumed from before them.
+    Those of later steps are damaged: otherwise the run would have been resumed from one of them.
     """
     found = steps_in(folder)
     wanted = [path for other, path in found if other <= step][:keep]
@@ -193,7 +197,7 @@ def prune(folder: Path, step: int, keep: int) -> None:
 
 
 def sweep(folder: Path, everything: bool = False) -> None:
-    """Remove what a writer left that was ended in the middle.
+    """Remove the temporary folders of interrupted writers.
 
     Args:
         folder: Of all checkpoints.
@@ -205,7 +209,7 @@ def sweep(folder: Path, everything: bool = False) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint; whenever that is ended, none is left that looks whole and is not."""
+    """Remove a checkpoint; if interrupted, no incomplete one is left under its name."""
     aside = path.with_name(f"{ASIDE}{path.name}-{os.getpid()}-old")
     path.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
@@ -224,7 +228,7 @@ def _packed(manifest: Manifest) -> bytes:
 
 
 def _checked(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
-    """The arrays, each as the manifest says."""
+    """The arrays, checked against the manifest."""
     file = path / ARRAYS
     _, arrays = read_tensors(file)
     if set(arrays) != set(manifest.arrays):

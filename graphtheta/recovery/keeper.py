@@ -1,4 +1,4 @@
-"""Making checkpoints of a run while it goes on, and finding the one to go on from."""
+"""Writes checkpoints of a run in the background, and finds the one to resume from."""
 from __future__ import annotations
 
 import hashlib
@@ -27,23 +27,23 @@ from graphtheta.recovery.checkpoint import (
     write_checkpoint,
 )
 
-# seconds between two checkpoints if no number of updates is asked for
+# seconds between two checkpoints if checkpoint_every is 0
 MINUTE = 60.0
-# keys that may differ between a run and its continuation: they change no number beyond rounding, or only when it ends
+# keys that may differ in a resumed run: they change numbers by rounding only, or only its length
 FREE = ("out", "resume", "checkpoint_every", "keep", "log_level", "trace", "save_predictions", "data_dir", "partitioner", "masters",
         "views_in_flight", "recompute", "backend", "epochs", "steps", "patience")
 
 
 class Keeper:
-    """Writes checkpoints in the background, on rank 0, one at a time; to be used as a ``with`` block.
+    """Context manager that writes checkpoints in a background thread of rank 0, one at a time.
 
-    What is offered while another one is being written waits; if several are, the newest does. A checkpoint that cannot be
-    written is told once and costs nothing but itself.
+    A checkpoint offered while another one is being written waits, until a newer one replaces it.
+    An error of writing is reported once, and training continues.
 
     Args:
-        job: Says where, how often, and how many are kept.
+        job: Gives the folder, the interval, and how many checkpoints are kept.
         active: Whether this rank writes.
-        step: Of the checkpoint that the run goes on from; 0 if it starts from the beginning.
+        step: Step of the checkpoint that the run resumes from; 0 for a new run.
 
     Attributes:
         failure: Why the last one could not be written; None if it could.
@@ -61,18 +61,18 @@ class Keeper:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # whoever presses Ctrl-C twice waits for nothing
+        # a second Ctrl-C ends the process at once
         if kind is not KeyboardInterrupt:
             self.close()
 
     def due(self, step: int) -> bool:
-        """Whether it is time for one, after ``step`` updates."""
+        """Whether a checkpoint is due after ``step`` updates."""
         if not self.active:
             return False
         return step % self.every == 0 if self.every else monotonic() - self._last >= MINUTE
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Have a checkpoint written as soon as that is possible; returns at once."""
+        """Queue a checkpoint for the background thread; returns at once."""
         if not self.active:
             return
         self._last = monotonic()
@@ -89,7 +89,7 @@ class Keeper:
             thread.join()
 
     def _write(self) -> None:
-        """Of the thread: write what waits, until nothing does."""
+        """Run in the thread: write waiting checkpoints until there are none."""
         while True:
             with self._lock:
                 checkpoint, self._waiting = self._waiting, None
@@ -100,7 +100,7 @@ class Keeper:
             try:
                 self._write_one(checkpoint, step)
                 self._written, self.failure = step, None
-            # whatever it is, training is worth more than one checkpoint, and the end of the run must hear of it
+            # training continues after any error; a run that is asked to stop reports ``failure``
             except Exception as e:
                 why = str(getattr(e, "strerror", None) or str(e) or type(e).__name__)
                 if why != self.failure:
@@ -110,7 +110,7 @@ class Keeper:
                 self.failure = why
 
     def _write_one(self, checkpoint: Checkpoint, step: int) -> None:
-        # one run comes to a step in one state, so what is there is as good if it is good
+        # the state of a run at a step is unique, so an intact checkpoint of this step is the same
         if not any(other == step and _is_good(path) for other, path in steps_in(self.folder)):
             write_checkpoint(self.folder, checkpoint)
         prune(self.folder, step, self.keep)
@@ -124,18 +124,19 @@ def _is_good(path: Path) -> bool:
     return True
 
 
-def take_up(job: Job, comm: Comm) -> Checkpoint | None:
-    """What a run goes on from; None if it starts from the beginning.
+def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
+    """The checkpoint to resume from; None for a new run.
 
     Raises:
-        ConfigError: The folder holds a run that is not to be lost, or one of another job; on all ranks together.
+        ConfigError: The folder holds an unfinished run, or one of another job; on all ranks
+            together.
 
     Collective: all ranks of comm.
     """
     found, error = None, None
     if comm.rank == 0:
         try:
-            found = _take_up(job)
+            found = _find(job)
         except GraphThetaError as e:
             error = e
         except OSError as e:
@@ -148,11 +149,11 @@ def take_up(job: Job, comm: Comm) -> Checkpoint | None:
     return Checkpoint(Manifest.model_validate(whole["manifest"]), whole["arrays"])
 
 
-def _take_up(job: Job) -> Checkpoint | None:
+def _find(job: Job) -> Checkpoint | None:
     folder = job.folder / CHECKPOINTS
     sweep(folder)
     if not job.resume:
-        refuse_to_lose(job)
+        refuse_to_overwrite(job)
         sweep(folder, everything=True)
         return None
     found = newest_good(folder, complain)
@@ -166,8 +167,8 @@ def _take_up(job: Job) -> Checkpoint | None:
     return found
 
 
-def refuse_to_lose(job: Job) -> None:
-    """Refuse to start from the beginning where a run has not come to its end.
+def refuse_to_overwrite(job: Job) -> None:
+    """Refuse to start a new run in a folder that holds an unfinished one.
 
     Raises:
         ConfigError: There is a checkpoint of such a run.
@@ -184,7 +185,7 @@ def refuse_to_lose(job: Job) -> None:
 
 
 def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
-    """Refuse to go on with a job that is another one.
+    """Refuse to resume a run with another job.
 
     Raises:
         ConfigError: A key that changes numbers differs.

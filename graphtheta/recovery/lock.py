@@ -1,6 +1,7 @@
-"""One job at a time in the folder of a run: two would write over each other's metrics and checkpoints.
+"""Locks the folder of a run, so that two jobs do not overwrite each other's results.
 
-A lock of the system's on a file, which a process that is killed loses; a file that says "taken" by being there would outlive it.
+The lock is an ``flock``, which the system releases when the process dies. A file whose existence
+is the lock would outlive the process.
 """
 from __future__ import annotations
 
@@ -15,28 +16,28 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError
 
 LOCK_FILE = ".lock"
-# seconds that an earlier job may take to end, which a scheduler has killed elsewhere
+# seconds to wait for an earlier job that a scheduler is ending, perhaps on another host
 PATIENCE = 5.0
 
 
 @contextmanager
-def alone(folder: Path, comm: Comm) -> Iterator[None]:
-    """Have a folder for this job until the block ends, or its process does.
+def exclusive(folder: Path, comm: Comm) -> Iterator[None]:
+    """Lock a folder for this job until the block or its process ends.
 
-    Where the file system knows no locks, or cannot be written, nothing is kept out.
+    Has no effect if the file system does not support locks or is not writable.
 
     Args:
-        folder: Of the run; is made.
+        folder: Folder of the run; it is created.
         comm: All ranks of the job; rank 0 holds the lock.
 
     Raises:
-        FormatError: Another job has it; on all ranks together.
+        FormatError: Another job holds the lock; on all ranks together.
 
     Collective: all ranks of comm.
     """
     file, error = None, None
     if comm.rank == 0:
-        # what cannot be written is said by those who write
+        # a folder that is not writable is reported by the code that writes results
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             file = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
@@ -52,10 +53,10 @@ def alone(folder: Path, comm: Comm) -> Iterator[None]:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder in which a job is training; changes nothing there.
+    """Check that no job is training in a folder; changes nothing there.
 
     Raises:
-        FormatError: There is one.
+        FormatError: Another job is training in it.
     """
     with suppress(OSError):
         file = os.open(folder / LOCK_FILE, os.O_RDWR)
@@ -67,7 +68,7 @@ def check_free(folder: Path) -> None:
 
 
 def taken(folder: Path) -> FormatError:
-    """The error to raise."""
+    """The error for a locked folder."""
     return FormatError(f"{folder}: another job is training in this folder; wait until it ends, or choose another folder with --out")
 
 

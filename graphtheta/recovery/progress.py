@@ -1,4 +1,4 @@
-"""How far a run has come: what tells, beside parameters and optimiser, how it goes on."""
+"""Progress of a run: what a resumed run continues from, beside parameters and optimiser."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-# seconds between two looks at whether to stop
-LOOK = 2.0
+# seconds between two checks for a request to stop
+CHECK_EVERY = 2.0
 
 
 @dataclass
 class Result:
-    """What came out of a run.
+    """The result of a run.
 
     Attributes:
         best_epoch: Epoch of the best validation metric.
@@ -30,19 +30,20 @@ class Result:
 
 
 class Progress(BaseModel):
-    """Where a run is; the same on every rank, apart from seconds, and part of every checkpoint.
+    """Progress of a run; the same on every rank, apart from seconds, and part of every checkpoint.
 
     Attributes:
-        epoch: Number of the epoch under way, from 0.
-        losses: Of its views that are done, summed over the ranks.
-        epoch_seconds, seconds: Spent training, in this epoch and in all.
+        epoch: Number of the current epoch, from 0.
+        losses: Losses of the views of this epoch that are done, summed over the ranks.
+        epoch_seconds, seconds: Training time of this epoch and of the run.
         measured: Whether the model was evaluated after the last step.
-        waited: Evaluations since the best one.
-        quality: Of the best model: validation metric and, among equals, validation loss; larger is better.
-        best_epoch, metrics: Of the best model.
+        waited: Number of evaluations since the best one.
+        quality: Validation metric of the best model and, to break ties, its negative validation
+            loss; larger is better.
+        best_epoch, metrics: Epoch and metrics of the best model.
         history: A row per evaluated epoch.
         ended: Whether a callback ended the run.
-        over: Whether the run came to its end.
+        over: Whether the run is finished.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -61,19 +62,19 @@ class Progress(BaseModel):
     over: bool = False
 
     def take_views(self, losses: np.ndarray, seconds: float) -> None:
-        """Views of this epoch are done; losses [n], summed over the ranks."""
+        """Record views of this epoch; losses [n], summed over the ranks."""
         self.losses += losses.tolist()
         self.epoch_seconds += seconds
         self.seconds += seconds
         self.measured = False
 
     def take_row(self, row: dict[str, Any], metrics: dict[str, float], quality: tuple[float, float]) -> bool:
-        """The model was evaluated; returns whether it is the best so far."""
-        # a long run has many rows, which need not have names of their own
+        """Record an evaluation of the model; returns whether it is the best so far."""
+        # interning saves memory: a long run has many rows with the same names
         self.history.append({intern(name): value for name, value in row.items()})
         self.measured = True
         best = tuple(self.quality) if self.quality else None
-        # a smaller loss at an equal metric is kept, but is no reason to wait longer
+        # a smaller loss at an equal metric makes a better model, but does not reset patience
         self.waited = 0 if best is None or quality[0] > best[0] else self.waited + 1
         if best is not None and quality <= best:
             return False
@@ -81,26 +82,27 @@ class Progress(BaseModel):
         return True
 
     def next_epoch(self) -> None:
-        """All views of the epoch are done, and it was evaluated if it had to be."""
+        """Begin the next epoch, after all views of this one and its evaluation if it is due."""
         self.epoch += 1
         self.losses, self.epoch_seconds = [], 0.0
 
     def frozen(self) -> Progress:
-        """As it is now, whatever becomes of it; what is in the lists is never changed."""
+        """A copy that later progress does not change; items of lists are shared and immutable."""
         return self.model_copy(update={"losses": self.losses.copy(), "history": self.history.copy()})
 
     def result(self) -> Result:
-        """What came out of the run."""
+        """The result of the run."""
         return Result(self.best_epoch, self.metrics, self.history, self.seconds)
 
 
 class Pace:
-    """How many updates are made between two looks at whether to stop: what takes about ``LOOK`` seconds.
+    """Number of updates between two checks for a request to stop: about ``CHECK_EVERY`` seconds.
 
-    Several views in flight run dry at a look, so that one after every update would cost what they win.
+    A check drains the pipeline of mini-batches, so that a check after every update would undo its
+    gain.
 
     Args:
-        every: Look after each multiple of so many updates too; 0 is off.
+        every: Also check after each multiple of this number of updates; 0 is off.
     """
 
     def __init__(self, every: int):
@@ -108,10 +110,10 @@ class Pace:
         self._updates = 1
 
     def updates(self, step: int) -> int:
-        """Updates to make after ``step`` of them."""
+        """Number of updates to make after ``step`` of them."""
         return min(self._updates, self.every - step % self.every) if self.every else self._updates
 
     def adapt(self, updates: int, seconds: float) -> None:
-        """Updates have taken so long; the same numbers on every rank."""
+        """Adapt to the time that some updates took; both numbers are the same on every rank."""
         # the first updates compile, and take longer than all others
-        self._updates = max(1, min(2 * self._updates, int(updates * LOOK / max(seconds, 1e-9))))
+        self._updates = max(1, min(2 * self._updates, int(updates * CHECK_EVERY / max(seconds, 1e-9))))

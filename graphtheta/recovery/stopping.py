@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM, which schedulers send before they end a job, and Ctrl-C."""
+"""Requests to stop: SIGTERM, which schedulers send before they end a job, and Ctrl-C."""
 from __future__ import annotations
 
 import signal
@@ -6,21 +6,22 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-# what a shell says of programs that end by Ctrl-C, and EX_TEMPFAIL: nothing is wrong, try again
+# exit codes: that of a shell for programs ended by Ctrl-C, and EX_TEMPFAIL: no error, try again
 INTERRUPTED, PREEMPTED = 130, 75
 
 
 class Stopped(SystemExit):
-    """The run was asked to stop, finished its step and left a checkpoint; its code is 75 or 130."""
+    """The run was asked to stop, and has written a checkpoint; the exit code is 75 or 130."""
 
 
 class Stop:
-    """Whether this rank has been asked to stop; within the block the first request waits until somebody looks.
+    """Context manager that records requests to stop this rank, until ``flags`` reads them.
 
-    A second Ctrl-C raises KeyboardInterrupt at once. Signals reach the main thread only; elsewhere nothing is changed.
+    A second Ctrl-C raises KeyboardInterrupt at once. Python delivers signals to the main thread
+    only; in other threads signal handlers are not changed.
 
     Args:
-        listens: Whether requests wait; otherwise signals do what they always do.
+        listens: Whether to record requests; otherwise signal handlers are not changed.
     """
 
     def __init__(self, listens: bool) -> None:
@@ -30,7 +31,7 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if self._listens:
-            # what a process was started to ignore, as by nohup, it goes on to ignore
+            # a signal that is ignored, as under nohup, stays ignored
             wanted = [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._note) for number in wanted}
         return self
@@ -45,10 +46,10 @@ class Stop:
         self.asked = self.asked or number
 
     def flags(self) -> list[float]:
-        """Two numbers for this rank, which are added up over all: asked by SIGTERM, asked by Ctrl-C."""
+        """Requests to this rank as two numbers to sum over all ranks: SIGTERM, Ctrl-C."""
         return [float(self.asked == number) for number in (signal.SIGTERM, signal.SIGINT)]
 
 
 def code_of(terminated: float, interrupted: float) -> int:
-    """Exit code that the sums of ``flags`` ask for; 0 to go on."""
+    """Exit code for the sums of ``flags``; 0 without a request."""
     return PREEMPTED if terminated else INTERRUPTED if interrupted else 0

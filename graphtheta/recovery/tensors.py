@@ -1,7 +1,8 @@
 """Named arrays in the safetensors format, which PyTorch, JAX and others read too.
 
-The library makes and takes apart the bytes of a file; it holds what a header claims against their number before anything is
-allocated. Files are read and written here, so that a full disk is an ordinary error.
+The safetensors library converts arrays to bytes and back; it checks the sizes in a header against
+the number of bytes before it allocates memory. Files are read and written here, so that a full
+disk raises OSError.
 
 Source: https://github.com/huggingface/safetensors
 """
@@ -24,8 +25,8 @@ METADATA = "__metadata__"
 def checksum(x: np.ndarray) -> int:
     """CRC-32 of type, shape and content.
 
-    It is there against damage, not against forgery: no change of up to 32 neighbouring bits goes unseen, and it is four
-    times as fast as BLAKE2.
+    It protects against damage, not forgery: every change within 32 neighbouring bits is detected,
+    and it is four times as fast as BLAKE2.
     """
     raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
     return zlib.crc32(raw.data, zlib.crc32(f"{x.dtype.str}{list(x.shape)}".encode()))
@@ -35,16 +36,16 @@ def packed(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> byt
     """The bytes of a file of arrays.
 
     Args:
-        arrays: Of numbers, by name.
-        metadata: Texts to keep with them.
+        arrays: Numeric arrays, by name.
+        metadata: Texts to store with them.
 
     Raises:
-        FormatError: An array is not of numbers.
+        FormatError: An array is not numeric.
     """
     for name, x in arrays.items():
         if x.dtype.kind not in "fiub":
             raise FormatError(f"{name}: an array of dtype {x.dtype} cannot be written; convert it to numbers first")
-    # the library writes arrays as they lie in memory, whatever their order
+    # the library writes the memory of an array without regard to the order of its axes
     return save({name: np.asarray(x, order="C") for name, x in arrays.items()}, dict(metadata))
 
 

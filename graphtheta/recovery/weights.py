@@ -10,7 +10,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
-from graphtheta.recovery.atomic import whole_file
+from graphtheta.recovery.atomic import atomic_file
 from graphtheta.recovery.tensors import checksum, packed, read_tensors
 
 WEIGHTS = "weights.safetensors"
@@ -26,17 +26,18 @@ def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray]) -> No
     texts = {"job": json.dumps(job.model_dump()), "checksums": json.dumps({name: checksum(x) for name, x in weights.items()})}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as f:
+        with atomic_file(path) as f:
             f.write(packed(weights, {**texts, "checksum": _of_texts(texts)}))
     except OSError as e:
-        raise FormatError(f"{path}: the weights cannot be written: {e.strerror or e}") from None
+        raise FormatError(f"{path}: the weights cannot be written: {e.strerror or e}; free disk space or make the folder "
+                          "writable") from None
 
 
 def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
     """Job and weights of a file that ``write_weights`` wrote.
 
     Raises:
-        FormatError: It cannot be read, is damaged, or is something else.
+        FormatError: It cannot be read, is damaged, or is no weights file.
         ConfigError: Its job is of another version.
     """
     path = Path(path)

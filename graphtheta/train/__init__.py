@@ -1,1 +1,1 @@
-"""A training run: what a job builds, and the loop."""
+"""Training: builds a run from a job, and runs the training loop."""

@@ -1,4 +1,4 @@
-"""What a run is built of, from a job, a graph and a model: everything that does not change while it trains."""
+"""Builds a run from a job, a graph and a model: all that does not change during training."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -37,11 +37,11 @@ from graphtheta.train.schedule import schedule_of
 
 @dataclass(frozen=True)
 class Choices:
-    """What a run may be given in Python only.
+    """Settings that exist in Python only, not as keys of a job.
 
     Attributes:
-        loss: In place of the loss that fits the labels, as ``RowLoss`` takes it.
-        schedule: In place of the schedule of the job.
+        loss: Replaces the loss that fits the labels; a function as ``RowLoss`` takes it.
+        schedule: Replaces the learning-rate schedule of the job.
         groups: Learning rates and weight decays of some parameters.
         freeze: Parameters that are not trained.
     """
@@ -54,24 +54,25 @@ class Choices:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """What a run is built of.
+    """The parts of a run that do not change during training.
 
     Attributes:
-        job: All choices.
+        job: The job.
         comm: The workers.
-        model: The user's own object; a run changes its parameters and running statistics, and nothing else of it.
-        info: Of the whole graph.
-        partition: This worker's part of it.
-        settings: Of the passes of this run.
-        saving: What a precomputed total saves; None if there is none.
-        probe: What the model does.
-        bound: The most memory that this worker needs.
-        kind, task, evaluator: What is predicted, what training minimises, and what measures it.
-        metric: What the best model is chosen by.
-        strategy: Gives the views.
-        parameters: Those that are trained.
-        rule: How gradients become an update.
-        choices: What was given in Python only.
+        model: The model; training changes its parameters and running statistics, and nothing else
+            of it.
+        info: Original ids of the whole graph.
+        partition: This worker's part of the graph.
+        settings: Settings of the passes of this run.
+        saving: The work saved by a precomputed total; None if there is none.
+        probe: Result of the dry run of the model.
+        bound: Upper bound of the memory of this worker.
+        kind, task, evaluator: Kind of task, objective of training, and evaluator.
+        metric: Name of the metric that selects the best model.
+        strategy: Makes the views.
+        parameters: The parameters that are trained.
+        rule: Makes updates of gradients: learning-rate schedule and clipping.
+        choices: Settings that exist in Python only.
     """
 
     job: Job
@@ -94,7 +95,7 @@ class RunSetup:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Inside, passes are those of this run."""
+        """Context in which passes use the settings of this run."""
         with backend_scope(self.job.backend), pass_scope(self.settings):
             yield
 
@@ -119,11 +120,11 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     """Build a run.
 
     Args:
-        job: All choices.
-        graph: None for the job's dataset.
-        model: A model, or what makes one; None for the job's.
+        job: The job.
+        graph: The graph; None loads the job's dataset.
+        model: A model, or a function that makes one; None makes the job's.
         comm: The workers.
-        choices: What was given in Python only.
+        choices: Settings that exist in Python only.
 
     Raises:
         GraphThetaError: Something does not fit; on all workers together.
@@ -168,7 +169,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
 
 def _memory(job: Job, partition: Partition, found: Probe) -> MemoryBound:
     fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
-    # one that waits, and one being written with its bytes, once by array and once as a file
+    # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (partition.job_comm.rank == 0 and job.keep > 0)
     return memory_bound(partition, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints)
 

@@ -1,4 +1,4 @@
-"""Functions of a user that ``Trainer.fit`` calls on its way."""
+"""``gt.Callback``: user functions that ``Trainer.fit`` calls during training."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from graphtheta.recovery.progress import Progress
 
 @dataclass(frozen=True)
 class Now:
-    """Where a run is, as a callback sees it; nothing in it can be changed.
+    """The progress of a run, read-only, for callbacks.
 
     Attributes:
         epoch: Number of the epoch, from 1.
         step: Updates so far.
-        losses: Of the views of this epoch that are done, means over all workers.
+        losses: Losses of the views of this epoch that are done, means over all workers.
         row: The last evaluation: "epoch", "step", "loss" and the metrics ("val_accuracy", ...); empty before the first.
         best_epoch: Epoch of the best model so far; 0 before the first evaluation.
-        seconds: Spent training.
+        seconds: Training time.
     """
 
     epoch: int
@@ -35,20 +35,21 @@ class Now:
 
     @classmethod
     def of(cls, run: Progress, step: int) -> Now:
-        """Of a run after ``step`` updates."""
+        """The progress of a run after ``step`` updates."""
         row = MappingProxyType(dict(run.history[-1]) if run.history else {})
         return cls(run.epoch + 1, step, tuple(run.losses), row, run.best_epoch, run.seconds)
 
 
 class Callback:
-    """What ``Trainer.fit`` calls; override the methods that are wanted.
+    """Base class of callbacks; override the methods you need.
 
-    All workers call them with the same values, apart from seconds. A method that returns True on any worker ends the training on all of
-    them, as if it had come to its last epoch. A callback may call collective methods of the trainer, on all workers alike.
+    All workers call them with the same values, apart from seconds. A method that returns True on
+    any worker ends training on all of them, as after the last epoch. A callback may call
+    collective methods of the trainer, on all workers alike.
     """
 
     def on_step(self, now: Now) -> bool | None:
-        """After every update; a trainer with such a callback does not let views of several updates overlap."""
+        """After every update; overriding it disables pipelining across updates."""
 
     def on_evaluation(self, now: Now) -> bool | None:
         """After an evaluation; ``now.row`` is new."""
@@ -57,7 +58,7 @@ class Callback:
         """At the end of an epoch, after its evaluation if it has one."""
 
     def on_end(self, now: Now) -> None:
-        """Once, when training is over and the model holds its best weights; not if the run is interrupted."""
+        """Once, after training, when the model holds its best weights; not if interrupted."""
 
 
 class Callbacks:
@@ -67,10 +68,10 @@ class Callbacks:
         callbacks: Called in this order.
 
     Attributes:
-        every_step: Whether one wants to be called after every update.
+        every_step: Whether a callback overrides ``on_step``.
 
     Raises:
-        ConfigError: One is none.
+        ConfigError: An item is no ``Callback``.
     """
 
     def __init__(self, callbacks: Sequence[Callback]):
@@ -82,13 +83,13 @@ class Callbacks:
         self.every_step = any(type(c).on_step is not Callback.on_step for c in self._callbacks)
 
     def call(self, method: str, run: Progress, step: int) -> bool:
-        """Call a method of all, after ``step`` updates; returns whether one of them asks to stop."""
+        """Call a method of all, after ``step`` updates; returns whether one ends training."""
         now = Now.of(run, step)
         answers = [getattr(callback, method)(now) for callback in self._callbacks]
         return any(answer is True for answer in answers)
 
     def agree(self, ends: bool, comm: Comm) -> bool:
-        """Whether some rank ends the run.
+        """Whether any rank ends the run.
 
         Collective: all ranks of comm.
         """

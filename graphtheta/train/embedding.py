@@ -1,4 +1,4 @@
-"""Values of the layers inside a model, for all nodes of the graph."""
+"""Node embeddings: values of a layer inside a model, for all nodes of the graph."""
 from __future__ import annotations
 
 from typing import Any
@@ -26,7 +26,7 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
         layer: As ``Session.embed`` takes it.
 
     Raises:
-        ConfigError: There is none that gives values of nodes.
+        ConfigError: No such layer of the model returns values of nodes.
     """
     summing = [i for i, step in enumerate(probe.supersteps) if step.made_by is not None and step.made_by.sum is not None]
     if isinstance(layer, int):
@@ -43,12 +43,12 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
 
 
 def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -> np.ndarray | None:
-    """What a superstep returns, [n_nodes, ...] by global id on rank 0, None elsewhere.
+    """The values of a superstep, [n_nodes, ...] by global id on rank 0, None elsewhere.
 
     Collective: all ranks of the partition.
     """
     none = np.zeros(0, np.int64)
-    # a decoder at the end of the model runs, on no pairs
+    # a decoder at the end of the model runs on zero pairs
     pairs = PairPlan(partition, Pairs(none, none, none, none, np.zeros(0)))
     graph = ActiveGraph(whole(partition, probe.layers, Seeds(np.ones(partition.n_masters, bool), pairs)))
     graph.wanted = superstep

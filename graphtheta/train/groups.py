@@ -1,4 +1,4 @@
-"""Parameters by name or module: groups with settings of their own, and parameters that are not trained."""
+"""Groups of parameters with their own settings, and frozen parameters, by name or module."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -17,15 +17,15 @@ SETTINGS = ("lr", "weight_decay")
 
 
 def chosen(model: Model, choice: Choice, what: str) -> set[Parameter]:
-    """The parameters of a model that a pattern of names or a module stands for.
+    """The parameters of a model that match a pattern of names or belong to a module.
 
     Args:
-        model: Holds them.
+        model: The model.
         choice: The pattern or the module.
-        what: Which argument it belongs to, for the error.
+        what: Argument that gave the choice, for the error.
 
     Raises:
-        ConfigError: It stands for none.
+        ConfigError: There are none.
     """
     named = dict(model.named_parameters())
     if isinstance(choice, Module):
@@ -40,20 +40,20 @@ def chosen(model: Model, choice: Choice, what: str) -> set[Parameter]:
 
 
 def frozen_parameters(model: Model, freeze: Iterable[Choice]) -> frozenset[Parameter]:
-    """The parameters of a model that a run does not train: those that ask for no gradient, and those that ``freeze`` stands for.
+    """The parameters that are not trained: without ``requires_grad``, or chosen by ``freeze``.
 
     Raises:
-        ConfigError: A choice stands for no parameter.
+        ConfigError: A choice matches no parameter.
     """
-    asked = [p for p in model.parameters() if not p.requires_grad]
-    return frozenset(asked).union(*(chosen(model, choice, "freeze") for choice in freeze))
+    frozen = [p for p in model.parameters() if not p.requires_grad]
+    return frozenset(frozen).union(*(chosen(model, choice, "freeze") for choice in freeze))
 
 
 def rates(model: Model, parameters: Iterable[Parameter], groups: Groups, default: Mapping[str, float]) -> dict[str, list[float]]:
-    """The settings of each parameter: those of the first group that it belongs to, and the default for what that leaves open.
+    """The settings of each parameter: those of its first group; defaults for those not given.
 
     Args:
-        model: Holds the parameters.
+        model: The model.
         parameters: In order.
         groups: Settings by choice of parameters.
         default: A number for each of ``SETTINGS``.
@@ -62,7 +62,7 @@ def rates(model: Model, parameters: Iterable[Parameter], groups: Groups, default
         For each setting a number per parameter.
 
     Raises:
-        ConfigError: A group stands for no parameter, or has an unknown setting.
+        ConfigError: A group matches no parameter, or has an unknown setting.
     """
     for choice, given in groups.items():
         for name in given:

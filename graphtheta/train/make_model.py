@@ -1,4 +1,4 @@
-"""The model of a job: a published or registered one, one from a file, or what the user gave."""
+"""Makes the model of a job: published, registered, from a file, or given in Python."""
 from __future__ import annotations
 
 import inspect
@@ -29,10 +29,10 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     """The model of a job, with weights drawn from its seed.
 
     Args:
-        job: Names the model and its options.
-        graph: The widths of its features.
-        kind: What it predicts.
-        given: The model, or what makes it; by default what the job names.
+        job: Gives the model and its options.
+        graph: Gives the widths of features.
+        kind: Gives the number of outputs and the decoder.
+        given: The model, or a function that makes it; by default the one that the job names.
 
     Raises:
         ConfigError: It cannot be made.
@@ -96,16 +96,16 @@ def _check_dtype(model: Model, job: Job) -> Model:
 
 
 def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
-    """Refuse choices of the user that would be ignored.
+    """Reject keys that were given and would be ignored.
 
     Args:
-        job: With its choices.
-        keys: Those that nothing reads.
-        by: What does not read them.
-        remedy: What to do, beside dropping them.
+        job: The job.
+        keys: Keys that have no effect.
+        by: What does not read them, for the message.
+        remedy: Remedy beside dropping the key, for the message.
 
     Raises:
-        ConfigError: One was chosen.
+        ConfigError: One of them is not at its default.
     """
     unread = set(keys)
     for key in (k for k in FIELDS if k in unread and not job.is_default(k)):
@@ -114,7 +114,7 @@ def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
 
 
 def source_of(model: Any) -> str:
-    """A model of the user's as FILE.py:Class, for records."""
+    """A user's model as FILE.py:Class, for the job file."""
     made_by = type(model) if isinstance(model, (Model, Layer)) else model
     file = getattr(sys.modules.get(getattr(made_by, "__module__", "")), "__file__", None)
     return f"{Path(file).name if file else 'session.py'}:{getattr(made_by, '__name__', type(made_by).__name__)}"

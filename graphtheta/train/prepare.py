@@ -1,4 +1,4 @@
-"""From a job to what the trainer needs: the graph, the model, the task and the strategy."""
+"""Prepares a job: loads its graph, makes its model, and chooses task, metric and strategy."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -26,20 +26,22 @@ from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
 
-# in integer columns of self loops that were added without a value: a row of no table
+# placeholder of added self loops in integer columns; it is no row of any embedding table
 NO_CODE = -1
 
 
 @dataclass
 class Prepared:
-    """A job made concrete.
+    """A job with its graph, model and task.
 
     Attributes:
-        graph: The graph messages run over.
-        info: What is kept of the graph for results.
-        kind: What the job predicts.
-        metric: Name of the metric by which the best model is chosen.
-        unknown: Integer edge columns that have no value for the self loops that were added.
+        job: The job.
+        graph: The message-passing graph.
+        model: The model.
+        info: Original ids of nodes and edges, for results.
+        kind: Kind of task.
+        metric: Name of the metric that selects the best model.
+        unknown: Integer edge columns without a value for the added self loops.
     """
 
     job: Job
@@ -51,22 +53,22 @@ class Prepared:
     unknown: frozenset[str] = frozenset()
 
     def check_columns(self, model: Model, partition: Partition) -> None:
-        """The model reads no edge column that self loops which were added have no value for.
+        """Check that the model reads no edge column that has no value for the added self loops.
 
         Raises:
-            DataError: It does.
+            DataError: It reads such a column.
         """
         made: set[str] = set()
         for step in probe(model, partition).supersteps if self.unknown else ():
             phases = step.program.phases if step.program is not None else []
             for name in (n for phase in phases for n in phase.reads["edge"] if n in self.unknown and n not in made):
-                raise DataError(f"{step.layer} reads edge.{name}, an integer column, for which the self loops that were added have no "
-                                f"value; add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
+                raise DataError(f"{step.layer} reads edge.{name}, an integer column without a value for the self loops that the job adds; "
+                                f"add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
                                 "self_loops='no' (--self-loops no)")
             made |= {n for phase in phases for n in phase.outputs}
 
     def build_task(self, partition: Partition, layers: Layers) -> tuple[Task, Evaluator]:
-        """The task and what measures it.
+        """The objective of training and the evaluator.
 
         Collective: all ranks of the partition.
         """
@@ -75,10 +77,10 @@ class Prepared:
 
 
 def load_graph(job: Job) -> Graph:
-    """The job's dataset; self loops are left for ``prepare``, where the model has a say.
+    """Load the job's dataset. ``prepare`` handles self loops, whose default depends on the model.
 
     Raises:
-        ConfigError, FormatError, DataError: It cannot be had.
+        ConfigError, FormatError, DataError: The dataset cannot be loaded.
     """
     options: dict[str, Any] = {"split": job.split, "seed": job.seed, "symmetric": job.symmetric, "largest_component": job.largest_component,
                                "normalise_features": job.normalise_features}
@@ -87,13 +89,13 @@ def load_graph(job: Job) -> Graph:
 
 
 def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Prepared:
-    """Choose the task, make the model, and bring the graph into the shape both want.
+    """Choose the task, make the model, and add or remove edges of the graph as both require.
 
     Raises:
         ConfigError, DataError: Job, graph and model do not fit together.
     """
     if graph.x is None and not graph.node_columns:
-        raise DataError(f"{graph.name or 'the graph'} has no node features x; give the graph some, for example its degrees")
+        raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees")
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
         if kind.name not in names:
@@ -113,7 +115,7 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
 
 
 def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task) -> Strategy:
-    """The strategy of a job.
+    """The batching strategy of a job.
 
     Collective: all ranks of the partition.
     """
@@ -128,7 +130,7 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
 
 
 def build_sampler(job: Job, hops: int) -> Sampler | None:
-    """The sampler of a job for a model of some hops; None if all neighbours are kept.
+    """The neighbour sampler of a job for a model of ``hops`` hops; None without a fanout.
 
     Raises:
         ConfigError: There is no sampler of that name, or it does not read a key that is given.
@@ -154,6 +156,6 @@ def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
         except GraphThetaError as e:
             error = e
     comm.agree(error)
-    asked = comm.gather_rows(masters)
+    wanted = comm.gather_rows(masters)
     none = [np.zeros(0, np.int64)] * comm.size
-    return comm.all_to_all(none if asked is None or found is None else [found[ids] for ids in asked])[0]
+    return comm.all_to_all(none if wanted is None or found is None else [found[ids] for ids in wanted])[0]

@@ -1,4 +1,4 @@
-"""What rounding the halo does to a job, measured before it trains."""
+"""Measures the effect of rounding the halo (``halo=bf16``) before a job trains."""
 from __future__ import annotations
 
 import numpy as np
@@ -10,7 +10,7 @@ from graphtheta.train.trainer import Trainer
 
 
 def halo_error(trainer: Trainer) -> float:
-    """How far the loss of the first step moves, relative to its value, by the rounding of what travels between workers.
+    """Relative change of the first step's loss, due to rounding of values sent between workers.
 
     Collective: all ranks of the trainer.
     """
@@ -19,6 +19,6 @@ def halo_error(trainer: Trainer) -> float:
     for halo in ("exact", job.halo):
         with backend_scope(job.backend), halo_scope(halo), Tape(record=False, seed=job.seed, all_sum=halo_comm.all_sum) as tape:
             losses.append(float(trainer.comm.all_sum(trainer.setup.task.loss(view, trainer.model(view)).value)))
-            # running statistics are for the step itself
+            # discard changes of running statistics, which belong to the step itself
             tape.changes.clear()
     return abs(losses[1] - losses[0]) / max(abs(losses[0]), float(np.finfo(np.float32).tiny))

@@ -1,4 +1,4 @@
-"""A loop of one's own: the steps of training, to be called by the user."""
+"""``gt.Run``: the steps of training, for a custom training loop."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,10 +14,11 @@ from graphtheta.train.session import Session
 
 
 class Run(Session):
-    """The steps of training a model on a graph, one by one.
+    """The steps of training a model on a graph, one by one, for a custom loop.
 
-    Arguments, errors and what is changed of the model are those of ``Session``; keys of a job that only ``Trainer.fit`` reads are
-    refused. For the plain loop the numbers are those of ``Trainer.fit``, to the bit::
+    Arguments, errors and effects on the model are those of ``Session``; keys of a job that only
+    ``Trainer.fit`` reads raise an error. This loop computes the numbers of ``Trainer.fit``, bit
+    for bit::
 
         for epoch in range(10):
             for view in run.views(epoch):
@@ -37,7 +38,7 @@ class Run(Session):
         self._pending: list[tuple[list[np.ndarray], list[Callable[[], None]]]] = []
 
     def _remedy(self, key: str) -> str:
-        return super()._remedy(key) if key == "seeds" else "the loop is yours; drop it, or use gt.Trainer"
+        return super()._remedy(key) if key == "seeds" else "a custom loop does not read it; drop it, or use gt.Trainer"
 
     @property
     def updates(self) -> int:
@@ -45,22 +46,22 @@ class Run(Session):
         return self.training.step
 
     def views(self, epoch: int) -> Iterator[GraphView]:
-        """The views of an epoch, which are the same for every loop; each is made when it is asked for."""
+        """Iterate over the views of an epoch, which are the same for every loop."""
         for i in range(self.strategy.steps_per_epoch):
             with self.comm.ledger.stage("batch"):
                 view = self.strategy.batch(epoch, i)
             yield view
 
     def forward(self, view: GraphView) -> Var:
-        """The outputs of the model for a view, with dropout; what follows is recorded until ``backward``.
+        """The outputs of the model for a view, with dropout; recording ends with ``backward``.
 
-        A pass that was begun before and not taken back is dropped.
+        An earlier pass without a ``backward`` is discarded.
 
         Returns:
             One row for each target of this worker, and possibly for other nodes, as ``loss`` takes it.
         """
         self._end()
-        # it stays open, so that what the user computes of the outputs is recorded
+        # the tape stays open, so that it records what the user computes from the outputs
         self._tape = self.training.tape(self.training.views).__enter__()
         self.training.views += 1
         with np.errstate(**QUIET), self.training.scope(), self.comm.ledger.task("forward"):
@@ -79,13 +80,13 @@ class Run(Session):
         """Gradients of a loss, summed over the workers and added to those since the last ``step``.
 
         Args:
-            loss: This worker's share, 0-d, computed of the outputs of the last ``forward``.
+            loss: This worker's share, 0-d, computed from the outputs of the last ``forward``.
 
         Returns:
             The loss, summed over the workers.
 
         Raises:
-            TapeError: There is no pass to take back: ``forward`` comes first, and each pass is taken back once.
+            TapeError: There is no recorded forward pass; each allows one ``backward``.
             DataError: The loss is not finite.
         """
         tape = self._tape
@@ -101,23 +102,23 @@ class Run(Session):
         return total
 
     def step(self) -> None:
-        """Update the parameters: the gradients of all ``backward`` since the last step are added up, clipped and applied.
+        """Update the parameters with the clipped sum of all gradients since the last step.
 
         Raises:
-            TapeError: There are none.
+            TapeError: There are no gradients.
         """
         if not self._pending:
             raise TapeError("step: there are no gradients; call backward(loss) first")
         pending, self._pending = self._pending, []
-        for place, (gradients, changes) in enumerate(pending):
-            self.training.versions.deliver(self.updates, place, len(pending), gradients, changes)
+        for number, (gradients, changes) in enumerate(pending):
+            self.training.versions.deliver(self.updates, number, len(pending), gradients, changes)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on, between two steps: arrays, which later steps replace and do not change, and whole numbers."""
+        """The state between two steps: integers, and arrays that no later step changes."""
         return self.training.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state`` returned, on any number of workers.
+        """Restore a result of ``state``, on any number of workers.
 
         Raises:
             ConfigError, FormatError: It belongs to another model or optimiser.
@@ -125,7 +126,7 @@ class Run(Session):
         self.training.load_state(state)
 
     def _end(self) -> None:
-        """Stop recording, if a pass is open; its changes of running statistics are dropped here, ``backward`` keeps them for ``step``."""
+        """Stop recording; drop changes of running statistics that ``backward`` has not taken."""
         tape, self._tape = self._tape, None
         if tape is not None:
             tape.changes = []

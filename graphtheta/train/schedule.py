@@ -1,7 +1,7 @@
 """Learning-rate schedules: from the number of an update to the factor of the learning rate in it.
 
-A schedule sees nothing but the number of the update, counted from 0, so that a resumed run goes on with the factor that is due and all
-workers agree.
+A schedule depends only on the number of the update, counted from 0, so that a resumed run
+continues it and all workers agree.
 """
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from graphtheta.job.job import Job
 
 
 def cosine(updates: int) -> Schedule:
-    """From 1 to 0 along half a cosine over so many updates, and 0 afterwards."""
+    """From 1 to 0 along half a cosine over ``updates`` updates, and 0 afterwards."""
     return lambda update: (1 + cos(pi * min(update / updates, 1.0))) / 2
 
 
 def step(updates: int, factor: float) -> Schedule:
-    """Multiplied with ``factor`` after every so many updates."""
+    """Multiplied by ``factor`` after every ``updates`` updates."""
     return lambda update: factor ** (update // updates)
 
 
 def warm_up(updates: int, then: Schedule) -> Schedule:
-    """Linearly from 1 / updates to 1 over so many updates; ``then`` begins after them, with its update 0."""
+    """Linearly from 1 / updates to 1 over ``updates`` updates; then ``then`` from its update 0."""
     return lambda update: (update + 1) / updates if update < updates else then(update - updates)
 
 

@@ -1,4 +1,4 @@
-"""A model on a graph, spread over the workers: what a trainer and a loop of one's own have in common."""
+"""The base class of ``Trainer`` and ``Run``: a model on a graph, partitioned over the workers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -32,27 +32,30 @@ from graphtheta.wording import did_you_mean
 class Session:
     """A model on a graph, built as a job says.
 
-    Training changes the parameters and running statistics of the model in place. Nothing else of it is changed, so that several
-    sessions, with different keys, can use one model.
+    Training changes the parameters and running statistics of the model in place. Nothing else of
+    it is changed, so that several sessions, with different keys, can use one model.
 
     Args:
         model: Name of a published model, "file.py:Class", a model, or a function (d_in, d_out, d_edge) that makes one;
             by default the job's.
         graph: A graph, or by default the job's dataset.
-        job: All choices; by default a job made from ``keys``.
+        job: The job; by default one made from ``keys``.
         comm: The workers; by default those the process was started with.
-        loss: In place of the loss that fits the labels: a function of the outputs and labels of the rows that count, (out, y), which
-            returns a value for each row, or (values, weights); see ``RowLoss``. The mean over all workers is taken of it. Outputs and
-            labels of a link task have a row for each link, [n, 1 + negatives], with the link itself first.
-        lr_schedule: A schedule of the job by name, or a function of the number of an update, from 0, that returns the factor of the
-            learning rate in it.
-        groups: Settings of some parameters, {"lr": ..., "weight_decay": ...}, by pattern of their names or by module of the model;
-            a parameter belongs to the first group that has it.
-        freeze: Patterns of names, or modules, of parameters that are not trained; so are those whose ``requires_grad`` is False.
+        loss: Replaces the loss that fits the labels: a function (out, y) of outputs and labels
+            that returns a value for each row, or (values, weights); see ``RowLoss``. The loss is
+            its mean over all workers. Outputs and labels of a link task have a row for each link,
+            [n, 1 + negatives], with the link itself first.
+        lr_schedule: Name of a schedule, or a function that maps the number of an update, from 0,
+            to the factor of the learning rate in it.
+        groups: Settings of some parameters, {"lr": ..., "weight_decay": ...}, by pattern of their
+            names or by module of the model; a parameter belongs to the first group that matches
+            it.
+        freeze: Patterns of names, or modules, of parameters that are not trained. Parameters whose
+            ``requires_grad`` is False are not trained either.
         **keys: Keys of the job ("strategy", "lr", ...).
 
     Attributes:
-        setup: What the run is built of.
+        setup: The parts of the run that do not change during training.
         training: The state of the run, apart from the model.
 
     Raises:
@@ -96,22 +99,22 @@ class Session:
 
     @property
     def fallbacks(self) -> list[str]:
-        """Which layers run on the reference back end although the fused one is chosen, and why; a text each."""
+        """Layers on the reference back end although the fused one is chosen, with reasons."""
         with backend_scope(self.job.backend):
             return list(dict.fromkeys(fallback_text(step.layer, reason) for step in self.probe.supersteps if step.program is not None
                                       for reason in fallbacks(step.program)))
 
     def predicted_peak(self) -> int:
-        """The most memory this worker's process will have taken after any step, in bytes; asked before training."""
-        # what is held now holds the partition already
+        """Upper bound of this process's peak memory in bytes; to be called before training."""
+        # resident memory includes the partition already
         return resident_bytes() + self.setup.bound.total - self.setup.bound.partition
 
     def summed(self, losses: np.ndarray, first: int, more: list[float]) -> tuple[np.ndarray, list[float]]:
         """Losses of views, and further numbers, summed over the ranks in one message.
 
         Args:
-            losses: This rank's shares.
-            first: Updates before the first view.
+            losses: This rank's shares of the losses.
+            first: Number of updates before the first view.
             more: The further numbers.
 
         Raises:
@@ -201,7 +204,7 @@ class Session:
         self.comm.agree(error)
 
     def load(self, path: str | Path) -> None:
-        """Take the weights from a file that ``save`` wrote.
+        """Load the weights from a file that ``save`` wrote.
 
         Raises:
             FormatError: The file cannot be read.

@@ -1,6 +1,6 @@
-"""The loop: views in, parameter updates out, the best model kept.
+"""``gt.Trainer``: the training loop, with evaluation, checkpoints and selection of the best model.
 
-It is the same for every strategy, task and number of workers.
+The loop is the same for every strategy, task and number of workers.
 """
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.recovery.checkpoint import Checkpoint, Manifest
-from graphtheta.recovery.keeper import Keeper, job_hash, take_up
-from graphtheta.recovery.lock import alone
+from graphtheta.recovery.keeper import Keeper, find_checkpoint, job_hash
+from graphtheta.recovery.lock import exclusive
 from graphtheta.recovery.progress import Pace, Progress, Result
 from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.train.callback import Callback, Callbacks
@@ -26,19 +26,19 @@ from graphtheta.train.session import Session
 
 
 class Log(Protocol):
-    """Where the trainer reports to."""
+    """Receives the reports of a trainer."""
 
     def begin(self, history: list[dict[str, Any]]) -> None:
-        """Training begins, or goes on after the rows of ``history``."""
+        """Called when training begins, or resumes after the rows of ``history``."""
 
     def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
-        """One evaluated epoch; returns what else to keep in its row."""
+        """Called after each evaluation with its row; returns further entries to store in it."""
 
 
 class Trainer(Session):
     """Trains a model on a graph.
 
-    Arguments, errors and what is changed of the model are those of ``Session``.
+    Arguments, errors and effects on the model are those of ``Session``.
 
     Collective: all ranks of comm.
     """
@@ -53,30 +53,32 @@ class Trainer(Session):
     def fit(self, log: Log | None = None, callbacks: Sequence[Callback] = ()) -> Result:
         """Train; afterwards the model holds the weights of the best validation metric.
 
-        A run that reports to a log, or whose job says ``resume`` or ``checkpoint_every``, leaves checkpoints in its folder. Only such
-        a run can be stopped: after SIGTERM or a first Ctrl-C it finishes the step and leaves a checkpoint.
+        A run with a log, or whose job sets ``resume`` or ``checkpoint_every``, writes checkpoints
+        to its folder. Only such a run handles SIGTERM and a first Ctrl-C: it finishes the step and
+        writes a checkpoint.
 
         Args:
-            log: Where to report to.
-            callbacks: Called on the way, on all ranks; they may end the training.
+            log: Receives a row per evaluated epoch.
+            callbacks: Called during training, on all ranks; they may end it.
 
         Raises:
-            ConfigError: The folder holds a run that is not to be lost, or one of another job; or a callback is none.
-            FormatError: The timeline that the job asks for, or the checkpoint of a run that is asked to stop, cannot be written; or
-                another job is training in the folder.
-            Stopped: The run was asked to stop and can go on; on all ranks together.
+            ConfigError: The folder holds an unfinished run, or one of another job; or an item of
+                ``callbacks`` is no callback.
+            FormatError: The timeline, or the checkpoint of a run that is asked to stop, cannot be
+                written; or another job is training in the folder.
+            Stopped: The run was asked to stop and can be resumed; on all ranks together.
 
         Collective: all ranks.
         """
         job, calls = self.job, Callbacks(callbacks)
-        asked = log is not None or job.resume or job.checkpoint_every > 0
-        keeps = asked and job.keep > 0
-        with alone(job.folder, self.comm) if keeps or log is not None else nullcontext():
-            return self._fit(log, calls, asked, keeps)
+        resumable = log is not None or job.resume or job.checkpoint_every > 0
+        keeps = resumable and job.keep > 0
+        with exclusive(job.folder, self.comm) if keeps or log is not None else nullcontext():
+            return self._fit(log, calls, resumable, keeps)
 
-    def _fit(self, log: Log | None, calls: Callbacks, asked: bool, keeps: bool) -> Result:
+    def _fit(self, log: Log | None, calls: Callbacks, resumable: bool, keeps: bool) -> Result:
         job = self.job
-        found = take_up(job, self.comm) if asked else None
+        found = find_checkpoint(job, self.comm) if resumable else None
         run = self._restored(found) if found is not None else Progress()
         if found is None or not self._is_over(run):
             if found is not None and self.comm.rank == 0:
@@ -84,7 +86,7 @@ class Trainer(Session):
             if log is not None:
                 log.begin(run.history)
             with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
-                self._go_on(run, log, calls, keeps)
+                self._train(run, log, calls, keeps)
         if self._best is not None:
             self.model.load_state(self._best)
         else:
@@ -92,7 +94,7 @@ class Trainer(Session):
         calls.call("on_end", run, self.step)
         return run.result()
 
-    def _go_on(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
+    def _train(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
         """Train to the end of the run, a few updates at a time."""
         job, pace, over = self.job, Pace(self.job.checkpoint_every), self._is_over(run)
         with Keeper(job, keeps and self.comm.rank == 0, self.step) as keeper, Stop(keeps) as stop:
@@ -109,7 +111,7 @@ class Trainer(Session):
                     self._leave(keeper, code)
 
     def _end_epoch(self, run: Progress, log: Log | None, calls: Callbacks) -> bool:
-        """The views of an epoch are done; returns whether a callback asks to stop."""
+        """End an epoch whose views are done; returns whether a callback ends training."""
         ends = False
         if (run.epoch + 1) % self.job.eval_every == 0 or run.epoch + 1 >= self._epochs:
             self._evaluate(run, log)
@@ -120,7 +122,7 @@ class Trainer(Session):
         return ends
 
     def _train_some(self, run: Progress, pace: Pace, stop: Stop, slowly: bool) -> int:
-        """Train on some more views of the epoch; returns the exit code to stop with, the same on all ranks, or 0."""
+        """Train on some more views; returns the exit code of a request to stop, or 0."""
         first, last, per_step = len(run.losses), self._views(run.epoch), self.job.views_per_step
         if first == 0:
             self.comm.ledger.mark(f"epoch {run.epoch + 1}")
@@ -130,14 +132,14 @@ class Trainer(Session):
         last = min(last, first + (1 if slowly else pace.updates(self.step)) * per_step)
         begin, own = self.step, self.training.run(run.epoch, first, last)
         seconds = perf_counter() - began
-        # all ranks follow the clock of rank 0
-        losses, told = self.summed(own, begin, [*stop.flags(), seconds * (self.comm.rank == 0)])
+        # all ranks adapt to the clock of rank 0
+        losses, (terminated, interrupted, elapsed) = self.summed(own, begin, [*stop.flags(), seconds * (self.comm.rank == 0)])
         run.take_views(losses, seconds)
-        pace.adapt(-(-(last - first) // per_step), told[2])
-        return code_of(told[0], told[1])
+        pace.adapt(-(-(last - first) // per_step), elapsed)
+        return code_of(terminated, interrupted)
 
     def _evaluate(self, run: Progress, log: Log | None) -> None:
-        """Measure the model, and keep it if it is the best so far."""
+        """Evaluate the model, and store its weights if it is the best so far."""
         loss, metrics = float(np.mean(run.losses)), self.measure()
         row: dict[str, Any] = {"epoch": run.epoch + 1, "step": self.step, "loss": loss, "seconds": run.epoch_seconds, **metrics}
         if log is not None:
@@ -146,7 +148,7 @@ class Trainer(Session):
             self._best = self.model.state()
 
     def _leave(self, keeper: Keeper, code: int) -> None:
-        """Stop where the run is, with a checkpoint."""
+        """Stop the run once its checkpoint is written."""
         keeper.close()
         error = None if keeper.failure is None else FormatError(
             f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be written: {keeper.failure}; "
@@ -158,21 +160,21 @@ class Trainer(Session):
 
     @property
     def _epochs(self) -> int:
-        """Epochs of the whole run; the last may be a part of one."""
+        """Number of epochs of the run; the last one may be partial."""
         return -(-self.job.steps // self._updates) if self.job.steps else self.job.epochs
 
     @property
     def _updates(self) -> int:
-        """Updates of a whole epoch."""
+        """Number of updates in a full epoch."""
         return -(-self.strategy.steps_per_epoch // self.job.views_per_step)
 
     def _views(self, epoch: int) -> int:
-        """Views to run in an epoch."""
+        """Number of views to run in an epoch."""
         n = self.strategy.steps_per_epoch
         return min(n, (self.job.steps - epoch * self._updates) * self.job.views_per_step) if self.job.steps else n
 
     def _is_over(self, run: Progress) -> bool:
-        """Whether nothing is left to do: enough updates, enough evaluations without a better one, or a callback has ended it."""
+        """Whether the run is finished: updates done, patience exhausted, or ended by callback."""
         done = run.epoch * self._updates + -(-len(run.losses) // self.job.views_per_step)
         goal = self.job.steps or self.job.epochs * self._updates
         waited = 0 < self.job.patience <= run.waited
@@ -186,11 +188,11 @@ class Trainer(Session):
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """Of the graph, so that a run does not go on with another one."""
+        """Sizes of the graph, stored so that a run is not resumed on another one."""
         return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges}
 
     def _restored(self, found: Checkpoint) -> Progress:
-        """Everything as it was at a checkpoint."""
+        """Restore a checkpoint; returns the progress of the run."""
         for name, n in self._sizes.items():
             if found.manifest.counters.get(name) != n:
                 raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
@@ -204,7 +206,7 @@ class Trainer(Session):
         """One pass over the training set; the mean loss of its steps.
 
         Raises:
-            DataError: The loss of a step is not finite; on all ranks alike, because the sum over the ranks is looked at.
+            DataError: The loss of a step is not finite; on all ranks together.
 
         Collective: all ranks.
         """

@@ -15,14 +15,14 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError
 from graphtheta.recovery import lock
-from graphtheta.recovery.lock import alone, check_free
+from graphtheta.recovery.lock import check_free, exclusive
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from graphtheta.engine.comm.serial import SerialComm
-from graphtheta.recovery.lock import alone
-with alone(Path(sys.argv[1]), SerialComm()):
+from graphtheta.recovery.lock import exclusive
+with exclusive(Path(sys.argv[1]), SerialComm()):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -58,7 +58,7 @@ def test_a_folder_is_taken_until_its_process_is_killed(holder, tmp_path, capsys)
 
 def test_all_ranks_are_told(holder, tmp_path):
     def program(comm):
-        with pytest.raises(FormatError, match="another job"), alone(tmp_path / "run", comm):
+        with pytest.raises(FormatError, match="another job"), exclusive(tmp_path / "run", comm):
             pass
 
     run_simulated(3, program)
@@ -66,7 +66,7 @@ def test_all_ranks_are_told(holder, tmp_path):
 
 def test_it_ends_with_the_block(tmp_path):
     for _ in range(2):
-        with alone(tmp_path / "a" / "run", SerialComm()), pytest.raises(FormatError):
+        with exclusive(tmp_path / "a" / "run", SerialComm()), pytest.raises(FormatError):
             check_free(tmp_path / "a" / "run")
     check_free(tmp_path / "a" / "run")
     check_free(tmp_path / "nothing")
@@ -78,7 +78,7 @@ def test_one_that_ends_soon_is_waited_for(tmp_path, monkeypatch):
     code = HOLDER.replace("time.sleep(600)", "time.sleep(0.5)")
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"held\n"
-        with alone(tmp_path, SerialComm()):
+        with exclusive(tmp_path, SerialComm()):
             pass
 
 
@@ -88,5 +88,5 @@ def test_without_locks_jobs_run(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(lock.fcntl, "flock", no_locks)
-    with alone(tmp_path, SerialComm()):
+    with exclusive(tmp_path, SerialComm()):
         check_free(tmp_path)

@@ -99,7 +99,7 @@ def test_the_order_of_the_steps_is_checked() -> None:
 
 
 def test_keys_of_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"epochs=3 has no meaning for gt\.Run; the loop is yours; drop it, or use gt\.Trainer"):
+    with pytest.raises(ConfigError, match=r"epochs=3 has no meaning for gt\.Run; a custom loop does not read it; drop it, or use"):
         gt.Run(graph=GRAPH, epochs=3)
 
 
