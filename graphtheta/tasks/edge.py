@@ -1,4 +1,4 @@
-"""Values of edges."""
+"""The task ``edge``: predicts values of edges."""
 from __future__ import annotations
 
 import numpy as np
@@ -47,5 +47,5 @@ class EdgeKind(TaskKind):
         return EdgeEvaluator(partition, layers, task, {n: partition.edge.read(n) for n in SPLITS if n in partition.edge})
 
     def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the edges, and their outputs; self loops that were added are left out."""
+        """Numbers of the edges, and their outputs; added self loops are left out."""
         return info.edges, out[:len(info.edges)]

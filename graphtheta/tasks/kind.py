@@ -1,4 +1,4 @@
-"""What a kind of task decides: labels, split, objective, evaluation, decoder and names of outputs."""
+"""Base class of kinds of task: labels, split, objective, evaluation, decoder, ids of outputs."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -16,17 +16,18 @@ from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError
 
-# of kinds of labels, for messages
+# kinds of labels, for messages
 WORDS = {"classes": "classes", "labels": "labels", "values": "target values"}
 
 
 @dataclass
 class GraphInfo:
-    """What is kept of the whole graph once it is spread over the workers.
+    """Original ids of the whole graph, which are kept once it is partitioned.
 
     Attributes:
         node_ids: Original ids, [n_nodes]; None if they are the numbers of the nodes.
-        edges: Original numbers of the edges that are left; self loops that were added come after them and have none.
+        edges: Original numbers of the remaining edges; added self loops come after them and have
+            none.
     """
 
     node_ids: np.ndarray | None
@@ -44,14 +45,16 @@ class TaskKind(ABC):
     after training, ``named``.
 
     Attributes:
-        name: In a job.
+        name: Name in a job.
         summary: What is predicted, for ``--help``.
         keys: Keys of the job that have no meaning with kinds that do not list them.
-        label_kinds: Kinds of rows that may be measured, see ``Metric``; those that choose the metric come first.
+        label_kinds: Kinds of rows that may be measured, see ``Metric``; earlier ones choose the
+            default metric.
         of_pairs: Whether the model returns values of pairs of nodes, and not of nodes.
         job: The job.
-        labels: Kind of the labels: "classes", "labels" or "values"; known after ``take``.
-        width: How many numbers predict one row, 0 for one number without an axis of its own; known after ``take``.
+        labels: Kind of the labels: "classes", "labels" or "values"; set by ``take``.
+        width: Number of outputs per row, 0 for a scalar without an axis of its own; set by
+            ``take``.
     """
 
     name: ClassVar[str]
@@ -67,7 +70,7 @@ class TaskKind(ABC):
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
-        """Whether ``task=auto`` means this kind for a graph; of several the kind that was added last is taken."""
+        """Whether ``task=auto`` can choose this kind for a graph; the last kind added wins."""
         return False
 
     @abstractmethod
@@ -88,12 +91,12 @@ class TaskKind(ABC):
 
     @property
     def decoder(self) -> str:
-        """How published models make outputs of the last values of nodes, see ``Options``."""
+        """Decoder of published models: "none", "edge", "dot", "hadamard", see ``build_model``."""
         return "none"
 
     @abstractmethod
     def objective(self, graph: Graph, partition: Partition) -> Task:
-        """What training minimises, and over which targets.
+        """The objective that training minimises, with its targets.
 
         Args:
             graph: What ``take`` returned, with self loops added or dropped.
@@ -104,30 +107,30 @@ class TaskKind(ABC):
 
     @abstractmethod
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
-        """What measures the model and predicts with it.
+        """The evaluator, which measures the model and predicts with it.
 
         Args:
             partition: The graph on the workers.
-            layers: Where the supersteps of the model stand.
-            task: What ``objective`` returned.
+            layers: The hop of each superstep of the model.
+            task: The result of ``objective``.
 
         Collective: all ranks of the partition.
         """
 
     @abstractmethod
     def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What outputs belong to, and what users get of them.
+        """The ids of predictions, and the predictions that users receive.
 
         Args:
-            info: Of the whole graph.
-            out: What the evaluator predicts, [n, ...].
+            info: Original ids of the whole graph.
+            out: Predictions of the evaluator, [n, ...].
 
         Returns:
             [m] or [m, 2] ids, and [m, ...] predictions.
         """
 
     def check_output(self, model: Model, probe: Probe) -> None:
-        """The model's outputs fit the labels.
+        """Check that the model's outputs fit the labels.
 
         Raises:
             ConfigError: They do not.
@@ -139,5 +142,5 @@ class TaskKind(ABC):
                               "end forward with a decoder for edges, or choose another --task")
         wanted = max(self.width, 1)
         if int(np.prod(probe.output)) != wanted or len(probe.output) > 1:
-            raise ConfigError(f"{name} returns {list(probe.output)} values each, the data has {wanted} "
-                              f"{WORDS.get(self.labels, self.labels)}; build the model with that output width")
+            raise ConfigError(f"{name} returns rows of shape {list(probe.output)}, but the data has {wanted} "
+                              f"{WORDS.get(self.labels, self.labels)}; build the model with output width {wanted}")

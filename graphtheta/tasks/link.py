@@ -1,4 +1,4 @@
-"""Which nodes are linked."""
+"""The task ``link``: predicts whether two nodes are linked."""
 from __future__ import annotations
 
 import numpy as np
@@ -15,7 +15,7 @@ from graphtheta.tasks.kind import GraphInfo, TaskKind
 
 
 class LinkKind(TaskKind):
-    """Whether two nodes are linked: some links are held back, and ranked among pairs that are no links."""
+    """Link prediction: some links are held out, and ranked among negative samples."""
 
     name = "link"
     summary = "links"

@@ -1,4 +1,4 @@
-"""Labels of nodes."""
+"""The task ``node``: predicts labels of nodes."""
 from __future__ import annotations
 
 import numpy as np
@@ -17,7 +17,7 @@ class NodeKind(TaskKind):
 
     name = "node"
     summary = "classes or values of nodes"
-    # others take edges out of the neighbourhoods, or read values of edges
+    # other kinds remove edges from neighbourhoods, or read values of edges
     keys = ("precompute",)
     label_kinds = ("classes", "labels", "values")
 

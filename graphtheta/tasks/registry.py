@@ -1,4 +1,4 @@
-"""Kinds of task by name."""
+"""The registry of kinds of task."""
 from __future__ import annotations
 
 import inspect

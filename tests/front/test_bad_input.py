@@ -180,7 +180,7 @@ MODELS: dict[str, Case] = {
     "a function that makes no model": (fit(lambda d_in: None), ConfigError, ["returned NoneType", "gt.Model"]),
     "no forward": (fit(NoForward), UserFunctionError, ["forward of NoForward is missing"]),
     "forward returns nothing": (fit(Silent), UserFunctionError, ["forward of Silent returned NoneType"]),
-    "another number of classes": (fit(Wide), ConfigError, ["Wide returns [9]", "3 classes"]),
+    "another number of classes": (fit(Wide), ConfigError, ["Wide returns rows of shape [9]", "3 classes"]),
     "values of nodes for links": (fit(Good, task="link"), ConfigError, ["Good returns values of nodes", "'link'", "decoder"]),
     "more layers than in the dry run": (fit(Fickle), GraphThetaError, ["more layers than the 1", "same layers in every forward pass"]),
     "edges read sparse features": (fit(Plain, on=lambda: graph(x=sp.eye_array(N, 40).tocsr())), ColumnError,
