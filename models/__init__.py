@@ -1,4 +1,4 @@
-"""Published layers, decoders, and networks built of them by name."""
+"""Published layers, decoders, and networks built from them by name."""
 if __name__ != "graphtheta.models":
     raise ImportError("import graphtheta.models, not models")
 

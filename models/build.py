@@ -1,4 +1,4 @@
-"""Networks of a model's layer: what its design and its options say."""
+"""Builds networks from the design and the options of a model."""
 from __future__ import annotations
 
 from typing import Any
@@ -17,18 +17,19 @@ DECODERS = ("none", "dot", "hadamard", "edge")
 
 
 def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, decoder: str = "none", **options: Any) -> Network:
-    """A network of the layer of that name.
+    """Build a network of a model by name.
 
     Args:
-        name: Of a model in ``MODELS``.
+        name: Name of a model in ``MODELS``.
         d_in: Width of the node features.
         d_out: Number of classes, labels or values.
         d_edge: Width of the edge attributes.
         decoder: "none" for node tasks, "edge" for values of edges, "dot" or "hadamard" for links.
-        **options: Those that the model declares; the others keep their defaults.
+        **options: Options that the model declares; those not given have their defaults.
 
     Raises:
-        ConfigError: Unknown name or option, a value that is not allowed, or a model whose needs the graph does not meet.
+        ConfigError: Unknown name or option, a value that is not allowed, or features that the
+            model needs and the graph lacks.
     """
     design = find_model(name)
     own = design.options.model_fields
@@ -41,17 +42,17 @@ def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, decoder: s
 
 
 def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str, o: NetworkOptions) -> Network:
-    """A network of a design.
+    """Build a network of a design.
 
     Args:
-        name: Of the model, for messages.
-        design: Its layer.
+        name: Name of the model, for messages.
+        design: The design of the model.
         d_in, d_out, d_edge: Widths of node features, outputs and edge attributes.
-        decoder: As of ``build_model``.
-        o: Its options, of the class that the design names.
+        decoder: As in ``build_model``.
+        o: Options, of the class that the design declares.
 
     Raises:
-        ConfigError: The decoder is not known, or the graph does not have what the model needs.
+        ConfigError: Unknown decoder, or features that the model needs and the graph lacks.
     """
     if decoder not in DECODERS:
         raise ConfigError(f"decoder {decoder!r} is not known; choose from {', '.join(DECODERS)}")

@@ -1,7 +1,7 @@
 """Decoders: from node values to classes, to values of edges, or to scores of links.
 
-A head for nodes is one NN-Transform and no superstep. A decoder of pairs is a layer without a sum: transform prepares
-the nodes, gather makes the value of each pair.
+A head for nodes is one NN-Transform and no superstep. A decoder of pairs is a layer without a sum:
+transform computes values of nodes, and gather the value of each pair.
 """
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class NodeHead(MLP):
 class EdgeDecoder(Layer):
     """Values of edges: a perceptron on [h_src, h_dst, edge.attr].
 
-    Its first product is split, so that the parts of the ends are computed once per node.
+    The first product is split, so that the parts of the two ends are computed once per node.
 
     Args:
         d_in: Width of the node values.
         d_out: Values per edge; with 1 the result is [pairs], else [pairs, d_out].
         d_edge: Width of ``edge.attr``; 0 to leave it out.
         hidden: Hidden widths.
-        dropout: Inside the perceptron.
-        activation: Inside the perceptron.
+        dropout: Dropout probability in the perceptron.
+        activation: Activation in the perceptron.
     """
 
     sum = None
@@ -67,8 +67,8 @@ class HadamardDecoder(Layer):
     Args:
         d_in: Width of the node values.
         hidden: Hidden widths.
-        dropout: Inside the perceptron.
-        activation: Inside the perceptron.
+        dropout: Dropout probability in the perceptron.
+        activation: Activation in the perceptron.
     """
 
     sum = None

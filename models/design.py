@@ -1,7 +1,8 @@
-"""What a model declares: its options, and how a layer of it is made.
+"""``gt.Design``: what a model declares, which is its options and a function that makes a layer.
 
-An option is a field of a class: its type, bounds and default are those of the field, and the text below it is its line of
-help. Keys of jobs, flags, checks and messages are made from these fields.
+An option is a field of a class: its type, bounds and default are those of the field, and the text
+below it is its line of help. Keys of jobs, flags, checks and messages are derived from these
+fields.
 """
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class NetworkOptions(Options):
 
     @classmethod
     def own(cls) -> dict[str, FieldInfo]:
-        """The options that not every network has."""
+        """The options that this class adds to those of every network."""
         return {name: field for name, field in cls.model_fields.items() if name not in NetworkOptions.model_fields}
 
 
@@ -80,13 +81,15 @@ class Design:
     """A model, as a network of one kind of layer.
 
     Attributes:
-        layer: (d_in, d_out, d_edge, last, options) to the layer, a ``Layer`` or a module called as ``layer(graph, h)``, and the width
-            that it gives. ``last`` says that its values are those of the network; ``options`` is of the class below.
+        layer: Function (d_in, d_out, d_edge, last, options) that returns a layer and the width of
+            its output. The layer is a ``Layer`` or a module called as ``layer(graph, h)``.
+            ``last`` is True if the layer makes the outputs of the network; ``options`` is an
+            object of the class below.
         options: Class of its options, derived from ``NetworkOptions``.
         activation: Published activation between layers.
-        whole: Published with an embedding before and a head after its layers.
-        residual: Where the network adds a residual that is asked for: "before" or "after" norm and activation; "none" if the layer
-            adds it itself.
+        whole: Whether it was published with an embedding before and a head after its layers.
+        residual: Where the network adds a residual, if the option is set: "before" or "after" norm
+            and activation; "none" if the layer adds it itself.
         reads_edges: Whether it needs edge attributes.
     """
 

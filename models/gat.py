@@ -4,15 +4,17 @@
     e_uv = leaky_relu(a_src . z_u + a_dst . z_v)
     h'_v = sum over u -> v of softmax_u(e_uv) z_u  + b                      heads joined or averaged
 
-Transform projects and contracts with the attention vectors, gather weighs by the softmax, sum adds, apply joins the
-heads. With ``separate`` it is the layer of DistGNN-MB (https://arxiv.org/abs/2211.06385, eq. 2): bias and activation
-come before the attention, and sources and destinations have weights of their own,
+Transform projects and contracts with the attention vectors, gather multiplies by the softmax, sum
+adds, apply joins the heads. With ``separate`` it is the layer of DistGNN-MB
+(https://arxiv.org/abs/2211.06385, eq. 2): bias and activation come before the attention, and
+sources and destinations have separate weights,
 
     z_u = relu(W_src h_u + b),   z_v = relu(W_dst h_v),   h'_v = sum of softmax_u(...) z_u
 
-Departures: the dropout on the layer's input and the activation on its output belong to the network; self loops are
-not added here but to the graph. DistGNN-MB also adds a bias to z_v. It is left out: it moves all scores of a node alike,
-which the softmax cancels if they lie on one side of the leaky relu, so that often rounding errors are all of its gradient.
+Departures: the dropout on the layer's input and the activation on its output belong to the
+network; self loops are not added here but to the graph. DistGNN-MB also adds a bias to z_v, which
+is left out: it shifts all scores of a node equally, and the softmax cancels the shift if the
+scores lie on one side of the leaky relu, so that its gradient is often rounding error only.
 """
 from __future__ import annotations
 
@@ -40,16 +42,16 @@ class GAT(Layer):
     """Multi-head attention over neighbours.
 
     Args:
-        d_in: Width before.
+        d_in: Width of the input.
         d_out: Width of each head.
         heads: Number of heads.
         concat: True puts heads side by side (heads * d_out wide), False averages them (d_out wide).
-        dropout: Share of the projected features set to zero in the messages.
-        attention_dropout: Share of the attention weights set to zero.
-        slope: Of the leaky relu.
-        separate: The layer of DistGNN-MB.
-        activation: Of that layer, before the attention.
-        bias: Whether there is a bias.
+        dropout: Dropout probability for the projected features in messages.
+        attention_dropout: Dropout probability for the attention weights.
+        slope: Negative slope of the leaky relu.
+        separate: Whether this is the layer of DistGNN-MB.
+        activation: Activation of that layer, before the attention.
+        bias: Whether to add a bias.
     """
 
     self_loops = True

@@ -1,15 +1,16 @@
-"""https://arxiv.org/abs/2104.10569 GAT-E: graph attention that sees edge attributes (GraphTheta; GIPA simplified).
+"""https://arxiv.org/abs/2104.10569 GAT-E: attention with edge attributes (GraphTheta).
 
     z_v  = W h_v                                                            per head
     e_uv = leaky_relu(a_src . z_u + a_dst . z_v + a_edge . (W_edge x_uv))
     h'_v = sum over u -> v of softmax_u(e_uv) z_u  + b  [+ W_root h_v]      heads joined or averaged
 
-Transform projects and contracts with the attention vectors, gather adds the term of the edge and weighs by the
-softmax, sum adds, apply joins the heads.
+Transform projects and contracts with the attention vectors, gather adds the term of the edge and
+multiplies by the softmax, sum adds, apply joins the heads.
 
 Departures: the exact equation is in no public source; the paper calls GAT-E a simplified GIPA
-(https://arxiv.org/abs/2301.08209), and this is GIPA with single linear maps. The activation on the output belongs to
-the network. a_edge and W_edge are contracted with each other before they meet the edges.
+(https://arxiv.org/abs/2301.08209), and this is GIPA with single linear maps. The activation on
+the output belongs to the network. a_edge and W_edge are contracted with each other before they
+are applied to the edges.
 """
 from __future__ import annotations
 
@@ -30,14 +31,14 @@ class GATE(Layer):
     """Multi-head attention over neighbours and the edges to them.
 
     Args:
-        d_in: Width before.
+        d_in: Width of the input.
         d_out: Width of each head.
         d_edge: Width of ``edge.attr``.
         heads: Number of heads.
         concat: True puts heads side by side (heads * d_out wide), False averages them (d_out wide).
-        dropout: Share of the projected features set to zero in the messages.
-        attention_dropout: Share of the attention weights set to zero.
-        slope: Of the leaky relu.
+        dropout: Dropout probability for the projected features in messages.
+        attention_dropout: Dropout probability for the attention weights.
+        slope: Negative slope of the leaky relu.
         residual: Whether to add W_root h_v.
         bias: Whether to add a bias.
     """

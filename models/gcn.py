@@ -3,12 +3,13 @@
     h'_v = sum over u -> v of  a_uv d_u^-1/2 d_v^-1/2  W h_u  + b          (norm="sym")
     h'_v = sum over u -> v of  a_uv d_v^-1  W h_u  + b                     (norm="row")
 
-Transform scales by the source's degree, gather multiplies by the edge weight a_uv, sum adds, apply scales by the
-destination's degree. The product with W stands on the narrower side of the sum: the numbers are the same and less is
-moved.
+Transform scales by the source's degree, gather multiplies by the edge weight a_uv, sum adds, apply
+scales by the destination's degree. The product with W is taken before or after the sum, whichever
+side is narrower: the result is the same, and less is communicated.
 
-Departures: d counts edges that run in the layer's direction (in-edges by default) and no weights; self loops are not
-added here but to the graph (``Graph.with_self_loops``); where a degree is 0 so is the factor.
+Departures: d counts edges in the layer's direction (in-edges by default), without their weights;
+self loops are not added here but to the graph (``Graph.with_self_loops``); for a degree of 0 the
+factor is 0.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class GCN(Layer):
     """Graph convolution.
 
     Args:
-        d_in, d_out: Widths before and after.
+        d_in, d_out: Widths of input and output.
         norm: "sym" or "row".
         bias: Whether to add a bias.
 

@@ -2,8 +2,9 @@
 
     h'_v = MLP((1 + eps) h_v + sum over u -> v of h_u)
 
-Transform passes h on, gather reads it at the source, sum adds, apply runs the perceptron. Its first product stands
-before the sum where that is narrower: the numbers are the same and less is moved.
+Transform passes h on, gather reads it at the source, sum adds, apply runs the perceptron. Its
+first product is taken before the sum if that side is narrower: the result is the same, and less is
+communicated.
 
 Departures: none; eps is a fixed number or trained.
 """
@@ -23,8 +24,8 @@ class GIN(Layer):
     """Graph isomorphism layer.
 
     Args:
-        mlp: Perceptron applied to the sum; with batch norm as published.
-        eps: Extra weight of the node itself.
+        mlp: Perceptron applied to the sum; as published it has batch norm.
+        eps: Additional weight of the node's own features.
         train_eps: Whether eps is trained.
     """
 

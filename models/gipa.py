@@ -6,8 +6,9 @@
     r_v   = REDUCE over u -> v of softmax_u(a_uv) p_u                       REDUCE = sum, mean or max
     h'_v  = r_v + q_v,   or   MLP_agg([q_v, r_v])
 
-Transform runs the perceptrons of the ends, gather those of the edge and the softmax, sum reduces, apply combines.
-Edge drop takes edges out of a training step: their weight is 0 and the softmax runs over the others.
+Transform runs the perceptrons of the ends, gather those of the edge and the softmax, sum reduces,
+apply combines. Edge drop removes edges from a training step: their weight is 0 and the softmax
+runs over the others.
 
 Departures: heads are flattened here; the residual between layers, batch norm, activation and the dropout between
 layers belong to the network. Source of sizes and defaults: https://github.com/yongchao-liu/gipa.
@@ -42,18 +43,18 @@ class GIPA(Layer):
     """Attention of perceptrons over neighbours and the edges to them.
 
     Args:
-        d_in: Width before.
-        d_out: Width of each head; the layer gives heads * d_out.
+        d_in: Width of the input.
+        d_out: Width of each head; the output is heads * d_out wide.
         d_edge: Width of ``edge.attr``.
         heads: Number of heads.
         d_embed: Width of the edge embedding.
         attention_hidden, prop_hidden: Hidden widths of the attention and of the propagation perceptrons.
         agg_hidden: Hidden widths of MLP_agg; None adds q_v instead.
         reduce: "sum", "mean" or "max".
-        activation: Of the scores.
-        dropout: Inside the propagation and aggregation perceptrons.
-        attention_dropout: Inside the attention perceptrons.
-        edge_drop: Share of the edges taken out of each training step.
+        activation: Activation of the scores.
+        dropout: Dropout probability in the propagation and aggregation perceptrons.
+        attention_dropout: Dropout probability in the attention perceptrons.
+        edge_drop: Probability of dropping an edge in each training step.
         bias: Whether the last maps of the propagation and aggregation perceptrons have biases.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Perceptrons: the dense part of layers, heads and decoders, and the model that looks at no edges."""
+"""Multi-layer perceptrons: the dense part of layers and decoders, and ``mlp`` without edges."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def activation(name: str) -> Callable[[Any], Any]:
 
 
 def project_first(h: Any, weight: Parameter) -> bool:
-    """Whether to multiply by the weight before a linear aggregation: if that is the narrower side, or h is sparse."""
+    """Whether to multiply by the weight before a linear aggregation: h is wide, or sparse."""
     return issparse(value_of(h)) or prod(weight.shape[1:]) < weight.shape[0]
 
 
@@ -48,10 +48,11 @@ class MLP(Module):
         d_in: Width of the input.
         hidden: Widths of the hidden layers; empty for one linear map.
         d_out: Width of the output, or several axes such as (heads, width).
-        activation: After every hidden layer.
-        dropout: Share of every hidden layer set to zero in training.
+        activation: Activation after every hidden layer.
+        dropout: Dropout probability after every hidden layer.
         norm: "none", "batch" or "layer", before the activation of every hidden layer.
-        bias: Whether the maps have biases. One that batch norm follows never has: see ``BatchNorm``.
+        bias: Whether the maps have biases. A map before batch norm never has one: see
+            ``BatchNorm``.
         last_bias: Whether the last map has one too.
     """
 
@@ -88,10 +89,10 @@ class MLP(Module):
 
 
 class Dense(Module):
-    """A layer that looks at no edges: the control of an experiment, and no superstep.
+    """A layer without edges, as a baseline for experiments; it is no superstep.
 
     Args:
-        d_in, d_out: Widths before and after.
+        d_in, d_out: Widths of input and output.
         bias: Whether to add a bias.
     """
 

@@ -1,11 +1,11 @@
-"""Networks: layers one after another, with what stands between them.
+"""Networks: a stack of layers, with what is between and after them.
 
     h = x  [embedded]
     for each layer:   h' = act(norm(layer(dropout(h))))  [+ h]
     [jumping knowledge over all h], [head], [decoder of edges or links]
 
-Nothing here knows ranks, partitions or batches; residuals and jumping knowledge are ordinary arithmetic on node
-values, cut to the rows that are left.
+The code is independent of ranks, partitions and batches. Residuals and jumping knowledge are
+ordinary arithmetic on node values, restricted to the rows that later layers compute.
 """
 from __future__ import annotations
 
@@ -37,20 +37,22 @@ class Network(Model):
     Args:
         layers: In order; called as ``layer(graph, h)``.
         widths: Width of the result of each.
-        activation: Between layers: relu, elu, leaky_relu, tanh, gelu or none.
-        dropout: Share of the input of every layer, and of the head, set to zero in training.
-        norm: "none", "batch" or "layer", after every layer that has an activation. Layers that batch norm follows should add no
-            constant: see ``BatchNorm``.
-        residual: Whether the input of a layer is added to its output where the widths agree: "none", "after" norm and
-            activation (Kipf and Welling, appendix B), or "before" them (GIPA).
-        jumping: Jumping knowledge (https://arxiv.org/abs/1806.03536): "none", "concat" or "max" over all layers.
+        activation: Activation between layers: relu, elu, leaky_relu, tanh, gelu or none.
+        dropout: Dropout probability for the input of every layer and of the head.
+        norm: "none", "batch" or "layer", after every layer that has an activation. Layers before
+            batch norm should have no bias: see ``BatchNorm``.
+        residual: Whether the input of a layer is added to its output if the widths agree: "none",
+            "after" norm and activation (Kipf and Welling, appendix B), or "before" them (GIPA).
+        jumping: Jumping knowledge (https://arxiv.org/abs/1806.03536): "none", "concat" or "max"
+            over all layers.
         embed: Applied to the features, with an activation, before the first layer.
-        head: Applied to the values of the last layer (or of all, jumping).
-        decoder: Layer without a sum, which makes values of edges or links from the node values.
-        plain_end: Leave the values of the last layer as they are.
+        head: Applied to the values of the last layer, or to those of all with jumping knowledge.
+        decoder: Layer without a sum, which computes values of edges or links from the node values.
+        plain_end: Apply no norm, activation or residual to the last layer.
 
     Raises:
-        ConfigError: An option is not known, or max jumping meets layers of different widths.
+        ConfigError: An option is not known, or layers have different widths with
+            ``jumping="max"``.
     """
 
     def __init__(self, layers: Sequence[Module], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
@@ -74,11 +76,11 @@ class Network(Model):
             h = ACTIVATIONS[self.activation](self.embed(h))
         h = self._passed(h)
         reached: list[Any] = []
-        again = id(self) in graph.settings.recomputed
-        for some in self._ranges():
-            run = partial(self._run, some)
-            # what runs last is walked back at once
-            h, found = recompute(run, graph, h) if again and some.stop < len(self.layers) else run(graph, h)
+        checkpointed = id(self) in graph.settings.recomputed
+        for segment in self._segments():
+            run = partial(self._run, segment)
+            # the last segment is backpropagated first, so that checkpointing it would save nothing
+            h, found = recompute(run, graph, h) if checkpointed and segment.stop < len(self.layers) else run(graph, h)
             reached += found
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
@@ -87,20 +89,20 @@ class Network(Model):
         return out
 
     def pieces(self) -> list[Module]:
-        """The network itself, which runs ranges of its layers again and keeps the values between them."""
+        """The network itself, which makes segments of its layers for gradient checkpointing."""
         return [self]
 
-    def _ranges(self) -> list[range]:
-        """The layers in ranges that may be run again."""
+    def _segments(self) -> list[range]:
+        """The layers as segments of gradient checkpointing."""
         n = len(self.layers)
-        # what is kept between two pieces is less than the inside of one layer: more pieces than layers in one
+        # a value between segments is smaller than a layer's inside: more segments than layers each
         step = max(1, isqrt(n) // 2)
         return [range(i, min(i + step, n)) for i in range(0, n, step)]
 
-    def _run(self, some: range, graph: ActiveGraph, h: Any) -> tuple[Any, list[Any]]:
-        """The value after some layers, and all on the way that jumping knowledge looks at."""
+    def _run(self, segment: range, graph: ActiveGraph, h: Any) -> tuple[Any, list[Any]]:
+        """The value after a segment, and the values in it that jumping knowledge reads."""
         reached = []
-        for i in some:
+        for i in segment:
             z = self.layers[i](graph, self._entered(h))
             h = self._finish(i, z, h) if i < len(self.norms) else z
             if i + 1 < len(self.layers) or self.head is not None:
@@ -109,17 +111,18 @@ class Network(Model):
                 reached.append(h)
         return h, reached
 
-    # A value that several functions read is computed before the first of them would do so on its way to something else;
-    # what one layer alone reads is dropped and computed in one pass.
+    # Elementwise operations are lazy, and fused when their result is read. A value with several
+    # readers is evaluated before dropout, so that no reader evaluates it again; a value with one
+    # reader is evaluated after dropout, in one pass.
 
     def _passed(self, h: Any) -> Any:
-        """A value of one layer as it goes to the next, computed: it is all that stays between two pieces."""
+        """The evaluated value between two layers, the only one stored between two segments."""
         h = h if self._branches else self._drop(h)
         _ = h.value
         return h
 
     def _entered(self, h: Any) -> Any:
-        """The same as the next layer takes it."""
+        """The value between two layers as input of the second."""
         return self._drop(h) if self._branches else h
 
     @property
@@ -130,14 +133,14 @@ class Network(Model):
         return dropout(h, self.dropout) if self.dropout else h
 
     def _finish(self, i: int, z: Any, h: Any) -> Any:
-        """Norm, activation and residual after layer i, which made z of h."""
+        """Norm, activation and residual after layer i, which computed z from h."""
         norm, skips = self.norms[i], self.residual != "none" and z.shape[1:] == h.shape[1:]
         z = add(z, h) if skips and self.residual == "before" else z
         z = ACTIVATIONS[self.activation](z if norm is None else norm(z))
         return add(z, h) if skips and self.residual == "after" else z
 
     def decay_first_layer_only(self) -> None:
-        """Keep weight decay on the first layer (and the embedding) and take it off everything else, as the published GCN."""
+        """Apply weight decay to the first layer (and the embedding) only, as the published GCN."""
         first = {id(p) for module in (self.embed, self.layers[0]) if module is not None for p in module.parameters()}
         for p in self.parameters():
             p.decay = p.decay if id(p) in first else 0.0

@@ -13,11 +13,13 @@ NORMS = ("none", "batch", "layer")
 
 
 class BatchNorm(Module):
-    """Every column to mean 0 and variance 1 over the active rows of all workers, then scaled and shifted.
+    """Batch norm: each column to mean 0 and variance 1 over the active rows of all workers.
 
-    A constant that is added to all rows of its input has no effect on its output. The gradient of a bias in front of it is zero
-    but for rounding errors, which optimisers such as Adam divide by their own size and turn into steps. Leave such a bias out;
-    the shift of the norm takes its place.
+    An affine map with the parameters gamma and beta follows.
+
+    A constant added to all rows of the input has no effect on the output. The gradient of a bias
+    before the norm is therefore rounding error only, which optimisers such as Adam scale up to
+    full steps. Leave such a bias out; the shift of the norm replaces it.
 
     Args:
         d: Width.
@@ -34,7 +36,7 @@ class BatchNorm(Module):
 
 
 class LayerNorm(Module):
-    """Every row to mean 0 and variance 1, then scaled and shifted.
+    """Layer norm: each row to mean 0 and variance 1, then an affine map.
 
     Args:
         d: Width.

@@ -1,4 +1,4 @@
-"""Models by name."""
+"""The registry of models."""
 from __future__ import annotations
 
 from inspect import isclass
@@ -18,21 +18,22 @@ PUBLISHED: dict[str, Design] = {
     "gipa": gipa.DESIGN,
     "mlp": mlp.DESIGN,
 }
-# with those of the user
+# the published models and those of users
 MODELS = dict(PUBLISHED)
 
 
 def register_model(name: str, design: Design) -> None:
-    """Give a model a name, under which jobs know it and its options.
+    """Register a model under a name, by which jobs choose it and set its options.
 
     A name may be registered again, as when a notebook cell is run twice; names of published models may not.
 
     Args:
         name: An identifier.
-        design: Its layer and its options.
+        design: The model.
 
     Raises:
-        ConfigError: The name is that of a published model or no identifier, or the design is none.
+        ConfigError: The name is that of a published model or no identifier, or ``design`` is no
+            ``Design``.
     """
     if not isinstance(design, Design) or not isclass(design.options) or not issubclass(design.options, NetworkOptions):
         raise ConfigError(f"register_model({name!r}, ...): expected a gt.Design whose options are a class derived from gt.NetworkOptions")

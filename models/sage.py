@@ -2,11 +2,13 @@
 
     h'_v = W_n AGG{h_u : u -> v} + W_s h_v + b          AGG = mean, max or sum
 
-Transform passes h on, gather reads it at the source, sum aggregates, apply multiplies. Mean and sum are linear, so W_n
-stands before them where that is narrower: the numbers are the same and less is moved.
+Transform passes h on, gather reads it at the source, sum aggregates, apply multiplies. Mean and
+sum are linear, so W_n is applied before them if that side is narrower: the result is the same, and
+less is communicated.
 
-Departures: as in DistGNN-MB the activation follows outside and h' is not divided by its length; "max" takes the
-largest neighbour value as it is (PyTorch Geometric), without the perceptron of the paper's pooling aggregator.
+Departures: as in DistGNN-MB, the activation belongs to the network and h' is not divided by its
+length; "max" aggregates the neighbour values themselves (as PyTorch Geometric), without the
+perceptron of the paper's pooling aggregator.
 """
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class SAGE(Layer):
     """GraphSAGE layer.
 
     Args:
-        d_in, d_out: Widths before and after.
+        d_in, d_out: Widths of input and output.
         aggregator: "mean", "max" or "sum".
         bias: Whether to add a bias.
 

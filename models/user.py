@@ -1,4 +1,4 @@
-"""A user's own model from a Python file."""
+"""Loads a user's model from a Python file."""
 from __future__ import annotations
 
 import inspect
@@ -39,7 +39,10 @@ def load_user(path: str) -> type[Model] | Design:
 
 
 def declared(model: Design | Callable[..., Any]) -> type[Options]:
-    """The options of a model: those of its design; or the parameters of what makes it whose default is a number, text or truth value.
+    """The options of a model.
+
+    They are those of its design, or the parameters of the class or function that makes it whose
+    default is a number, a text or a bool.
 
     Args:
         model: The design, the class, or a function that makes the model.
@@ -53,15 +56,15 @@ def declared(model: Design | Callable[..., Any]) -> type[Options]:
 
 
 def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
-    """What a function that makes a model, or a class, is given of what a job offers: that which it names.
+    """The values of a job that the maker of a model (a class or function) accepts, by name.
 
     Args:
-        name: What the user calls it, for messages.
+        name: Name of the function or class, for messages.
         function: The function or class.
-        offered: Values by name.
+        offered: Values of the job by name.
 
     Raises:
-        ConfigError: It needs something else.
+        ConfigError: It requires a parameter that the job does not offer.
     """
     wanted = list(inspect.signature(function).parameters.values())
     named = [p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
