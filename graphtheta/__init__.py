@@ -1,6 +1,7 @@
 """GraphTheta: distributed graph learning on CPUs.
 
-Names are loaded when they are first used, so that importing the package is fast, compiles nothing and starts no MPI.
+Public names are imported on first use, so that importing the package is fast, compiles nothing and
+starts no MPI.
 """
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# where each public name lives
+# the module of each public name
 _FRONT = {
     "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
     "Callback": "train.callback", "Result": "recovery.progress",

@@ -1,4 +1,4 @@
-"""The command ``graphtheta``: find the command, read its flags, run it; whatever happens, one message and an exit code."""
+"""The command ``graphtheta``: runs a subcommand; an error becomes one message and an exit code."""
 from __future__ import annotations
 
 import sys
@@ -11,7 +11,7 @@ from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.wording import did_you_mean
 
-# what a command is called, where it lives, and what it is for
+# name, module and line of help of each subcommand
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("graphtheta.cli.command", "train a model; without flags, a small built-in job"),
     "launch": ("graphtheta.cli.launch", "run a command on several ranks; if it fails, restart it from the newest intact checkpoint"),
@@ -34,26 +34,26 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command.
+    """Run one subcommand.
 
     Args:
-        argv: Words after ``graphtheta``; those of this process if None.
+        argv: Arguments after ``graphtheta``; those of this process if None.
 
     Returns:
-        Exit code: 0, 2 for a command or a job that cannot be understood, 1 for anything else that went wrong.
+        Exit code: 0 on success, 2 for an invalid command or job, 1 for any other error.
     """
     words = sys.argv[1:] if argv is None else argv
-    speaks = launched()[0] == 0
+    is_root = launched()[0] == 0
     try:
         if not words or words[0] in ("-h", "--help", "help", "--version"):
-            if speaks:
+            if is_root:
                 say(graphtheta.__version__ if words[:1] == ["--version"] else usage())
             return 0 if words else BAD_USAGE
         if words[0] not in COMMANDS:
             raise ConfigError(f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
         return int(getattr(import_module(COMMANDS[words[0]][0]), words[0])(words[1:]))
     except GraphThetaError as error:
-        if speaks:
+        if is_root:
             complain(f"graphtheta: {error}")
         return exit_code(error)
     except BrokenPipeError as error:

@@ -1,6 +1,6 @@
-"""What the control groups of this process leave it: a container, or a job of Slurm, has less than the machine.
+"""CPU and memory limits of this process from Linux control groups (containers, Slurm jobs).
 
-Both versions of Linux' control groups; elsewhere there are no limits.
+Reads both versions of control groups; on other systems there are no limits.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MEMBERSHIP, ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def cpu_quota() -> float | None:
-    """CPUs that may be used, or None without a limit."""
+    """Number of CPUs this process may use, or None without a limit."""
     quotas = []
     for folder in _groups("cpu"):
         found = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
@@ -22,12 +22,12 @@ def cpu_quota() -> float | None:
 
 
 def memory_limit() -> int | None:
-    """Bytes of memory that may be used, or None without a limit."""
+    """Bytes of memory this process may use, or None without a limit."""
     return min((limit for limit, _ in _memory()), default=None)
 
 
 def memory_left() -> int | None:
-    """Bytes of memory that may still be taken, or None without a limit; files that are only cached count as free."""
+    """Bytes of memory that are still free, or None without a limit; cached files count as free."""
     return min((max(0, limit - used) for limit, used in _memory()), default=None)
 
 
@@ -38,14 +38,14 @@ def _memory() -> Iterator[tuple[int, int]]:
                        for new, old in (("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes")))
         if limit is not None:
             words = _words(folder / "memory.stat")
-            held = dict(zip(words[::2], words[1::2], strict=False))
-            # the first version tells it of the group alone, and with those below it
-            cached = held.get("total_inactive_file", held.get("inactive_file", "0"))
+            stat = dict(zip(words[::2], words[1::2], strict=False))
+            # version 1 also reports the group alone; total_ includes the groups below it
+            cached = stat.get("total_inactive_file", stat.get("inactive_file", "0"))
             yield limit, (used or 0) - int(cached)
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Folders of the groups this process is in, innermost first; those outside a container cannot be seen from within."""
+    """Folders of this process's groups, innermost first; those outside a container are hidden."""
     for line in _lines(MEMBERSHIP):
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

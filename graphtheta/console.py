@@ -1,4 +1,7 @@
-"""What the user reads: the one module that prints. Plain text, so that a log file is as readable as a terminal."""
+"""Text output; this is the only module that prints.
+
+All output is plain text, so that a log file is as readable as a terminal.
+"""
 from __future__ import annotations
 
 import sys
@@ -11,7 +14,7 @@ def say(text: str = "") -> None:
 
 
 def complain(text: str) -> None:
-    """Print lines about something that went wrong."""
+    """Print lines to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,14 +1,14 @@
-"""Every error raised on purpose.
+"""The exceptions of GraphTheta.
 
-Each is also a builtin, so ``except ValueError`` keeps working. A message says what was expected, what was got,
-where, and what to do about it.
+Each also derives from a builtin exception, so that ``except ValueError`` works. A message says
+what is wrong, where, and what to do about it.
 """
 
 
 class GraphThetaError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base class of all exceptions of GraphTheta."""
 
-    # whether the message says already in which of the user's functions it was raised
+    # whether the message already names the user function in which it was raised
     located = False
 
 
@@ -52,7 +52,7 @@ class CheckError(GraphThetaError, AssertionError):
 
 
 class PartitionError(GraphThetaError, ValueError):
-    """The graph cannot be spread over the ranks as asked."""
+    """The graph cannot be partitioned over the ranks as requested."""
 
 
 class ViewError(GraphThetaError, ValueError):
@@ -64,11 +64,11 @@ class CommError(GraphThetaError, RuntimeError):
 
 
 class PeerError(CommError):
-    """Another rank failed; this one stops with it."""
+    """Another rank failed, and this rank stops too."""
 
 
 class MemoryLimitError(GraphThetaError, MemoryError):
-    """The job would not fit into the memory it may use."""
+    """The job does not fit into the memory it may use."""
 
 
 def annotate(error: BaseException, note: str) -> None:
@@ -78,5 +78,5 @@ def annotate(error: BaseException, note: str) -> None:
         error: The error, changed in place; type and traceback stay.
         note: The line.
     """
-    # Python 3.10 keeps notes without showing them; the report of an uncaught error does
+    # Python 3.10 does not print notes; the report of an uncaught error does
     error.__notes__ = [*getattr(error, "__notes__", []), note]

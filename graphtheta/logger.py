@@ -1,4 +1,4 @@
-"""Logging: warnings and errors go to standard error, as Python does it by default; ``start_logging`` sets a level and a format."""
+"""Logging to standard error; ``start_logging`` sets level and format."""
 from __future__ import annotations
 
 import logging

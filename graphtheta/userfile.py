@@ -1,4 +1,4 @@
-"""A user's own Python file, imported by its path."""
+"""Imports a user's Python file by its path."""
 from __future__ import annotations
 
 import hashlib
@@ -39,6 +39,6 @@ def load_module(file: Path, what: str) -> ModuleType:
 
 
 def _line(file: Path, error: Exception) -> str:
-    """Which line of the file was running, where the message does not say it."""
+    """The line of the file that raised the error, unless the message already contains it."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == file.name]
     return f" (line {lines[-1]})" if lines and not isinstance(error, SyntaxError) else ""

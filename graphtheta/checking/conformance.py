@@ -1,7 +1,7 @@
-"""Conformance of a user's own layer: finite numbers, gradients, settings, permutations, workers and partitions.
+"""``gt.check``: checks values, gradients, state and invariances of a user's layer.
 
-Runs are those of ``trial``. Messages pass over the edges on the reference back end, which compiles nothing; one run on the
-fused back end is compared with it.
+The runs themselves are made by ``trial``. They use the reference back end, which compiles nothing;
+the last check compares one run on the fused back end with it.
 """
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import CheckError, ConfigError, GraphThetaError
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 
-# relative errors of sums in another order, and of the same sums
+# allowed relative errors of sums in another order, and of the same sums
 ROUNDING, SAME = 1e-9, 1e-12
-# a gradient that is so much smaller than the largest one is made of rounding errors
+# a gradient smaller than this fraction of the largest one is rounding error
 NOTHING = 1e-12
-# points at which a gradient must vanish to be called zero
+# number of points at which a gradient must vanish to be reported as zero
 POINTS = 3
 
 
@@ -53,20 +53,22 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
     """Check a layer (or a whole model that returns node values).
 
     Args:
-        layer: With its parameters; it is copied, not changed.
-        d_in: Width of its input; by default the leading size of one of its parameters that fits.
-        d_edge: Width of the edge attributes it reads; likewise.
-        node_columns, edge_columns: Named columns that it reads, as arrays [m] or [m, k] from whose rows those of the small graph
-            are drawn: ``edge_columns={"type": range(4)}`` for codes from 0 to 3.
+        layer: The layer or model, with its parameters; it is copied, not changed.
+        d_in: Width of its input; by default the first axis of one of its parameters, whichever
+            fits.
+        d_edge: Width of the edge attributes it reads; by default found in the same way.
+        node_columns, edge_columns: Values of the named columns that it reads, arrays [m] or [m,
+            k]. Rows of the small graph are drawn from them: ``edge_columns={"type": range(4)}``
+            gives codes 0 to 3.
         tolerance: Largest relative error allowed for gradients; the other checks allow 1e-9.
 
     Returns:
         The errors found, all within bounds.
 
     Raises:
-        CheckError: A check failed; says which and by how much.
-        ConfigError: The widths cannot be guessed; give them. Or it is no layer.
-        DataError: A column has no rows, or is none that a graph can have.
+        CheckError: A check failed; the message says which, and by how much.
+        ConfigError: The widths cannot be inferred, or ``layer`` is not a layer or model object.
+        DataError: A column has no rows, or cannot be a column of a graph.
         GraphThetaError: The layer does not run.
     """
     if not isinstance(layer, (Layer, Model)):
@@ -75,7 +77,7 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
     subject = _Subject.of(layer, d_in, d_edge, (trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")))
     with backend_scope("reference"), np.errstate(all="ignore"):
         subject.check_finite()
-        subject.check_memory()
+        subject.check_stateless()
         subject.check_trained()
         gradients = subject.check_gradients(tolerance)
         permutation, workers = subject.check_permutation(), subject.check_workers()
@@ -86,10 +88,11 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
 
 @dataclass
 class _Subject:
-    """What is checked: each check takes copies of the model, whose parameters are at a general position.
+    """The model under test. Each check runs copies of it; its parameters are at generic values.
 
     Attributes:
-        layers: Its supersteps.
+        layers: The supersteps of the model.
+        unread: Names of parameters that no operation reads.
         notes: Which layers run on the reference back end.
     """
 
@@ -102,7 +105,7 @@ class _Subject:
 
     @classmethod
     def of(cls, layer: Layer | Model, d_in: int | None, d_edge: int | None, samples: Samples) -> _Subject:
-        # a dry run is a run, and may leave something in what ran
+        # a dry run may leave state in the model, so it gets a copy of its own
         case, found = trial.fitting(trial.copied(layer), d_in, d_edge, samples)
         with backend_scope("fused"):
             slow = dict.fromkeys(fallback_text(step.layer, reason) for step in found.supersteps if step.program is not None
@@ -130,7 +133,7 @@ class _Subject:
     # ---- the checks
 
     def check_finite(self) -> None:
-        """Values and gradients are numbers, at nodes without edges and at self loops too."""
+        """Values and gradients are finite, also at nodes without edges and at self loops."""
         for training in (False, True):
             for name, x in self.run(training=training).items():
                 bad = np.argwhere(~np.isfinite(x))
@@ -146,15 +149,14 @@ class _Subject:
         degree, loops = int(np.sum(dst == node)), int(np.sum((src == node) & (dst == node)))
         return f"at node {node}, which has {degree} in-edges, {loops} of them self loops"
 
-    def check_memory(self) -> None:
-        """Nothing is drawn or kept: a pass depends on parameters, settings and inputs, and on no earlier pass."""
+    def check_stateless(self) -> None:
+        """A pass depends on parameters, settings and inputs only, not on earlier passes."""
         for training in (False, True):
             used = self.copy()
             first, other, again = self.run(used, training=training), self.run(training=training), self.run(used, training=training)
             if trial.furthest(first, other)[0] > SAME:
-                self.fail("two equal models compute different values in their first pass: the layer draws random numbers, "
-                          "which differ from "
-                          "worker to worker (use gt.dropout, which does not), or keeps state outside of itself")
+                self.fail("two equal models compute different values in their first pass: the layer draws random numbers, which differ "
+                          "from worker to worker (use gt.dropout, which does not), or keeps state outside of itself")
             if trial.furthest(first, again)[0] > SAME:
                 self.fail(f"a second call computes other values{self._changed(used)}: the layer keeps state between calls; what a "
                           "pass computes must depend on parameters, settings and inputs only")
@@ -162,7 +164,7 @@ class _Subject:
         self.run(used)
         for name, put in _changes(used, fresh):
             put()
-            # the other one stays one that has not run
+            # a copy, so that ``fresh`` itself never runs
             outcomes = [self._outcome(model) for model in (used, deepcopy(fresh))]
             if isinstance(outcomes[0], dict) and isinstance(outcomes[1], dict) and trial.furthest(*outcomes)[0] > SAME:
                 self.fail(f"a change of {name} has another effect on a layer that has run than on a new one: the layer caches something "
@@ -172,17 +174,17 @@ class _Subject:
         try:
             return self.run(model)
         except (GraphThetaError, ValueError, TypeError, ArithmeticError, LookupError) as error:
-            # not every value of a setting is allowed
+            # the layer may not allow the changed setting
             return error
 
     def _changed(self, used: Model) -> str:
-        """Which attributes are not as they were before the model ran."""
+        """The attributes that a run of the model has changed, in words."""
         found = [f"self.{name}" for before, after in zip(self.model.modules(), used.modules(), strict=False) for name in vars(after)
                  if repr(vars(before).get(name)) != repr(vars(after)[name]) and not isinstance(vars(after)[name], Module)]
         return f", and {', '.join(found[:3])} changed" if found else ""
 
     def check_trained(self) -> None:
-        """Every parameter has a gradient that is more than rounding errors, at one point at least."""
+        """Every parameter has a gradient above rounding errors at one point at least."""
         if self.unread:
             self.fail(f"no operation reads {', '.join(self.unread)}, so it is not trained; pass the gt.Parameter itself to "
                       "functions of gt: its .value is a constant")
@@ -247,7 +249,7 @@ class _Subject:
 
 
 def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
-    """Changes of parameters and of settings that are numbers: the name, and a function that makes it in all models alike."""
+    """Changes of parameters and numeric settings: the name, and a function that applies it."""
     def parameters() -> None:
         for model in models:
             trial.move_parameters(model, POINTS)

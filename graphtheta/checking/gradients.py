@@ -1,4 +1,4 @@
-"""Gradient rules against central differences, for our own primitives and for users'.
+"""Compares gradient rules with central differences, for built-in and user-defined primitives.
 
 For a random direction v and a random weight u, the derivative of ``<u, f(x + t v)>`` at t = 0 is compared with
 ``<v, vjp(u)>``. Meant for float64.
@@ -25,7 +25,7 @@ def check_vjp(f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float =
             constants of any other kind.
         eps: Length of the step to either side, relative to a direction of standard normal entries.
         tol: Allowed difference, relative to the size of the derivative or 1.
-        seed: Of the random directions and of dropout.
+        seed: Seed of the random directions and of dropout.
 
     Raises:
         CheckError: A gradient is wrong or missing; names the position of the argument.
@@ -54,7 +54,7 @@ def check_gradients(loss: Callable[[], Var], parameters: Sequence[Parameter | Va
         loss: Runs the computation on the current tape and returns a 0-d variable; on several workers its local share.
         parameters: Parameters (or variables that need gradients) it uses.
         eps, tol, seed: As for ``check_vjp``; every run of ``loss`` sees the same random numbers.
-        all_sum: Sums over workers.
+        all_sum: Sums an array over the workers; None on one worker.
 
     Raises:
         CheckError: A gradient is wrong or missing; names the parameter.
@@ -82,15 +82,15 @@ def _direction(shape: tuple[int, ...], seed: int, number: int) -> np.ndarray:
 
 
 def _slope(value: Callable[[], float], x: Any, v: np.ndarray, eps: float) -> float:
-    """Central difference of value() along v; x is put back afterwards."""
-    kept = x.value
+    """Central difference of value() along v; x is restored afterwards."""
+    original = x.value
     try:
-        x.value = kept + eps * v
+        x.value = original + eps * v
         above = value()
-        x.value = kept - eps * v
+        x.value = original - eps * v
         below = value()
     finally:
-        x.value = kept
+        x.value = original
     return (above - below) / (2 * eps)
 
 

@@ -1,6 +1,7 @@
-"""Runs of a user's layer on a small graph that has what breaks layers: a hub, isolated nodes, self loops, duplicate edges.
+"""Runs a user's layer on a small graph with a hub, isolated nodes, self loops and duplicate edges.
 
-Everything is float64, and all numbers of a run come back by global id, so that runs can be compared.
+Everything is float64, and the results of a run are ordered by global id, so that runs can be
+compared.
 """
 from __future__ import annotations
 
@@ -27,22 +28,22 @@ from graphtheta.ops.autodiff.tape import Parameter, Tape, Var
 from graphtheta.rng import Purpose, integers, key, normal, shuffle
 
 N_NODES, N_EDGES = 24, 90
-# by name: "values", "gradient of NAME"
+# results of a run by name: "values", "gradient of NAME"
 Numbers = dict[str, np.ndarray]
-# arrays by name, from whose rows named columns of nodes and of edges are drawn; and such columns
+# named columns of nodes and of edges, or arrays from whose rows they are drawn
 Samples = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A graph with inputs in float64, which a graph itself would round."""
+    """A graph, and its inputs in float64, which the graph itself would round to float32."""
 
     graph: Graph
     x: np.ndarray
     attr: np.ndarray
 
     def renumbered(self) -> tuple[Case, np.ndarray]:
-        """The same with other numbers of nodes and edges in another order, and the new number of each node."""
+        """The case with renumbered nodes and reordered edges, and the new number of each node."""
         order, edges = shuffle(key(3, Purpose.CHECK), np.arange(N_NODES)), shuffle(key(4, Purpose.CHECK), np.arange(N_EDGES))
         number = np.empty_like(order)
         number[order] = np.arange(N_NODES)
@@ -50,7 +51,7 @@ class Case:
         return _with_inputs(number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns), number
 
 
-class _Alone(Model):
+class _SingleLayer(Model):
     """One layer as a model."""
 
     def __init__(self, layer: Layer):
@@ -64,9 +65,9 @@ class _Alone(Model):
 
 
 def copied(layer: Layer | Model) -> Model:
-    """A copy as a model."""
+    """A copy of a layer or model, as a model."""
     model = deepcopy(layer)
-    return model if isinstance(model, Model) else _Alone(model)
+    return model if isinstance(model, Model) else _SingleLayer(model)
 
 
 def make_double(model: Model) -> None:
@@ -76,7 +77,7 @@ def make_double(model: Model) -> None:
 
 
 def move_parameters(model: Model, draw: int, size: float = 0.1) -> None:
-    """Move all parameters a little, away from zeros and ones, where gradients may vanish that do not vanish in general."""
+    """Perturb all parameters, away from zeros and ones, where gradients may vanish by chance."""
     for i, p in enumerate(model.parameters()):
         p.value = p.value + size * normal(key(5 + draw, Purpose.CHECK, i), np.arange(p.value.size)).reshape(p.shape)
 
@@ -98,7 +99,7 @@ def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples
     """A case of widths that fit the model, and the model's dry run on it.
 
     Raises:
-        ConfigError: The widths cannot be guessed.
+        ConfigError: The widths cannot be inferred.
         GraphThetaError: The model does not run, whatever the widths.
     """
     parameters = model.parameters()
@@ -139,7 +140,7 @@ def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray, column
 
 def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, edge_placement: str = DEFAULT_PLACEMENT, *,
         training: bool = False) -> Numbers:
-    """Values by global id, and gradients of their product with fixed numbers.
+    """Values of a model, and gradients of their product with fixed weights, by global id.
 
     Args:
         layers: Supersteps of the model, as its dry run found them.
@@ -168,12 +169,12 @@ def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, edge
 
 
 def weights(ids: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Fixed numbers by global id."""
+    """Fixed random weights by global id."""
     return normal(key(1, Purpose.CHECK), ids, int(np.prod(shape[1:]))).reshape(shape)
 
 
 def directions(model: Model, case: Case) -> Iterator[tuple[str, np.ndarray, Callable[[np.ndarray], Case]]]:
-    """What can be moved: the name of its gradient, a random direction of length 1, and a function that moves it by so much."""
+    """Of each parameter and input: name of the gradient, random unit direction, shift function."""
     def parameter(p: Parameter, start: np.ndarray) -> Callable[[np.ndarray], Case]:
         def put(d: np.ndarray) -> Case:
             p.value = start + d
@@ -190,12 +191,12 @@ def directions(model: Model, case: Case) -> Iterator[tuple[str, np.ndarray, Call
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> float:
-    """Largest difference, relative to the largest number of a above 1; infinite where one of the two is not finite."""
+    """Largest difference over the largest value of a, or over 1; infinite if one is not finite."""
     if a.shape != b.shape or not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
         return float("inf")
     return float(np.max(np.abs(a - b), initial=0) / max(1.0, np.max(np.abs(a), initial=0)))
 
 
 def furthest(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> tuple[float, str]:
-    """The largest ``difference`` of two runs, and what differs."""
+    """The largest ``difference`` of two runs, and the name of the result that differs."""
     return max((difference(x, b[name]), name) for name, x in a.items())

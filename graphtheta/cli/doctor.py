@@ -1,4 +1,4 @@
-"""The command ``doctor``: one line for each thing a run needs, with what to do where something is wrong."""
+"""The command ``doctor``: checks what a run needs, and prints a line with a remedy for each."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ from graphtheta.job.flag import Parser
 from graphtheta.ops.compile.cache import lasting_folder
 
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
-# a check gives its state, what was found, and what to do about it
+# what a check returns: its state, what was found, and the remedy
 Finding = tuple[str, str, str]
 MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3, 0), "msgpack": (1, 0), "pydantic": (2, 7)}
 EXTRAS = {"igraph": ("cluster", "cluster batches by Louvain"), "pymetis": ("metis", "cluster batches by METIS"),
@@ -76,7 +76,7 @@ def python() -> Finding:
 
 
 def packages() -> Finding:
-    """Versions of what is always needed."""
+    """Versions of the required packages."""
     versions = {name: version_of(name) for name in MINIMUM}
     found = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
     old = [name for name, least in MINIMUM.items() if numbers(versions[name]) < least]
@@ -84,7 +84,7 @@ def packages() -> Finding:
 
 
 def extras() -> Finding:
-    """Packages that some features need."""
+    """Optional packages, which some features need."""
     missing = [name for name in EXTRAS if find_spec(name) is None]
     found = ", ".join(f"{name} {version_of(name)}" for name in EXTRAS if name not in missing) or "none"
     remedy = "; ".join(f"for {EXTRAS[name][1]}: pip install 'graphtheta[{EXTRAS[name][0]}]'" for name in missing)
@@ -92,7 +92,7 @@ def extras() -> Finding:
 
 
 def numba() -> Finding:
-    """A function compiles, and compiled kernels can be kept."""
+    """Whether Numba compiles, and whether compiled kernels can be cached."""
     code = "import numba; print(numba.njit(lambda x: x + x)(21), numba.__version__, numba.config.NUMBA_NUM_THREADS)"
     done = run([sys.executable, "-c", code])
     if done.returncode or not done.stdout.startswith("42 "):
@@ -185,7 +185,7 @@ def find_mpiexec() -> Path | None:
 
 
 def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a program without the launcher's variables of this process, so that it starts afresh."""
+    """Run a program without the variables of an MPI launcher, so that it can start MPI itself."""
     outer = ("PMI", "MPI", "OMPI", "HYDRA")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
     return subprocess.run(words, capture_output=True, text=True, timeout=SMOKE_SECONDS, env=clean, stdin=subprocess.DEVNULL, check=False)
@@ -206,6 +206,6 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def last_line(text: str) -> str:
-    """The last line with something in it, where Python says what went wrong."""
+    """The last line that is not empty; in a traceback it is the error."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""

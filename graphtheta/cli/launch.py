@@ -1,9 +1,15 @@
-"""The command ``launch``: starts a command on several ranks, and starts it again from its last good checkpoint when it fails.
+"""The command ``launch``: starts a command on several ranks, and restarts it if it fails.
 
-No process of a job outlives its launch. The job is a session of its own, so that a terminal's Ctrl-C reaches it once,
-through here; it is killed when this process dies (``PR_SET_PDEATHSIG``; mpiexec's helpers kill the ranks of every host
-once it is gone); and what a job leaves behind becomes a child of this process (``PR_SET_CHILD_SUBREAPER``), which kills
-it before the next try, so that two tries never write to one folder.
+A restart resumes from the newest intact checkpoint.
+
+No process of a job outlives ``launch``:
+
+- The job runs in a session of its own. Ctrl-C in a terminal therefore reaches ``launch`` only,
+  which passes it on once.
+- The job is killed when ``launch`` dies (``PR_SET_PDEATHSIG``). The proxies of mpiexec then kill
+  the ranks on every host.
+- Orphaned processes of a job become children of ``launch`` (``PR_SET_CHILD_SUBREAPER``), which
+  kills them before the next try, so that two tries never write to one folder.
 """
 from __future__ import annotations
 
@@ -35,7 +41,7 @@ from graphtheta.reports.runlog import RESULT_FILE
 from graphtheta.wording import did_you_mean
 
 COMMANDS = ("train", "evaluate", "predict")
-# a restart changes nothing about: success, words that cannot be understood, Ctrl-C, output that nobody reads
+# exit codes after which there is no restart: success, invalid arguments, Ctrl-C, closed output
 FINAL = (0, 2, INTERRUPTED, 141)
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_PAUSE = 60.0
@@ -44,16 +50,16 @@ _PDEATHSIG, _SUBREAPER = 1, 36
 
 
 def launch(argv: list[str]) -> int:
-    """Run a command on several ranks until it succeeds, cannot, or is stopped.
+    """Run a command on several ranks until it succeeds, fails for good, or is stopped.
 
     Args:
         argv: Own flags, then the command and its flags.
 
     Returns:
-        Exit code of the last try; 75 if this process was asked to end (SIGTERM), 130 after Ctrl-C.
+        Exit code of the last try; 75 after SIGTERM or SIGHUP, 130 after Ctrl-C.
 
     Raises:
-        ConfigError: The words cannot be understood, or there is no MPI for several ranks.
+        ConfigError: The arguments are invalid, or there is no MPI for several ranks.
     """
     parser = Parser("launch", "Run a command on several ranks. A training run that fails is restarted from its newest intact checkpoint, "
                     "after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is reset once an attempt has "
@@ -79,27 +85,30 @@ def launch(argv: list[str]) -> int:
 
 @dataclass(frozen=True)
 class Runs:
-    """Folders that a training leaves, one for each seed; none for other commands, of which no more is known than their code."""
+    """Output folders of a training run, one per seed; empty for other commands."""
 
     folders: tuple[Path, ...] = ()
 
     def step(self) -> int:
-        """Steps of the newest checkpoints, added up."""
+        """Sum of the steps of the newest checkpoints."""
         return sum(found[0][0] for folder in self.folders if (found := steps_in(folder / CHECKPOINTS)))
 
     def whole(self) -> bool:
-        """Whether results are there, which are written last; mpiexec calls it a success if a rank leaves without a word."""
+        """Whether all results are written, which is the last action of a run.
+
+        The exit code does not suffice: mpiexec returns 0 even if a rank exits early.
+        """
         return all((folder / RESULT_FILE).is_file() for folder in self.folders)
 
 
 def program_of(words: list[str]) -> tuple[list[str], Runs]:
-    """What each rank runs, and what that leaves.
+    """The command line of each rank, and the output folders of the run.
 
     Args:
         words: The command and its flags.
 
     Raises:
-        ConfigError: There is no such command; or the job cannot be understood, before anything is started.
+        ConfigError: There is no such command, or the job is invalid; nothing has been started.
     """
     if not words:
         raise ConfigError(f"expected a command to run ({', '.join(COMMANDS)}) or a script; see graphtheta launch --help")
@@ -122,10 +131,10 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
 
 
 def starter(options: SimpleNamespace) -> list[str]:
-    """The words in front of the program.
+    """The beginning of the command line, which starts the ranks.
 
     Raises:
-        ConfigError: What should start the ranks is not there.
+        ConfigError: The program that starts the ranks is not found.
     """
     if options.mpiexec is None:
         if options.ranks == 1:
@@ -138,7 +147,7 @@ def starter(options: SimpleNamespace) -> list[str]:
         words = shlex.split(options.mpiexec)
     except ValueError as error:
         raise ConfigError(f"--mpiexec {options.mpiexec!r}: {error}") from None
-    # as the default is: that of this environment, also where it is not activated
+    # as for the default, programs of this environment come first, even if it is not activated
     found = shutil.which(words[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}") if words else None
     if found is None:
         raise ConfigError(f"--mpiexec {options.mpiexec!r}: the program is not found on PATH")
@@ -146,12 +155,12 @@ def starter(options: SimpleNamespace) -> list[str]:
 
 
 class Restarts:
-    """Tries of one program, one after another.
+    """Runs a program and restarts it while it fails.
 
     Args:
-        words: The program.
-        most: Restarts without progress between them.
-        runs: What they leave.
+        words: Command line of the program.
+        most: Largest number of restarts in a row without a newer checkpoint.
+        runs: Output folders of the program.
     """
 
     def __init__(self, words: list[str], most: int, runs: Runs):
@@ -160,30 +169,30 @@ class Restarts:
         self._others = children()
 
     def run(self) -> int:
-        """Try until a try succeeds, cannot, or is stopped; returns the exit code."""
+        """Run the program until it succeeds, fails for good, or is stopped; returns the code."""
         prctl(_SUBREAPER, 1)
-        before, tries, in_vain = self.runs.step(), 0, 0
+        before, tries, restarts = self.runs.step(), 0, 0
         with Signals() as signals:
             while True:
                 tries += 1
                 began = monotonic()
                 code, how = self._ended(signals)
                 step = self.runs.step()
-                in_vain = 1 if step > before else in_vain + 1
+                restarts = 1 if step > before else restarts + 1
                 before = step
                 at = f", last checkpoint at step {step}" * (step > 0)
-                told = f"launch: try {tries} {how} after {monotonic() - began:.0f} s{at}"
+                outcome = f"launch: try {tries} {how} after {monotonic() - began:.0f} s{at}"
                 if code == 0 or (self._stop is None and code in FINAL):
                     if tries > 1 or code:
-                        complain(told)
+                        complain(outcome)
                     return code
-                if self._stop is None and in_vain > self.most:
-                    vain = f"; gave up: no newer checkpoint after {self.most} restart{'s' * (self.most > 1)}"
-                    complain(told + vain * (self.most > 0))
+                if self._stop is None and restarts > self.most:
+                    why = f"; gave up: no newer checkpoint after {self.most} restart{'s' * (self.most > 1)}"
+                    complain(outcome + why * (self.most > 0))
                     return 128 - code if code < 0 else code
                 if self._stop is None:
-                    pause = min(2.0 ** (in_vain - 1), LONGEST_PAUSE)
-                    complain(f"{told}; restart {in_vain} of {self.most} in {pause:.0f} s")
+                    pause = min(2.0 ** (restarts - 1), LONGEST_PAUSE)
+                    complain(f"{outcome}; restart {restarts} of {self.most} in {pause:.0f} s")
                     self._pause(signals, pause)
                 if self._stop is not None:
                     name = signal.Signals(self._stop).name
@@ -198,7 +207,7 @@ class Restarts:
         return code, in_words(code)
 
     def _try(self, signals: Signals) -> int:
-        """Run once; the first signal is passed on, so that the job ends by itself, and a second one kills it."""
+        """Run once; the first signal is passed on to the job, and a second one kills it."""
         job = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=dies_with(os.getpid()))
         try:
             while job.poll() is None:
@@ -207,7 +216,7 @@ class Restarts:
                         os.killpg(job.pid, signal.SIGKILL)
                     else:
                         self._stop = number
-                        # a closed terminal is a reason to end in good order too
+                        # SIGHUP, from a closed terminal, ends the job gracefully as SIGTERM does
                         job.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
         finally:
             if job.poll() is None:
@@ -224,7 +233,7 @@ class Restarts:
 
 
 class Signals:
-    """Signals that ask this process to end, read one at a time; to be used as a ``with`` block."""
+    """Context manager that queues the signals that ask this process to end."""
 
     def __enter__(self) -> Signals:
         self._read, self._write = os.pipe()
@@ -233,7 +242,7 @@ class Signals:
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._old: dict[int, Any] = {}
         for number in (*STOPS, signal.SIGCHLD):
-            # a signal that is ignored, as nohup does it, stays so
+            # a signal that is ignored, as under nohup, stays ignored
             if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGCHLD:
                 self._old[number] = signal.signal(number, lambda *_: None)
         return self
@@ -246,10 +255,10 @@ class Signals:
         os.close(self._write)
 
     def wait(self, seconds: float | None) -> list[int]:
-        """Signals of ``STOPS`` that came; returns as soon as any signal has come, the end of a child among them.
+        """Wait for any signal, including the end of a child; returns those of ``STOPS``.
 
         Args:
-            seconds: The longest wait; None for ever.
+            seconds: The longest wait; None waits without limit.
         """
         select.select([self._read], [], [], seconds)
         with suppress(BlockingIOError):
@@ -258,7 +267,7 @@ class Signals:
 
 
 def in_words(code: int) -> str:
-    """How a process ended. mpiexec gives the number of the signal that killed a rank as its own code."""
+    """How a process ended; mpiexec returns the number of the signal that killed a rank."""
     if code == 0:
         return "succeeded"
     number = -code if code < 0 else code - 128 if code > 128 and code not in FINAL else code
@@ -280,24 +289,24 @@ def prctl(option: int, value: int) -> None:
 
 
 def dies_with(parent: int) -> Callable[[], None]:
-    """What a new child runs before its program, so that it is killed when its parent dies."""
-    def ask() -> None:
+    """A ``preexec_fn`` for a new child, which has it killed when its parent dies."""
+    def prepare() -> None:
         prctl(_PDEATHSIG, signal.SIGKILL)
-        # the parent may have died before the question
+        # the parent may have died before the call
         if os.getppid() != parent:
             os._exit(1)
 
-    return ask
+    return prepare
 
 
 def children() -> set[int]:
-    """Children of this process; none where the system does not tell."""
+    """Children of this process; empty where the system does not list them."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
     return set(map(int, listed.read_text(encoding="ascii").split())) if listed.exists() else set()
 
 
 def kill_all_but(others: set[int]) -> None:
-    """Kill all other children, which are what a job left behind; returns when they are gone."""
+    """Kill all children but these, and wait for them; a job left them behind."""
     while left := children() - others:
         for pid in left:
             with suppress(ProcessLookupError, ChildProcessError):

@@ -1,4 +1,4 @@
-"""The command ``graphtheta report``: one page about a run, from what the run left in its folder."""
+"""The command ``report``: writes an HTML page about a run from the files in its folder."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""Compiling what a job needs before the job runs: the job itself, for one epoch, on a few nodes of its graph.
+"""Compiles the kernels of a job ahead of time: runs it for one epoch on a few nodes of its graph.
 
-Kernels depend on the widths of values, on what needs gradients and on whether edges are picked, and not on how many nodes
-and edges there are. A small graph with the same columns therefore asks for the same kernels.
+Kernels depend on the widths of values, on what requires gradients and on whether edges are
+selected, but not on the number of nodes and edges. A small graph with the same columns therefore
+needs the same kernels.
 """
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ def small(graph: Graph) -> Graph:
     """A graph of a few nodes and edges with the same columns, some of them in every split."""
     nodes = _some(graph.n_nodes, NODES, [getattr(graph, m) for m in NODE_MASKS])
     edges = _some(graph.n_edges, EDGES, [getattr(graph, m) for m in EDGE_MASKS])
-    # any ends will do, and those of the graph are mostly other nodes
+    # random ends, because most ends of these edges are not among these nodes
     ends = np.random.default_rng(0).integers(0, len(nodes), (2, len(edges)))
     return graph.replace(edge_index=ends, **take_nodes(graph, nodes), **take_edges(graph, edges))
 
 
 def _some(n: int, most: int, masks: list[np.ndarray | None]) -> np.ndarray:
-    """Numbers of a few of n rows, of each mask as many as of the others."""
+    """Numbers of a few of n rows, equally many from each mask."""
     groups = [np.flatnonzero(m) for m in masks if m is not None] or [np.arange(n)]
     return np.unique(np.concatenate([g[:most // len(groups)] for g in groups]))
 
@@ -47,21 +48,21 @@ def shortened(job: Job) -> Job:
     if job.strategy == "mini":
         changes["batch_size"] = BATCH
     if job.strategy == "cluster":
-        # a file of clusters is for the whole graph
+        # a file of clusters fits the whole graph only
         method = "louvain" if job.cluster_method.endswith(".npy") else job.cluster_method
         changes |= {"clusters": 4, "clusters_per_batch": 1, "cluster_method": method}
     return job.change(**changes)
 
 
 def jobs_of(keys: dict[str, Any]) -> list[Job]:
-    """The job of these keys; without keys, one for every published model, over all nodes and in batches."""
+    """The job of these keys; without keys, full-graph and mini-batch jobs of published models."""
     if keys:
         return [Job(**keys)]
     return [Job(model=model, strategy=strategy) for model in PUBLISHED for strategy in ("global", "mini")]
 
 
 def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
-    """Compile what these jobs need.
+    """Compile the kernels of these jobs.
 
     Returns:
         Number of kernels compiled, and seconds.

@@ -1,1 +1,1 @@
-"""What a run tells: its log and folder, the page and pictures of a report, and what a job will do."""
+"""Reports: log and output folder of a run, HTML page with charts, execution plan of a job."""

@@ -1,4 +1,4 @@
-"""The pictures of a report, as SVG that stands in a page by itself."""
+"""The charts of a report, as self-contained SVG elements of an HTML page."""
 from __future__ import annotations
 
 import io
@@ -18,7 +18,7 @@ WAITING = {"color": "#f3f3f3", "edgecolor": "#999999", "hatch": "////", "lw": 0.
 
 
 def curves(rows: list[dict[str, Any]], best_epoch: int) -> str:
-    """Loss and metrics by epoch, one picture each.
+    """Loss and metrics by epoch, one plot each.
 
     Args:
         rows: One per evaluated epoch.
@@ -39,7 +39,7 @@ def curves(rows: list[dict[str, Any]], best_epoch: int) -> str:
 
 
 def time_bars(profile: Profile) -> str:
-    """Milliseconds of an epoch, one bar a rank, stage after stage and waiting at the end."""
+    """Milliseconds of an epoch as stacked bars, one per rank: the stages, then waiting."""
     fig = _figure(1.3 + ROW * profile.ranks)
     axes = fig.subplots()
     names, left = _ranks(profile), np.zeros(profile.ranks)
@@ -58,7 +58,7 @@ def time_bars(profile: Profile) -> str:
 
 
 def memory_bars(profile: Profile) -> str:
-    """Memory of each rank: what was measured, and the bound that was said before."""
+    """Memory of each rank: measured, and predicted before training."""
     fig = _figure(1.1 + ROW * profile.ranks)
     axes, names = fig.subplots(), _ranks(profile)
     axes.barh(names, np.array(profile.predicted) / 2**20, height=0.7, label="predicted at most", **WAITING)
@@ -82,7 +82,7 @@ def _figure(height: float) -> Any:
 
 
 def _tidy(axes: Any) -> None:
-    """Rank 0 on top, and no lines that say nothing."""
+    """Put rank 0 on top and remove the frame."""
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.25, lw=0.6)
     axes.set_axisbelow(True)
@@ -91,11 +91,11 @@ def _tidy(axes: Any) -> None:
 
 
 def _svg(fig: Any, about: str) -> str:
-    """The picture as an element of HTML: text stays text, names nothing outside, grows with the page."""
+    """The figure as an HTML element: text stays text, no external references, scalable."""
     import matplotlib
 
     out = io.StringIO()
-    # clip paths are named after a hash: pictures on one page must differ in it, and a page be the same when made again
+    # the salt names clip paths: different for each chart of a page, and the same in every run
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": about}):
         fig.savefig(out, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
     text = out.getvalue()

@@ -1,4 +1,4 @@
-"""The picture of a run: loss and metric by epoch."""
+"""The learning curve of a run: loss and metric by epoch."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,10 +13,11 @@ def draw_curve(rows: list[dict[str, Any]], metric: str, best_epoch: int, path: P
     """Draw loss and metric of every split.
 
     Args:
-        rows: One per evaluated epoch, with epoch, loss and ``SPLIT_loss``, ``SPLIT_METRIC`` for splits that are there.
+        rows: One per evaluated epoch, with epoch, loss, and ``SPLIT_loss``, ``SPLIT_METRIC`` of
+            the splits.
         metric: Name of the metric.
         best_epoch: Epoch to mark.
-        path: Picture to write.
+        path: Image file to write.
 
     Returns:
         Whether it was drawn; matplotlib may not be installed.

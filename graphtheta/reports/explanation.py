@@ -1,4 +1,4 @@
-"""What a job will do, before it does it: layers, the planner's doing, columns that move, work, memory."""
+"""``gt.explain``: the execution plan of a job, with communication, operations and memory."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ HEADER = ("stage", "rows", "each", "read and written", "flops")
 
 @dataclass
 class Sizes:
-    """Rows of the whole graph, and how many of them travel to mirrors that send or receive."""
+    """Nodes and edges of the whole graph, and mirror rows communicated at either end of edges."""
 
     nodes: int
     edges: int
@@ -38,23 +38,24 @@ class Sizes:
 
     @classmethod
     def of(cls, partition: Partition) -> Sizes:
-        """Of all workers together. Collective."""
+        """Summed over all workers. Collective."""
         edges = partition.relations[EDGE]
         moved = partition.halo_comm.all_sum(np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)]))
         return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
 
 
 def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, **keys: Any) -> str:
-    """What a job does in a pass forward over all its nodes: a text to read.
+    """Describe the forward pass of a job over all nodes, as text.
 
     Args:
-        model: A trainer; or a model, with the other arguments, as ``Trainer`` takes it.
+        model: A trainer; or a model, which with the other arguments makes a ``Trainer``.
         graph: A graph, or by default the job's dataset.
         **keys: Keys of the job.
 
     Returns:
-        For each layer the phases of its gather with the planner's changes, the columns that move, the back end, and bytes
-        and operations of every stage; then the memory a worker takes at most.
+        For each layer the phases of its gather with the planner's rewrites, the columns
+        communicated, the back end, and bytes and operations of every stage; then an upper bound of
+        a worker's memory.
 
     Raises:
         ConfigError: A trainer was given together with a graph or keys.
@@ -121,7 +122,7 @@ def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes) 
 
 
 def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
-    """What a phase computes, reads and moves."""
+    """Lines about what a phase computes and reads, and its back end."""
     lines = []
     if phase.message:
         into = f" -> dst.{phase.result.replace(' ', '_')}" if phase.result is not None else ""
@@ -135,18 +136,18 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
 
 
 def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:
-    """Bytes of the columns read at mirrors; nothing moves on one worker."""
+    """Rows of the table for the columns communicated for mirrors; none on one worker."""
     ends = {"in": ("src", "dst"), "out": ("dst", "src"), "both": ("src", "dst")}[direction]
     moved = {"src": sizes.src_moved, "dst": sizes.dst_moved}
     if direction == "both":
         moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
     each = Widths.of(phase, frozenset())
     found = (("src", ends[0], each.src), ("dst", ends[1], each.dst), ("totals", ends[1], each.partial))
-    return [_row(f"move {what}{which}", moved[place], "mirrors", Cost(width)) for what, place, width in found if width and moved[place]]
+    return [_row(f"move {what}{which}", moved[end], "mirrors", Cost(width)) for what, end, width in found if width and moved[end]]
 
 
 def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:
-    """Of the operations on nodes in a stage, for one node."""
+    """Cost per node of the node operations in a stage."""
     itemsize = np.dtype(trainer.job.dtype).itemsize
     found = [o for o in trainer.probe.operations if o.superstep == superstep and o.stage == stage and o.name != "gather"]
     return sum((node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in found), Cost())

@@ -1,4 +1,4 @@
-"""The page of a report: what is said about a run, as one file of HTML without anything from outside."""
+"""The HTML page of a report: a single file without external resources."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -38,10 +38,10 @@ def page(run: Run) -> str:
     """The whole page.
 
     Args:
-        run: What to tell of.
+        run: The run to report on.
 
     Raises:
-        ConfigError: The library that draws is not there.
+        ConfigError: matplotlib is not installed.
     """
     job, profile = run.job, run.profile
     ranks = "" if profile is None else f", {profile.ranks} worker{'s' * (profile.ranks > 1)}"
@@ -58,10 +58,10 @@ def page(run: Run) -> str:
 
 
 def _outcome(run: Run) -> list[str]:
-    """The figures to look at first, and the learning curve."""
+    """The main figures and the learning curve."""
     if not run.rows:
         return [_note("No epoch was run.")]
-    # of a run without a result, the last epoch
+    # without a result, show the last epoch
     last = run.rows[-1]
     best = int(last["epoch"] if run.result is None else run.result["best_epoch"])
     row = next((r for r in run.rows if r["epoch"] == best), last)
@@ -95,7 +95,7 @@ def _stage_row(profile: Profile, stage: str) -> tuple[str, ...]:
 
 
 def imbalance(seconds: Sequence[float]) -> float:
-    """Busy time of the busiest worker over the mean, 1 if nobody did anything."""
+    """Busy time of the busiest worker over the mean; 1 if all are 0."""
     mean = float(np.mean(seconds))
     return max(seconds) / mean if mean > 0 else 1.0
 
@@ -104,7 +104,7 @@ def slowest(profile: Profile) -> str:
     """Which stage takes the most time, and how much of the time is spent waiting, in words."""
     spent = {stage: float(np.mean(np.array(book.seconds) + book.wait)) for stage, book in profile.stages.items()}
     total = sum(spent.values()) or 1.0
-    # what is between stages is no stage
+    # "other" is time between stages
     stage = max((name for name in spent if name != "other"), key=spent.__getitem__, default="other")
     text = (f"The slowest stage is {stage}: {1e3 * spent[stage] / profile.epochs:.2f} ms of the "
             f"{1e3 * total / profile.epochs:.2f} ms of an epoch ({100 * spent[stage] / total:.0f} %).")
@@ -156,8 +156,8 @@ def _memory(profile: Profile) -> list[str]:
     pairs = list(zip(profile.predicted, profile.measured, strict=True))
     rows = [(f"rank {rank}", amount(p), amount(m), f"{100 * m / max(p, 1):.0f} %") for rank, (p, m) in enumerate(pairs)]
     over = sum(m > p for p, m in pairs)
-    told = f"{over} of {profile.ranks} workers used more memory than predicted." if over else "Every worker stayed within the prediction."
-    return ["<h2>Memory</h2>", f"<p>{told}</p>", _picture(chart.memory_bars(profile)),
+    text = f"{over} of {profile.ranks} workers used more memory than predicted." if over else "Every worker stayed within the prediction."
+    return ["<h2>Memory</h2>", f"<p>{text}</p>", _picture(chart.memory_bars(profile)),
             _table(("worker", "predicted at most", "measured", "share"), rows),
             _note("Peak memory of each process, including libraries and the loading of the graph; the prediction is made before training.")]
 
@@ -171,10 +171,10 @@ def _timeline(run: Run) -> list[str]:
 
 def _job(job: Job) -> list[str]:
     changed = [key for _, keys in job.sections() for key in keys if not job.is_default(key)]
-    told = " ".join(as_flag(job, key) for key in changed) or "the default job"
+    flags = " ".join(as_flag(job, key) for key in changed) or "the default job"
     rows = [(title, key, job.as_text(key), "chosen" if key in changed else "") for title, keys in job.sections() for key in keys]
     lines = "".join(f'<tr class="{mark}">{_cells((section, key, value))}</tr>' for section, key, value, mark in rows)
-    return ["<h2>Job</h2>", f"<p><code>{escape(told)}</code></p>",
+    return ["<h2>Job</h2>", f"<p><code>{escape(flags)}</code></p>",
             f'<details><summary>all keys</summary><table class="keys"><tbody>{lines}</tbody></table></details>']
 
 

@@ -1,4 +1,4 @@
-"""Where time, bytes and memory of a run went, rank by rank: a small file in the folder of the run."""
+"""The profile of a run: time, traffic and memory of each rank, as a JSON file in its folder."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from graphtheta.errors import FormatError
 
 PROFILE_FILE = "profile.json"
-# numbers that pictures and sums can be made of
+# bounded, so that sums and charts of them are finite
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class Book(BaseModel):
-    """What was booked under one stage; one number a rank."""
+    """Time, traffic and messages of one stage; one number per rank."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -27,18 +27,21 @@ class Book(BaseModel):
 
 
 class Profile(BaseModel):
-    """The account of a run.
+    """The profile of a run.
 
     Attributes:
         ranks: Number of workers.
-        epochs: Epochs that times, bytes and messages are those of.
+        epochs: Number of epochs that times, bytes and messages are summed over.
         steps: Parameter updates of the whole run.
-        elapsed: Seconds these epochs took by the clock; with several views in flight less than stages and waiting together.
-        first_left_out: Whether the first evaluated epoch, which compiles and makes plans, is not among them.
-        stages: By stage of the ledger.
+        elapsed: Wall-clock seconds of these epochs; with pipelined mini-batches, less than the sum
+            over all stages with their waiting.
+        first_left_out: Whether the first evaluated epoch, which compiles and makes plans, is
+            excluded.
+        stages: Figures by stage of the ledger.
         sent_bytes, sent_messages: From each rank (first index) to each other; without collectives.
         fallbacks: Which layers ran on the reference back end although the fused one was chosen, and why.
-        predicted, measured: The most memory of each rank's process, in bytes: said before training, and found after it.
+        predicted, measured: Peak memory of each rank's process in bytes, predicted before training
+            and measured after it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -74,14 +77,15 @@ class Profile(BaseModel):
         try:
             path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
         except OSError as e:
-            raise FormatError(f"{path}: cannot be written: {e.strerror or e}") from None
+            raise FormatError(f"{path}: the profile cannot be written: {e.strerror or e}; free disk space or make the folder "
+                              "writable") from None
 
     @classmethod
     def read(cls, path: Path) -> Profile:
         """Read the file.
 
         Raises:
-            FormatError: It cannot be read, or is something else.
+            FormatError: It cannot be read, or is no profile.
         """
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a run left in its folder."""
+"""Reads the output folder of a run."""
 from __future__ import annotations
 
 import json
@@ -14,22 +14,24 @@ from graphtheta.reports.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
 
 # numbers that every epoch and every result has
 ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
-# of these, those that count
+# those of them that are integers
 COUNTS = ("epoch", "step", "best_epoch")
-# metrics of a row; each has a picture
+# largest number of metrics in a row; each has a plot
 MOST_NAMES = 100
 LARGEST = 1e100
 
 
 @dataclass
 class Run:
-    """What a run left behind.
+    """The content of the output folder of a run.
 
     Attributes:
+        folder: The folder.
+        job: The job of the run.
         rows: One per evaluated epoch.
-        result: Metrics of the best model; None if the run did not end well.
-        profile: Where time, bytes and memory went; None if the run did not end well.
-        traces: Names of the timelines.
+        result: Metrics of the best model; None if the run did not finish.
+        profile: Time, traffic and memory; None if the run did not finish.
+        traces: Names of the timeline files.
     """
 
     folder: Path
@@ -41,10 +43,10 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Read the folder of a run; of a run that was interrupted, what is there.
+    """Read the folder of a run, which may have been interrupted.
 
     Raises:
-        ConfigError: It is no folder of a run.
+        ConfigError: The folder holds no run.
         FormatError: A file in it is damaged.
     """
     seeds = sorted(folder.glob("seed-*"))
@@ -71,7 +73,7 @@ def _text(path: Path) -> str:
 
 
 def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """A mapping in JSON with these names, of numbers and mappings."""
+    """A JSON mapping with these names, whose values are numbers and mappings."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -85,7 +87,7 @@ def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> bool:
-    """Whether it is a number that can be told and drawn; a loss may be infinite or NaN."""
+    """Whether it is a number that can be printed and drawn; a loss may be infinite or NaN."""
     if name in COUNTS:
         return type(value) is int and 0 <= value <= LARGEST
     return type(value) in (int, float) and (not abs(value) > LARGEST or value in (float("inf"), -float("inf")))

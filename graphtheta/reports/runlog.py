@@ -1,4 +1,4 @@
-"""What a run leaves behind: metrics as JSON lines, the job, the learning curve, and where time, bytes and memory went."""
+"""Writes the output folder of a run: metrics as JSON lines, job, learning curve and profile."""
 from __future__ import annotations
 
 import json
@@ -22,28 +22,28 @@ from graphtheta.reports.profile import PROFILE_FILE, Book, Profile
 
 METRICS_FILE, JOB_FILE, RESULT_FILE, CURVE_FILE = "metrics.jsonl", "job.yaml", "result.json", "curve.png"
 FIELDS = ("seconds", "wait", "bytes", "messages")
-# lines of progress in a log file, where a bar would be noise
+# number of progress lines in a log file, in place of a progress bar
 LINES = 20
 
 
 class RunLog:
-    """Takes a row per epoch and shows it; to be used as a ``with`` block.
+    """Context manager that records and shows a row per evaluated epoch.
 
     Args:
-        job: Names the folder, and how many epochs to expect.
-        comm: All ranks; only rank 0 writes and speaks.
+        job: Gives the folder and the number of epochs.
+        comm: All ranks; only rank 0 writes and prints.
         metric: Metric to show, such as accuracy.
 
     Attributes:
         rows: One per evaluated epoch of the run.
-        begun: Whether there was anything to train.
+        begun: Whether training has begun; False if there is nothing to train.
     """
 
     def __init__(self, job: Job, comm: Comm, metric: str):
         self.job, self.comm, self.metric = job, comm, metric
         self.rows: list[dict[str, Any]] = []
         self.begun = False
-        # rows of an earlier process, whose times are not those of this one
+        # number of rows of an earlier process, whose times are excluded
         self._earlier = 0
         self._times = np.zeros((comm.size, len(STAGES), len(FIELDS)))
         self._file: TextIO | None = None
@@ -55,7 +55,7 @@ class RunLog:
         self._clock = self._clock_before = perf_counter()
 
     def begin(self, history: list[dict[str, Any]]) -> None:
-        """Training begins, or goes on after the rows of ``history``: what the folder has of others is replaced.
+        """Begin the log, or continue it after the rows of ``history``; replaces other runs.
 
         Raises:
             FormatError: The folder cannot be written; on all ranks together.
@@ -67,7 +67,7 @@ class RunLog:
         if self.comm.rank == 0:
             try:
                 job.folder.mkdir(parents=True, exist_ok=True)
-                # an earlier run in this folder must not speak for this one, should it not come to its end
+                # results of an earlier run must not pass for this one's if it does not finish
                 for old in (job.folder / RESULT_FILE, job.folder / PROFILE_FILE, *files_of(job.folder / TRACE_FILE)):
                     old.unlink(missing_ok=True)
                 (job.folder / JOB_FILE).write_text(job.to_yaml(), encoding="utf-8")
@@ -103,10 +103,10 @@ class RunLog:
         return self.rows[self._earlier:]
 
     def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Take the row of one evaluated epoch: epoch, step, loss, seconds and the metrics of each split.
+        """Record an evaluated epoch: epoch, step, loss, seconds and the metrics of each split.
 
         Returns:
-            Where its time went, to be kept in the row.
+            The time, traffic and messages of the epoch by stage, to be stored in the row.
 
         Collective: all ranks of comm.
         """
@@ -114,7 +114,7 @@ class RunLog:
         mine = np.array([[since[stage][name] for name in FIELDS] for stage in STAGES])
         ranks = np.stack(self.comm.all_gather(mine))
         self._before = self.comm.ledger.snapshot()
-        # the first epoch makes plans and warms caches; it would hide what a steady epoch costs
+        # the first epoch makes plans and warms caches; it is not representative
         self._times = ranks if len(self._new) < 2 else self._times + ranks
         if len(self._new) == 1:
             self._sent_before, self._clock_before = self._sent, self._clock
@@ -129,10 +129,10 @@ class RunLog:
         return times
 
     def write_profile(self, predicted: int, fallbacks: list[str]) -> None:
-        """Leave where time, bytes and memory of all ranks went; does nothing if no epoch was run.
+        """Write the profile of all ranks; does nothing if no epoch was run.
 
         Args:
-            predicted: The most memory this rank was said to take, in bytes.
+            predicted: Predicted peak memory of this rank, in bytes.
             fallbacks: Which layers run on the reference back end although the fused one is chosen, and why.
 
         Raises:
@@ -170,7 +170,7 @@ class RunLog:
             say(f"{self._unit} {done:>4}/{self._goal}  {text}  {1000 * row['seconds']:.0f} ms")
 
     def time_table(self) -> str:
-        """Where the time of an epoch went, stage by stage: mean over ranks, the slowest rank, waiting, bytes and messages sent."""
+        """Table of an epoch by stage: mean time, slowest rank, waiting, bytes, messages sent."""
         times = self._times / self._epochs()
         lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
         which = "per epoch, without the first" if len(self._new) > 1 else "per epoch, with the first"
@@ -178,7 +178,7 @@ class RunLog:
                                           [*lines, self._line("total", times.sum(axis=1))])
 
     def _epochs(self) -> int:
-        """How many epochs the kept times are those of; there may be several to a row."""
+        """Number of epochs that the accumulated times cover; a row may cover several."""
         rows = self._new
         before = rows[0] if len(rows) > 1 else self.rows[self._earlier - 1] if self._earlier else {"epoch": 0}
         return max(1, int(rows[-1]["epoch"] - before["epoch"]))
