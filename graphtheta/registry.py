@@ -47,7 +47,8 @@ class Registry(dict[str, T]):
                 built in.
         """
         if not self._is_one(component):
-            raise ConfigError(f"{component!r} is not a {self.what}")
+            article = "an" if self.what[0] in "aeiou" else "a"
+            raise ConfigError(f"{component!r} is not {article} {self.what}; docs/extending.md shows how to write one")
         if not str(component.name).isidentifier():
             raise ConfigError(f"{component.name!r} is not a valid {self.what} name; use letters, digits and underscores")
         if component.name in self._taken:

@@ -150,7 +150,7 @@ def starter(options: SimpleNamespace) -> list[str]:
     # as for the default, programs of this environment come first, even if it is not activated
     found = shutil.which(words[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}") if words else None
     if found is None:
-        raise ConfigError(f"--mpiexec {options.mpiexec!r}: the program is not found on PATH")
+        raise ConfigError(f"--mpiexec {options.mpiexec!r}: the program is not found on PATH; check its name, or give its path")
     return [found, *words[1:], "-n", str(options.ranks)]
 
 

@@ -221,7 +221,7 @@ def convert(name: str, key: str, value: Any, kind: type) -> Any:
     if kind is bool:
         given = flag(key, value)
         if given is None:
-            raise ConfigError(f"{name}: {key} must be yes or no")
+            raise ConfigError(f"{name}: {key} must be yes or no, got {value!r}")
         return given
     try:
         if kind is int and isinstance(value, (float, bool)):

@@ -115,7 +115,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
-            raise ConfigError(f"clusters_per_batch={self.clusters_per_batch} is more than clusters={self.clusters}")
+            raise ConfigError(f"clusters_per_batch={self.clusters_per_batch} is more than clusters={self.clusters}; lower "
+                              "--clusters-per-batch or raise --clusters")
         if self.lr_schedule != "constant" and not self.lr_decay_updates:
             raise ConfigError(f"lr_schedule={self.lr_schedule} needs a number of updates; give --lr-decay-updates")
         metric, task = REGISTRIES["metric"].get(self.metric), TASKS.get(self.task)

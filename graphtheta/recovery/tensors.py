@@ -64,6 +64,6 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     except SafetensorError as e:
         raise FormatError(f"{path}: damaged: {str(e).removeprefix('Error while deserializing: ')}") from None
     except KeyError as e:
-        raise FormatError(f"{path}: holds numbers of type {e}, which NumPy does not support") from None
+        raise FormatError(f"{path}: holds numbers of type {e}, which NumPy does not support; convert them before they are saved") from None
     head = json.loads(data[8: 8 + int.from_bytes(data[:8], "little")])
     return head.get(METADATA) or {}, arrays
