@@ -35,7 +35,7 @@ def activation(name: str) -> Callable[[Any], Any]:
 
 
 def project_first(h: Any, weight: Parameter) -> bool:
-    """Whether to multiply by the weight before a linear aggregation: h is wide, or sparse."""
+    """Whether to multiply h by the weight before a linear aggregation: if narrower, or sparse."""
     return issparse(value_of(h)) or prod(weight.shape[1:]) < weight.shape[0]
 
 

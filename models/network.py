@@ -1,4 +1,4 @@
-"""Networks: a stack of layers, with what is between and after them.
+"""Networks: a stack of layers with dropout, norm, activation, residuals, jumping knowledge.
 
     h = x  [embedded]
     for each layer:   h' = act(norm(layer(dropout(h))))  [+ h]

@@ -57,9 +57,9 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
         d_in: Width of its input; by default the first axis of one of its parameters, whichever
             fits.
         d_edge: Width of the edge attributes it reads; by default found in the same way.
-        node_columns, edge_columns: Values of the named columns that it reads, arrays [m] or [m,
-            k]. Rows of the small graph are drawn from them: ``edge_columns={"type": range(4)}``
-            gives codes 0 to 3.
+        node_columns, edge_columns: Values of the named columns that it reads, arrays [m] or
+            [m, k]. Rows of the small graph are drawn from them:
+            ``edge_columns={"type": range(4)}`` gives codes 0 to 3.
         tolerance: Largest relative error allowed for gradients; the other checks allow 1e-9.
 
     Returns:

@@ -37,8 +37,8 @@ FREE = ("out", "resume", "checkpoint_every", "keep", "log_level", "trace", "save
 class Keeper:
     """Context manager that writes checkpoints in a background thread of rank 0, one at a time.
 
-    A checkpoint offered while another one is being written waits, until a newer one replaces it.
-    An error of writing is reported once, and training continues.
+    A checkpoint offered while another one is being written waits, and a newer one replaces it. A
+    write error is reported once, and training continues.
 
     Args:
         job: Gives the folder, the interval, and how many checkpoints are kept.

@@ -15,7 +15,7 @@ class Stopped(SystemExit):
 
 
 class Stop:
-    """Context manager that records requests to stop this rank, until ``flags`` reads them.
+    """Context manager that records requests to stop this rank; ``flags`` reports them.
 
     A second Ctrl-C raises KeyboardInterrupt at once. Python delivers signals to the main thread
     only; in other threads signal handlers are not changed.
