@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...ops.autodiff import buffers
-from ...ops.kernels.mail import pack, pack_rounded, unpack, unpack_rounded
+from ...ops.kernels.message_buffer import pack, pack_rounded, unpack, unpack_rounded
 from ..comm.channel import Send
 
 Columns = dict[str, np.ndarray]

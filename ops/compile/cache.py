@@ -1,12 +1,12 @@
-"""The folder in which compiled kernels are kept, shared by runs and by the processes of a run.
+"""The cache folder of compiled kernels, shared by runs and by the processes of a run.
 
-What lies in the folder is loaded and run: whoever could write there could run code as the user. The
-folder is therefore the user's alone (``private.py``), and so is each file that is loaded.
+Files of the folder are loaded and run, so anyone who can write there can run code as the user. The
+folder and each file must therefore be writable by this user alone (``private.py``).
 
 A file is named after the hash of all that its machine code depends on, and begins with a hash of
 this name and of its content. A file that is cut off, damaged or renamed is not loaded: its kernel is
-compiled again and the file replaced. The hash is no signature: that nobody else wrote the file
-follows from its owner and mode.
+compiled again and the file replaced. The hash is not a signature; owner and mode of the file show
+that nobody else wrote it.
 """
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LOG = logging.getLogger("graphtheta")
 
 
 def cache_folder() -> Path:
-    """Where kernels are kept: the lasting folder, or a temporary one if the default cannot be used.
+    """The folder for kernels: the lasting one, or a temporary one if the default cannot be used.
 
-    The temporary folder is for this process alone; a warning says why it is used.
+    The temporary folder belongs to this process; a warning gives the reason.
 
     Raises:
         ConfigError: $GRAPHTHETA_CACHE cannot be used.
@@ -65,7 +65,7 @@ def lasting_folder() -> Path:
 
 
 def load(path: Path) -> bytes | None:
-    """What was saved as this file; None if there is none, or one that must not be loaded."""
+    """Machine code from this file; None if there is none, or one that must not be loaded."""
     try:
         content = private.read(path)
     except FileNotFoundError:
@@ -81,7 +81,7 @@ def load(path: Path) -> bytes | None:
 
 
 def save(path: Path, code: bytes) -> None:
-    """Keep machine code as this file. An error, such as a full disk, is only logged."""
+    """Write machine code to this file. An error, such as a full disk, is only logged."""
     try:
         private.write(path, _seal(path, code) + code)
     except OSError as error:
@@ -90,9 +90,9 @@ def save(path: Path, code: bytes) -> None:
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold the lock file of a path; where the file system has no locks, go on without.
+    """Hold the lock file of a path, if the file system has locks.
 
-    A kernel is compiled by one process at a time; those that wait find it in the cache.
+    One process compiles a kernel; the others wait and find it in the cache.
     """
     file = None
     with suppress(OSError):
@@ -110,14 +110,14 @@ def _seal(path: Path, code: bytes) -> bytes:
 
 
 def _usual() -> Path:
-    """Raises RuntimeError if the user has no home."""
+    """The default folder; raises RuntimeError if the user has no home."""
     given = os.environ.get("XDG_CACHE_HOME")
     return (Path(given) if given else Path.home() / ".cache") / "graphtheta"
 
 
 @cache
 def _temporary() -> Path:
-    """A random name: whoever made a folder of a known name first could put code there."""
+    """A temporary folder with a random name; another user could create a known one first."""
     folder = Path(tempfile.mkdtemp(prefix="graphtheta-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -125,5 +125,5 @@ def _temporary() -> Path:
 
 @cache
 def _warn(message: str) -> None:
-    """Once for each message."""
+    """Log a warning once for each message."""
     LOG.warning(message)

@@ -1,6 +1,6 @@
-"""Compiling generated kernels: from source text to machine code, which is kept on disk.
+"""Compiles generated kernels: from source text to machine code, which is cached on disk.
 
-The source itself is never read from a file: what is run is the text that was generated.
+The source is never read from a file: the text that was generated is compiled.
 """
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from .jit import identity, kept
+from .jit import cached, identity
 
 _loaded: dict[str, Callable[..., None]] = {}
 
@@ -24,11 +24,11 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
 
 
 def _load(text: str) -> Any:
-    # machine code that was kept names the module of its globals
+    # cached machine code refers to its globals by the name of their module
     module = ModuleType(f"graphtheta_kernel_{identity(text)[:24]}")
     sys.modules[module.__name__] = module
-    place = f"<{module.__name__}>"
-    # where tracebacks and error messages of Numba look for lines
-    linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place
-    exec(compile(text, place, "exec"), module.__dict__)
-    return kept(module.kernel, text)
+    filename = f"<{module.__name__}>"
+    # tracebacks and error messages of Numba read lines there
+    linecache.cache[filename] = len(text), None, text.splitlines(keepends=True), filename
+    exec(compile(text, filename, "exec"), module.__dict__)
+    return cached(module.kernel, text)

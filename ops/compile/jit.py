@@ -1,9 +1,9 @@
-"""Functions compiled by Numba whose machine code is kept in the cache folder.
+"""Functions compiled by Numba, with their machine code in the cache folder.
 
 Numba's own cache is not used. It unpickles and runs files of folders that it does not check. It
-numbers the overloads of a function in an index that two processes may write at once, so that one
-could get the other's machine code. It does not notice a changed function in another file. Here every
-overload is a file of its own, named after the hash of its argument types, the processor, all
+numbers the overloads of a function in an index that two processes may write at once, so a process
+could load the wrong machine code. It does not notice a changed function in another file. Here
+every overload is a file of its own, named after the hash of its argument types, the processor, all
 versions and all source texts that it can depend on.
 """
 from __future__ import annotations
@@ -26,12 +26,12 @@ from numba.core.serialize import dumps
 
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
 
-# folders of jitted functions; each adds itself when it is imported. Machine code depends on all of their files
+# folders of jitted functions, added on import; machine code depends on all of their files
 KERNEL_FOLDERS: list[Path] = []
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator that compiles a function of a kernel folder and keeps its machine code.
+    """Decorator that compiles a function of a kernel folder and caches its machine code.
 
     The function is compiled when it is called with new argument types, and runs without the
     interpreter lock.
@@ -41,7 +41,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return kept(numba.njit(nogil=True, **options)(function), f"{function.__module__}.{function.__qualname__}")
+        return cached(numba.njit(nogil=True, **options)(function), f"{function.__module__}.{function.__qualname__}")
 
     return decorate
 
@@ -62,44 +62,44 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def kept(dispatcher: Any, text: str) -> Any:
-    """Let a function of ``numba.njit`` find its machine code in the cache folder and leave it there.
+def cached(dispatcher: Any, text: str) -> Any:
+    """Make a function of ``numba.njit`` load and save its machine code in the cache folder.
 
     Args:
         dispatcher: The function; changed.
-        text: What it is compiled from, or the name of a function of this folder.
+        text: Its source, or the name of a function of a kernel folder.
     """
     compile_alone = dispatcher.compile
     dispatcher._cache = machine_code = _MachineCode(text)
 
     def compile_locked(types: Any) -> Any:
-        # in this order: a thread that compiles may need the file of another kernel, which no
-        # thread that waits for the compiler may hold
+        # lock order: a thread that compiles may need the lock file of another kernel, so no thread
+        # may hold a lock file while it waits for the compiler
         with global_compiler_lock, one_at_a_time(machine_code.path(types, dispatcher.targetctx)):
             return compile_alone(types)
 
-    # a call with new argument types looks compile up on the dispatcher
+    # calls with new argument types look up compile on the dispatcher
     dispatcher.compile = compile_locked
     return dispatcher
 
 
 class _MachineCode(NullCache):
-    """Where a dispatcher looks for machine code before it compiles, and leaves what it compiled."""
+    """The cache of a dispatcher: loads machine code before compilation and saves it afterwards."""
 
     def __init__(self, text: str):
         self._text = text
 
     def path(self, types: Any, target: Any) -> Path:
-        """File of the machine code for argument types, told apart by name as Numba's symbols are."""
+        """File of the machine code for argument types, identified by name as in Numba's symbols."""
         return cache_folder() / (identity(f"{self._text} {types} {target.codegen().magic_tuple()}") + SUFFIX)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # what a type needs is registered when it is first compiled for
+        # registers what machine code for these types needs
         target_context.refresh()
         code = load(self.path(sig, target_context))
         return None if code is None else CompileResult._rebuild(target_context, *pickle.loads(code))
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        # which would hold addresses of this process
+        # dynamic globals are addresses of this process
         if not data.library.has_dynamic_globals:
             save(self.path(sig, data.target_context), dumps(data._reduce()))

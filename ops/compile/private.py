@@ -1,13 +1,14 @@
-"""Files and folders that nobody but this user can change: how they are made, checked and read.
+"""Creates, checks and reads files and folders that nobody but this user can change.
 
-Whoever can write to a folder can replace what lies in it, and whoever can write to a folder above
-it can replace the folder. A path is therefore followed from the root, and through symbolic links.
-Every folder and link on the way must belong to this user or to root, who can change everything
-anyway, and must not be writable by group or others. A folder above the last one may be writable if
-it has the sticky bit, as ``/tmp`` has: then only the owner of an entry can replace the entry. The
-rules are close to those of OpenSSH for the files of a user (``StrictModes`` in sshd_config(5)).
+Anyone who can write to a folder can replace its entries, and anyone who can write to a folder
+above it can replace the folder. A path is therefore followed from the root, and through symbolic
+links. Every folder and link on the way must belong to this user or to root, who can change
+everything anyway, and must not be writable by group or others. A folder above the last one may be
+writable if it has the sticky bit, as ``/tmp`` has: then only the owner of an entry can replace the
+entry. The rules are close to those of OpenSSH for the files of a user (``StrictModes`` in
+sshd_config(5)).
 
-Modes are given when a file is made and hold under any umask, which belongs to the process and not to a thread.
+Modes are set when a file is created and do not rely on the umask, which all threads share.
 """
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def read(path: Path) -> bytes:
     """
     if path.is_symlink():
         raise PermissionError(f"{path} is a symbolic link")
-    # the file that is checked is the one that is read; a pipe must not make this wait
+    # the checked file is the one that is read; opening a pipe must not block
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
         info = os.fstat(file.fileno())
         if not stat.S_ISREG(info.st_mode):
@@ -66,12 +67,12 @@ def read(path: Path) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Make or replace a file at once, for this user alone: readers find the old content or the new.
+    """Create or replace a file for this user alone, atomically: readers see old or new content.
 
     Raises:
         OSError: It cannot be written.
     """
-    # mode 0600, and never a file that is there
+    # mode 0600, and never an existing file
     number, aside = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:
         with open(number, "wb") as file:
@@ -84,7 +85,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Folders and symbolic links from the root to an existing path: each decides what it names."""
+    """Folders and symbolic links from the root to a path; each of them can redirect it."""
     done, rest = Path(path.anchor), [*reversed(path.parts[1:])]
     yield done, os.lstat(done)
     while rest:
@@ -92,7 +93,7 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         info = os.lstat(step)
         yield step, info
         if stat.S_ISLNK(info.st_mode):
-            # of an absolute target the first part is the root, which leaves nothing of ``done``
+            # the first part of an absolute target is the root, at which the path starts again
             rest += reversed(Path(os.readlink(step)).parts)
         else:
             done = step
@@ -114,8 +115,8 @@ def _refuse_writers(path: Path, info: os.stat_result, remedy: bool = False) -> N
         writers = f"group {info.st_gid}"
     else:
         return
-    told = f"; remedy: chmod go-w {shlex.quote(str(path))}" if remedy and os.geteuid() in (0, info.st_uid) else ""
-    raise PermissionError(f"{writers} can write to {path} ({_described(info)}{told})")
+    advice = f"; remedy: chmod go-w {shlex.quote(str(path))}" if remedy and os.geteuid() in (0, info.st_uid) else ""
+    raise PermissionError(f"{writers} can write to {path} ({_described(info)}{advice})")
 
 
 def _system_owner() -> int:

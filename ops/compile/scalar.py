@@ -1,8 +1,12 @@
-"""The scalar form of an elementwise operation: its value and its gradients as text, which loops are generated from.
+"""The scalar form of an elementwise operation: its value and gradients as text for kernels.
 
-A scalar form stands beside its operation, ``@primitive("exp", scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True))``, and means
-the same as the NumPy function and its rules, also for NaN, which must show; tests hold the two together. A form
-names each argument once where it can, through the functions below, so that text does not double with every step.
+A scalar form is declared with its operation:
+
+    @primitive("exp", scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True))
+
+It must equal the NumPy function and its rules, and propagate NaN; tests compare the two. A form
+names each argument once if it can, by calls of functions, because text would double with every
+step.
 """
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ class Scalar:
 
 @lru_cache(maxsize=1024)
 def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
-    """The functions that a text calls, once it is seen to be of the form that ``Scalar`` describes."""
+    """The functions that a text calls, after a check of the form that ``Scalar`` describes."""
     what, known = f"Scalar: {text!r}", {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set())
     try:
         read = {name for _, name, _, _ in Formatter().parse(text) if name is not None}

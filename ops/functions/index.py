@@ -22,7 +22,7 @@ _COPY = 1 << 20
 
 
 def take_rows(x: Any, rows: np.ndarray) -> Any:
-    """Rows of an array or of scipy CSR rows, by number; wide rows are copied by all threads.
+    """Rows of an array or of scipy CSR rows, by number; wide rows are copied on all threads.
 
     Args:
         x: [n, ...].
@@ -46,7 +46,7 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
 
 
 def add_distinct(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
-    """into[rows] += part, by all threads; no row twice.
+    """into[rows] += part, on all threads; no row twice.
 
     Args:
         into: [n, ...], contiguous; changed.
@@ -55,7 +55,7 @@ def add_distinct(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
     """
     if not part.size:
         return
-    from ..kernels.mail import add
+    from ..kernels.message_buffer import add
 
     to, more = (x.reshape(len(x), prod(x.shape[1:])) for x in (into, np.ascontiguousarray(part)))
     by_blocks(lambda b, begin, end: add(to, rows, more, begin, end), len(more), more.shape[1])

@@ -1,7 +1,7 @@
-"""Edge lists of a batch, in time and memory linear in the rows and edges it touches.
+"""Edge lists of a batch, in time and memory linear in the rows and edges it reads.
 
-Everything is an array that the caller owns; rows and positions are int32, bounds int64. Edges come in groups: those
-of group g are ``ptr[g]`` to ``ptr[g + 1]``.
+Arguments are arrays of the caller; rows and positions are int32, bounds int64. Edges come in
+groups: those of group g are ``ptr[g]`` to ``ptr[g + 1]``.
 """
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LAST_DIGIT = (1 << DIGIT) - 1
 
 @jit()
 def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
-    """Groups of edges anywhere in two lists, copied one after another.
+    """Copy groups of edges from anywhere in two lists, one after another.
 
     Args:
-        begin, end: Where each group lies in the lists, [n_groups] int64.
-        edges: Position of each edge; empty if position k stands at k.
+        begin, end: Bounds of each group in the lists, [n_groups] int64.
+        edges: Position of each edge; empty if edge k has position k.
         others: Row at the other end of each edge.
 
     Returns:
@@ -40,21 +40,21 @@ def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def number(found, place, rows, n):  # type: ignore[no-untyped-def]
-    """Give rows that have no number the next ones: place[row] = n, n + 1, ..., and rows[n], rows[n + 1], ... = row.
+def number(found, number_of, rows, n):  # type: ignore[no-untyped-def]
+    """Number rows without a number: number_of[row] = n, n + 1, ..., and rows[number_of[row]] = row.
 
     Args:
-        found: Rows, repeated or not, [m] int32.
-        place: Number of each row, below 0 for none; changed.
+        found: Rows, possibly repeated, [m] int32.
+        number_of: Number of each row, below 0 for none; changed.
         rows: Row of each number, with room for m more; changed.
         n: How many rows have a number.
 
     Returns:
-        How many rows have one now.
+        How many rows have a number now.
     """
     for row in found:
-        if place[row] < 0:
-            place[row] = n
+        if number_of[row] < 0:
+            number_of[row] = n
             rows[n] = row
             n += 1
     return n
@@ -62,7 +62,10 @@ def number(found, place, rows, n):  # type: ignore[no-untyped-def]
 
 @jit()
 def ascending(numbers, end):  # type: ignore[no-untyped-def]
-    """Numbers from 0 to below ``end`` sorted, digit by digit: several times faster than by comparing. Changes its argument."""
+    """Radix sort of numbers from 0 to below ``end``; several times faster than ``sort``.
+
+    It overwrites its argument.
+    """
     there, shift = np.empty_like(numbers), 0
     while (end - 1) >> shift > 0:
         free = np.zeros((1 << DIGIT) + 1, np.int64)
@@ -81,7 +84,7 @@ def ascending(numbers, end):  # type: ignore[no-untyped-def]
 
 @jit()
 def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
-    """Edges in groups by one end, grouped by the other: a stable counting sort.
+    """Regroup edges, grouped by one end, by the other end: a stable counting sort.
 
     Args:
         ptr, row: Groups and the row of each, [n_groups + 1] and [n_groups].

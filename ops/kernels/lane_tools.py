@@ -1,4 +1,4 @@
-"""What generated kernels do with vectors besides arithmetic: choose among them, add up their lanes, draw masks."""
+"""Operations on vectors besides arithmetic: selection, sums over lanes, dropout masks."""
 from __future__ import annotations
 
 from typing import Any
@@ -111,7 +111,7 @@ def as_type(element: Any) -> Any:
 
 
 def first(active: int, lanes: int) -> Any:
-    """``first(x)``: so many lanes of a vector, with zeros behind them up to ``lanes``."""
+    """``first(x)``: the first ``active`` lanes of a vector, then zeros up to ``lanes``."""
 
     @intrinsic
     def cut(typing: Any, x: Any) -> Any:
@@ -127,7 +127,7 @@ def first(active: int, lanes: int) -> Any:
 
 
 def totals(count: int) -> Any:
-    """``totals(a, b, ...)``: the sum of the lanes of each of so many vectors, as one vector.
+    """``totals(a, b, ...)``: the sum of the lanes of each of ``count`` vectors, as one vector.
 
     Neighbouring lanes are added in a tree over all vectors at once: as many shuffles as there are vectors, not as many
     as there are vectors times the logarithm of their lanes.

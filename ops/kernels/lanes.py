@@ -1,8 +1,8 @@
-"""Vectors as values of compiled kernels: a type for Numba, and how rows of arrays become vectors and back.
+"""Vectors as values of compiled kernels: a type for Numba, with loads and stores of rows.
 
-A vector has 1, 2, 4 ... lanes; one of a single lane joins any other by being repeated. Where a row does not fill its
-last vector, the loads and stores are masked, so that nothing outside of the row is touched. LLVM turns a vector into
-whatever registers the processor has.
+A vector has 1, 2, 4 ... lanes; one of a single lane is broadcast to the lanes of any other. Where
+a row does not fill its last vector, loads and stores are masked, so memory outside of the row is
+not accessed. LLVM maps vectors to the registers of the processor.
 """
 from __future__ import annotations
 
@@ -42,16 +42,17 @@ def _suffix(kind: Any) -> str:
 
 
 def call(builder: Any, name: str, made: Any, given: Sequence[Any]) -> Any:
-    """Call a function that LLVM knows."""
+    """Call a function of LLVM by name."""
     form = ir.FunctionType(made, [x.type for x in given])
     return builder.call(cgutils.get_or_insert_function(builder.module, form, name), given)
 
 
 class V:
-    """A vector while its code is being written; arithmetic on it writes more code.
+    """A vector in generated LLVM code; arithmetic on it emits instructions.
 
-    Numbers it meets become vectors of its own kind. Its operations may be contracted into fused multiply-adds, and are
-    not otherwise rearranged: the functions of ``lane_math`` rely on the order of roundings.
+    Numbers in operations with it become vectors of its kind. Its operations may be contracted into
+    fused multiply-adds, and are not otherwise rearranged: the functions of ``lane_math`` rely on
+    the order of roundings.
     """
 
     FLAGS: tuple[str, ...] = ("contract",)
@@ -157,7 +158,7 @@ class V:
         return V(self.b, self.b.shl(self.value, self.of(x).value))
 
     def __rshift__(self, x: int) -> V:
-        """Without regard to the sign."""
+        """Logical shift, which does not extend the sign."""
         return V(self.b, self.b.lshr(self.value, self.of(x).value))
 
     def halved(self) -> V:
@@ -214,7 +215,7 @@ def vector(context: Any, builder: Any, value: Any, kind: Any, element: Any) -> V
 
 
 def widest(kinds: Sequence[Any]) -> Lanes:
-    """The kind of the result where vectors and numbers meet."""
+    """The kind of the result of an operation on vectors and numbers."""
     vectors = [k for k in kinds if isinstance(k, Lanes)]
     element = next((k.element for k in vectors if k.element != types.boolean), types.boolean)
     return Lanes(element, max(k.n for k in vectors))
@@ -258,7 +259,7 @@ def _operator(symbol: Any, function: Callable[..., V]) -> None:
 
 
 class _Free(V):
-    """Plain arithmetic of users: Numba gives it the fast-math flags of the kernel."""
+    """Arithmetic in kernels, to which Numba gives the fast-math flags of the kernel."""
 
     FLAGS = ()
 
@@ -279,17 +280,17 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, row: Any, column
 
 
 def mask(n: int, active: int) -> Any:
-    """Truth in the first lanes only."""
+    """A mask that is true in the first ``active`` of n lanes."""
     return ir.Constant(ir.VectorType(BIT, n), [1] * active + [0] * (n - active))
 
 
 def width(active: int) -> int:
-    """Lanes of the vector that holds so many numbers."""
+    """Lanes of the vector that holds ``active`` numbers."""
     return 1 << max(active - 1, 0).bit_length()
 
 
 def loader(active: int) -> Any:
-    """``load(array, row, column)``: so many numbers of a row as a vector; lanes beyond them are zero."""
+    """``load(array, row, column)``: ``active`` numbers of a row as a vector; other lanes are 0."""
     n = width(active)
 
     @intrinsic
@@ -298,10 +299,11 @@ def loader(active: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             there = context.get_value_type(kind)
-            place = builder.bitcast(_address(context, builder, signature.args[0], *arguments), there.as_pointer())
+            address = builder.bitcast(_address(context, builder, signature.args[0], *arguments), there.as_pointer())
             if active == n:
-                return builder.load(place, align=1)
-            return call(builder, f"llvm.masked.load.{_suffix(there)}.p0", there, [place, ALIGN, mask(n, active), ir.Constant(there, None)])
+                return builder.load(address, align=1)
+            given = [address, ALIGN, mask(n, active), ir.Constant(there, None)]
+            return call(builder, f"llvm.masked.load.{_suffix(there)}.p0", there, given)
 
         return kind(array, types.int64, types.int64), generate
 
@@ -320,18 +322,18 @@ def zeros(active: int, element: Any) -> Any:
 
 
 def storer(active: int) -> Any:
-    """``store(array, row, column, x)``: so many lanes of a vector into a row."""
+    """``store(array, row, column, x)``: stores ``active`` lanes of a vector in a row."""
     n = width(active)
 
     @intrinsic
     def store(typing: Any, array: Any, row: Any, column: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             value = vector(context, builder, arguments[3], signature.args[3], array.dtype).repeated(n).value
-            place = builder.bitcast(_address(context, builder, signature.args[0], *arguments[:3]), value.type.as_pointer())
+            address = builder.bitcast(_address(context, builder, signature.args[0], *arguments[:3]), value.type.as_pointer())
             if active == n:
-                builder.store(value, place, align=1)
+                builder.store(value, address, align=1)
             else:
-                call(builder, f"llvm.masked.store.{_suffix(value.type)}.p0", ir.VoidType(), [value, place, ALIGN, mask(n, active)])
+                call(builder, f"llvm.masked.store.{_suffix(value.type)}.p0", ir.VoidType(), [value, address, ALIGN, mask(n, active)])
             return context.get_dummy_value()
 
         return types.void(array, types.int64, types.int64, x), generate

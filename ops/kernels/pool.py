@@ -1,7 +1,7 @@
-"""Blocks of rows spread over the threads of this process.
+"""A pool of threads that run blocks of rows.
 
-Kernels release the interpreter lock. Each thread takes the next block when it is done with one, so uneven blocks do
-not leave threads idle; which thread does which block has no influence on the result.
+Kernels release the interpreter lock. A thread that has finished a block takes the next one, so
+uneven blocks leave no thread idle. Results do not depend on which thread runs which block.
 """
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def set_threads(n: int) -> None:
 
 
 def share_threads(computing: int) -> None:
-    """Say how many threads compute at present, each of which calls kernels; these use the cores that are left."""
+    """Set how many threads call kernels at present; their kernels share the remaining cores."""
     global _computing
     _computing = max(computing, 1)
 
 
 def run_blocks(block: Callable[[int], object], n: int) -> None:
-    """Call block(0) ... block(n - 1), each once, on this thread and all that have nothing else to do."""
+    """Call block(0) ... block(n - 1), each once, on this thread and idle threads of the pool."""
     threads = 1 if n <= 1 else min(numba.get_num_threads() - _computing + 1, n)
     if threads <= 1:
         for b in range(n):

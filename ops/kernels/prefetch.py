@@ -1,4 +1,4 @@
-"""Asking for a row before it is needed: rows at the other end of edges lie anywhere in memory."""
+"""Prefetching of rows: those at the other end of edges are scattered over memory."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +12,7 @@ LINE = 64
 
 @intrinsic
 def prefetch(typing: Any, rows: Any, row: Any, line: Any) -> Any:
-    """Fetch one cache line (number ``line``) of a row of a two-dimensional array; touching nothing, it may point anywhere."""
+    """Prefetch cache line ``line`` of a row of a two-dimensional array; any address is safe."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])

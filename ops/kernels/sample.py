@@ -1,7 +1,7 @@
-"""The edges of each row that are ranked lowest.
+"""Bottom-k sampling: the edges of each row with the lowest ranks.
 
-All edges of a row are looked at once, for a shortlist; what follows works on shortlists. Ranks that are drawn are drawn
-again where they are needed twice: a hash costs less than its way to memory and back.
+All edges of a row are read once, for a shortlist; later steps read shortlists only. Random ranks
+are computed again where they are needed again: a hash costs less than a store and a load.
 
 ``ranks`` is a tuple (edges, gid, index, values, key, drawn, high) of
 
@@ -34,13 +34,14 @@ def _tie(edges, gid, high, e):  # type: ignore[no-untyped-def]
 
 @jit()
 def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyped-def]
-    """The edges of each group that can be chosen at all, in order, found in one pass over all of them.
+    """The edges of each group that may be chosen, in order, found in one pass over all edges.
 
     Args:
         begin, end, others: Groups of edges, as for ``expand``.
         ranks: Ranks of the edges in the lists.
         fanout: Edges to choose.
-        each: Whether every edge draws ``fanout`` times and the lowest of each column counts; else the lowest draws.
+        each: True for sampling with replacement: every edge draws ``fanout`` ranks, and the lowest
+            of each column is chosen. False: the edges of the ``fanout`` lowest ranks are chosen.
 
     Returns:
         Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group, and how often each is
@@ -133,7 +134,7 @@ def times_low(ptr, ranks, last):  # type: ignore[no-untyped-def]
 
 @jit()
 def lowest_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
-    """As ``lowest``, with one rank per edge and column, and the lowest of each column kept."""
+    """As ``lowest``, with one rank per edge and column: the minimum of each column."""
     edges, gid, index, values, key, drawn, high = ranks
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):

@@ -1,7 +1,8 @@
-"""Rows into messages and out of them.
+"""Packs rows into message buffers, and unpacks them.
 
-A message holds the rows of one partner, column after column. Row i of a column is number i - ptr[q] of partner q, the one
-with ptr[q] <= i < ptr[q + 1], and begins at word ``start[q]`` of all messages plus its number times the width.
+A message has the rows of one partner, column after column. Row i of a column belongs to the
+partner q with ptr[q] <= i < ptr[q + 1]. It begins at word start[q] + (i - ptr[q]) * width of the
+buffer.
 """
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ..compile.jit import jit
 
 @jit()
 def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
-    """Write rows begin to end of a column: row i is x[rows[i]], or x[i] if there are no ``rows``."""
+    """Write rows begin to end of a column: row i is x[rows[i]], or x[i] if ``rows`` is empty."""
     q, width = 0, x.shape[1]
     for i in range(begin, end):
         while ptr[q + 1] <= i:
@@ -46,7 +47,7 @@ def add(into, rows, part, begin, end):  # type: ignore[no-untyped-def]
 
 @jit()
 def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
-    """The same for the bits of float32 numbers, of which the upper 16 are sent, rounded to the nearest, to even if two are."""
+    """``pack`` for the bits of float32 numbers, rounded to their upper 16 (ties to even)."""
     q, width = 0, x.shape[1]
     for i in range(begin, end):
         while ptr[q + 1] <= i:
@@ -55,14 +56,14 @@ def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyp
         at = start[q] + (i - ptr[q]) * width
         for j in range(width):
             bits = np.int64(x[r, j])
-            # what is not a number must not be rounded up to infinity or to zero
-            kept = (bits >> 16) | 64 if bits & 0x7FFFFFFF > 0x7F800000 else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-            out[at + j] = np.uint16(kept)
+            # NaN must not be rounded to infinity or to zero
+            upper = (bits >> 16) | 64 if bits & 0x7FFFFFFF > 0x7F800000 else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+            out[at + j] = np.uint16(upper)
 
 
 @jit()
 def unpack_rounded(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
-    """Read rows begin to end of a column of which the upper 16 bits were sent."""
+    """Read rows begin to end of a column that ``pack_rounded`` wrote."""
     q, width = 0, out.shape[1]
     for i in range(begin, end):
         while ptr[q + 1] <= i:
