@@ -15,8 +15,8 @@ from ..autodiff.traits import Traits
 from .elementwise import add
 from .rows import has_rows, same_dtype, trailing
 
-# the long axis of a weight gradient: most parts, least rows of one, and of sparse rows least entries for each column;
-# fixed numbers, so that a result does not depend on the number of threads
+# a weight gradient is summed over parts of the rows: most parts, least rows of a part, and least
+# entries per column of sparse rows; fixed, so that results do not depend on the number of threads
 _PARTS, _ROWS, _ENTRIES = 32, 1024, 20
 
 
@@ -29,7 +29,7 @@ def matmul_p(x: Any, w: Any) -> Any:
 
 
 def _product(x: Any, w: Any) -> Any:
-    """x @ w of two axes each; every thread takes blocks of rows and has BLAS to itself."""
+    """x @ w of two axes each, by blocks of rows; each thread runs BLAS with one thread."""
     out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
     if issparse(x):
         from ..kernels.sparse import rows_times
@@ -111,7 +111,10 @@ def matmul(x: Any, w: Any) -> Any:
 
 @primitive("to_dense", sparse=True, traits=Traits(work="none", structural=True))
 def to_dense(x: Any) -> Any:
-    """Sparse rows as an ordinary array, [n, d]; anything else as it is. Layers that move raw features need it."""
+    """Sparse rows as a dense array, [n, d]; anything else as it is.
+
+    Edges read dense values, so layers whose gather reads raw features need it.
+    """
     return x.toarray() if issparse(x) else x
 
 

@@ -1,4 +1,4 @@
-"""Elementwise functions. Two values are aligned as ``rows.py`` says; gradients undo the broadcasting."""
+"""Elementwise functions; ``rows.py`` aligns two values, and gradients undo the broadcasting."""
 from __future__ import annotations
 
 import math
@@ -55,7 +55,7 @@ defvjp(_add, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: un
 defvjp(_sub, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: unbroadcast(-g, y))
 defvjp(_mul, x=lambda g, out, x, y: unbroadcast(g * y, x), y=lambda g, out, x, y: unbroadcast(g * x, y))
 defvjp(_div, x=lambda g, out, x, y: unbroadcast(g / y, x), y=lambda g, out, x, y: unbroadcast(-g * out / y, y))
-# of equal values the first takes the whole gradient
+# of equal values, the first gets the whole gradient
 defvjp(_maximum, x=lambda g, out, x, y: unbroadcast(g * (x >= y), x), y=lambda g, out, x, y: unbroadcast(g * (y > x), y))
 defvjp(_minimum, x=lambda g, out, x, y: unbroadcast(g * (x <= y), x), y=lambda g, out, x, y: unbroadcast(g * (y < x), y))
 

@@ -1,7 +1,7 @@
 """Losses: this rank's share of the mean over all workers, so that shares and their gradients add up.
 
-A row counts if the mask (where there is one) says so and its label is known: class labels below 0 and NaN targets
-are missing. Without anything that counts, on one rank or on all, a loss is 0.
+A row counts if the mask, if given, is true there and its label is known: class labels below 0 and
+NaN targets are missing. A rank without rows that count has the loss 0.
 """
 from __future__ import annotations
 

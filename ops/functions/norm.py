@@ -61,7 +61,7 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
         if shape != x.shape[1:]:
             raise ShapeError(f"batch_norm: {name} must have the trailing shape {list(x.shape[1:])} of x, got {list(shape)}")
     tape, rows, scale = current(), _dense(x), value_of(gamma)
-    # the rule must not hold the tape that will hold the rule
+    # the tape refers to the rule; a reference back would be a cycle
     training, all_sum = tape.training, tape.all_sum
     if training:
         mean, var, total = _statistics(rows, all_sum)
@@ -96,7 +96,8 @@ def _dense(x: Any) -> np.ndarray:
 def _statistics(x: np.ndarray, all_sum: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean, biased variance and number of the rows of all workers.
 
-    Sums are float64 and the second pass is centred, so that a large mean does not eat the variance in float32.
+    Sums are float64 and the second pass is centred, so that a large mean does not cancel the
+    variance.
     """
     sums = all_sum(np.concatenate([[len(x)], x.sum(axis=0, dtype=np.float64).ravel()]))
     total = float(sums[0])

@@ -47,7 +47,7 @@ _BY_UFUNC: dict[Any, Callable[..., Any]] = {
     np.add: add, np.subtract: sub, np.multiply: mul, np.true_divide: div, np.matmul: matmul,
 }
 _CHOICE = "maximum, gt.minimum, gt.clip or gt.relu"
-# functions of numpy and scipy whose counterpart here has the same name, and what to write in place of others
+# functions of numpy and scipy with a counterpart of the same name here, and substitutes for others
 _SAME = ("exp", "log", "sqrt", "square", "tanh", "maximum", "minimum", "absolute", "clip", "stack", "sum", "mean", "max", "min", "reshape")
 _OTHER = {"abs": "gt.absolute(x)", "concatenate": "gt.concat([a, b])", "hstack": "gt.concat([a, b])", "dot": "gt.matmul(x, w)",
           "einsum": "gt.matmul(x, w), or a product and .sum(-1)", "expit": "gt.sigmoid(x)", "amax": "gt.max(x)", "amin": "gt.min(x)",
@@ -98,5 +98,5 @@ _REFUSALS: dict[str, Callable[..., Any]] = {
 
 for _name, _method in (_METHODS | _REFUSALS).items():
     setattr(Operators, _name, _method)
-# comparing is refused, being a key is not
+# values cannot be compared, but they can be keys of a dict
 Operators.__hash__ = object.__hash__  # type: ignore[method-assign]

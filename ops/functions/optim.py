@@ -1,7 +1,7 @@
 """Optimisers, with the arithmetic of PyTorch.
 
-A step gives every parameter a new array instead of changing the old one: a pass that still holds the old version
-finishes with it.
+A step gives every parameter a new array and leaves the old one unchanged, because a pass that
+started with the old version finishes with it.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Optimiser(ABC):
     """Turns gradients into new parameter values.
 
     Args:
-        parameters: Each with a name of its own; parameters without one are called by their position.
+        parameters: Their names must differ; the position is the name of one without.
         lr: Step size; one for all parameters, or one for each.
         weight_decay: Multiplied with ``Parameter.decay`` of each parameter; one for all, or one for each.
 
@@ -38,8 +38,8 @@ class Optimiser(ABC):
         self.weight_decay = _each("weight_decay", weight_decay, len(self.parameters))
         self.names = [p.name or str(i) for i, p in enumerate(self.parameters)]
         if len(set(self.names)) < len(self.names):
-            raise ConfigError(f"two parameters have the same name: "
-                              f"{', '.join(sorted(n for n in set(self.names) if self.names.count(n) > 1))}")
+            twice = ", ".join(sorted(n for n in set(self.names) if self.names.count(n) > 1))
+            raise ConfigError(f"two parameters have the same name: {twice}; give each parameter once, and with a name of its own")
         self.steps = 0
         self._slots = [{s: np.zeros_like(p.value) for s in self.slots} for p in self.parameters]
 
@@ -48,13 +48,14 @@ class Optimiser(ABC):
 
         Args:
             gradients: One per parameter, in their order and shape.
-            factor: Of all step sizes.
+            factor: Multiplied with all step sizes.
 
         Raises:
             ShapeError: A gradient does not fit its parameter.
         """
         if len(gradients) != len(self.parameters):
-            raise ShapeError(f"{len(gradients)} gradients were given for {len(self.parameters)} parameters")
+            raise ShapeError(f"{len(gradients)} gradients were given for {len(self.parameters)} parameters; give one for each, "
+                             "in the order of the parameters")
         for p, name, g in zip(self.parameters, self.names, gradients, strict=True):
             if np.shape(g) != p.shape:
                 raise ShapeError(f"the gradient of {name} has shape {list(np.shape(g))}, the parameter {list(p.shape)}")
@@ -105,7 +106,7 @@ class SGD(Optimiser):
 
     def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, momentum: float = 0.0,
                  nesterov: bool = False):
-        _check("momentum", momentum, 0 <= momentum < 1)
+        _check("momentum", momentum, 0 <= momentum < 1, "in [0, 1)")
         if nesterov and momentum == 0:
             raise ConfigError("nesterov needs a momentum above 0")
         self.slots = ("momentum",) if momentum else ()
@@ -135,8 +136,8 @@ class Adam(Optimiser):
 
     def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, betas: tuple[float, float] = (0.9, 0.999),
                  eps: float = 1e-8):
-        _check("betas", betas, all(0 <= b < 1 for b in betas))
-        _check("eps", eps, eps > 0)
+        _check("betas", betas, all(0 <= b < 1 for b in betas), "in [0, 1)")
+        _check("eps", eps, eps > 0, "above 0")
         super().__init__(parameters, lr, weight_decay)
         self.betas = betas
         self.eps = eps
@@ -153,7 +154,7 @@ class Adam(Optimiser):
 
 
 class AdamW(Adam):
-    """Adam with weight decay beside the gradient instead of inside it.
+    """Adam with decoupled weight decay, which is not part of the gradient.
 
     Source: https://arxiv.org/abs/1711.05101
     """
@@ -168,10 +169,10 @@ def _each(name: str, given: Rates, n: int) -> list[float]:
     if len(numbers) != n:
         raise ConfigError(f"{name} holds {len(numbers)} numbers for {n} parameters; give one for each, or one for all")
     for number in numbers:
-        _check(name, number, number >= 0)
+        _check(name, number, number >= 0, "at least 0")
     return numbers
 
 
-def _check(name: str, value: Any, fits: bool) -> None:
+def _check(name: str, value: Any, fits: bool, allowed: str) -> None:
     if not fits:
-        raise ConfigError(f"{name} = {value} is out of range")
+        raise ConfigError(f"{name} = {value} is out of range; it must be {allowed}")

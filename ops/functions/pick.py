@@ -1,4 +1,4 @@
-"""One entry of each row chosen by an integer, and logarithms of class probabilities: what losses of one's own are written with."""
+"""Functions for user-defined losses: an entry of each row, and logarithms of probabilities."""
 from __future__ import annotations
 
 from typing import Any

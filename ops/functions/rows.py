@@ -1,14 +1,15 @@
-"""Alignment: how values with rows (nodes, edges) and values without (parameters, constants) meet.
+"""Alignment: how values with rows (nodes, edges) and without (parameters, constants) combine.
 
-- Row values meet row by row. Rows of nested spaces are cut to the shorter one: the active set of a later layer is a
-  prefix of that of an earlier layer.
+- Row values combine row by row. Rows of nested spaces are cut to the shorter one: the active set
+  of a later layer is a prefix of that of an earlier layer.
 - Row values are aligned from the left: missing trailing axes are added at the right, so ``score [n, H] * z [n, H, F]``
   weighs heads with heads.
-- A row value that meets a rowless one gets trailing axes at the right until it has as many of them as the other has
-  axes; then numpy's rules hold. Its row axis never meets an axis of a parameter.
+- A row value that is combined with a rowless one gets trailing axes at the right until it has as
+  many of them as the other has axes; then numpy's rules hold. An axis of a parameter never counts
+  rows.
 - Without any row value numpy's rules hold alone.
-- Plain arrays and numbers are constants and take the float type of the variables they meet; variables of two float
-  types are an error.
+- Plain arrays and numbers are constants and are cast to the float type of the variables; variables
+  of two float types are an error.
 """
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def same_rows(*args: Any) -> list[Any]:
     """Cut row values of nested spaces to the shortest of them; everything else is left alone.
 
     Raises:
-        UserFunctionError: Nodes meet edges, or rows of unrelated sets meet.
+        UserFunctionError: Values of nodes and edges, or of unrelated sets of rows, are combined.
     """
     spaces = [s for s in map(space_of, args) if s is not None]
     if len(spaces) < 2:
@@ -120,8 +121,7 @@ def same_rows(*args: Any) -> list[Any]:
     for s in spaces:
         if not s.nested_with(shortest):
             raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s are combined, but these "
-                                    "are different sets "
-                                    "of rows; combine values of the same nodes or edges only")
+                                    "are different sets of rows; combine values of the same nodes or edges only")
     return [a if space_of(a) is None else _cut(a, shortest) for a in args]
 
 
@@ -137,7 +137,7 @@ def same_dtype(*args: Any) -> list[Any]:
     """Give constants and integers the float type of the variables among the arguments.
 
     Raises:
-        UserFunctionError: Variables of different float types meet.
+        UserFunctionError: Variables of different float types are combined.
     """
     typed = [a for a in args if isinstance(a, (Var, Parameter, Expr))]
     floats = {np.dtype(a.dtype) for a in typed if a.dtype.kind == "f"}
@@ -169,7 +169,7 @@ def align(*args: Any) -> list[Any]:
         The arguments, cut, cast and with trailing axes added where needed.
 
     Raises:
-        UserFunctionError: Rows of different sets, or different float types, meet.
+        UserFunctionError: Rows of different sets, or different float types, are combined.
     """
     out = same_dtype(*same_rows(*args))
     if any(map(has_rows, out)):

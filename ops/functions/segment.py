@@ -20,13 +20,13 @@ def _reduce(ufunc: np.ufunc, values: Any, indptr: Any) -> Any:
     out = np.zeros((len(indptr) - 1, *values.shape[1:]), values.dtype)
     some = indptr[1:] > indptr[:-1]
     if some.any():
-        # reduceat reads a row for an empty segment too, so it sees only the others
+        # reduceat would read a row for an empty segment too, so these are left out
         out[some] = ufunc.reduceat(values, indptr[:-1][some], axis=0)
     return out
 
 
 def _repeat(x: Any, indptr: Any) -> Any:
-    """Give each row what belongs to its segment."""
+    """The row of its segment for each row of the values."""
     return np.repeat(x, np.diff(indptr), axis=0)
 
 

@@ -1,7 +1,7 @@
 """Reductions over trailing axes and changes of shape.
 
-The row axis belongs to the engine: axes of row values are negative and never reach it. Values without rows are
-treated like numpy arrays.
+The row axis belongs to the engine: axes of row values are negative and do not include it. Values
+without rows are treated like numpy arrays.
 """
 from __future__ import annotations
 
