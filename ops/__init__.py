@@ -1,4 +1,4 @@
-"""Local numerics: tape, primitives, edge programs, losses, optimisers. Knows neither MPI nor partitions."""
+"""Local numerics, without MPI: tape, primitives, edge programs, losses, optimisers."""
 if __name__ != "graphtheta.ops":
     raise ImportError("import graphtheta.ops, not ops")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from graphtheta.errors import UserFunctionError
 
-from ...ops.autodiff.checkpoint import run_piece
+from ...ops.autodiff.checkpoint import run_segment
 from ...ops.autodiff.tape import Var, current
 from .context import ActiveGraph
 
@@ -56,7 +56,7 @@ def recompute(piece: Callable[..., Any], graph: ActiveGraph, *values: Any, **nam
         finally:
             graph.progress = end
 
-    run_piece(run, again)
+    run_segment(run, again)
     return result
 
 

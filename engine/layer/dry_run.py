@@ -13,7 +13,7 @@ import numpy as np
 
 from graphtheta.errors import UserFunctionError
 
-from ...ops.autodiff.checkpoint import Piece
+from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Node, Tape, Var, Vjp, space_of, value_of
 from ..partition.partition import Partition, empty_partition
@@ -189,9 +189,9 @@ def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
             if y.space is not None:
                 now[int(y.space.kind == "edge")] += _size(y, itemsize)
                 widest = max(widest, _size(y, itemsize))
-        if isinstance(step, Piece):
+        if isinstance(step, Segment):
             # one piece at a time has an inside, and what comes after it is gone by then
-            inside, wide = _kept(step.again()[0], itemsize)
+            inside, wide = _kept(step.rerun()[0], itemsize)
             most, widest = np.maximum(most, now + inside), max(widest, wide)
         elif isinstance(step, Node) and step.name == "gather":
             now[2] += sum(_size(x, itemsize) for x in step.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")

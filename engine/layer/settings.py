@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from ...ops.autodiff.scope import holding
+from ...ops.autodiff.scope import value_scope
 from ...ops.autodiff.tape import Parameter, frozen_scope
 from .ingredients import Ingredients
 
@@ -45,5 +45,5 @@ def pass_settings() -> PassSettings:
 @contextmanager
 def pass_scope(settings: PassSettings) -> Iterator[None]:
     """Forward and backward passes inside follow ``settings``."""
-    with holding(_SETTINGS, settings), frozen_scope(settings.frozen):
+    with value_scope(_SETTINGS, settings), frozen_scope(settings.frozen):
         yield

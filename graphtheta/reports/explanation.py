@@ -19,7 +19,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
 from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, widths
-from graphtheta.ops.edge.plan import told, written
+from graphtheta.ops.edge.plan import planner_notes, written
 from graphtheta.ops.edge.program import EdgeProgram, Phase
 from graphtheta.train.trainer import Trainer
 
@@ -105,7 +105,7 @@ def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes) 
     if program is None:
         dense = [_row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage)) for stage in ("transform", "apply")]
         return "\n".join([title, f"  {trainer.setup.saving}", *(f"  {line}" for line in table(HEADER, dense).splitlines())])
-    decodes, lines = _decodes(program), [title, *(f"  planned  {note}" for note in told(program))]
+    decodes, lines = _decodes(program), [title, *(f"  planned  {note}" for note in planner_notes(program))]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     passes = 2 if step.direction == "both" else 1
     for number, phase in enumerate(program.phases):

@@ -1,1 +1,1 @@
-"""Reverse-mode automatic differentiation: tape, primitives, edge expressions, lazy elementwise fusion."""
+"""Automatic differentiation: tape, primitives, edge expressions, lazy elementwise fusion."""

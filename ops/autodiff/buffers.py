@@ -1,8 +1,8 @@
-"""Large arrays: memory that is used again, and passes spread over threads.
+"""Large arrays: recycled memory, and elementwise passes that run in several threads.
 
-The kernel of the operating system hands out fresh memory page by page, at the first touch of each, which costs more
-than the arithmetic of an elementwise pass. The memory of large arrays is therefore kept when the last view of it is
-gone, and the next array of about its size takes it.
+The operating system provides fresh memory page by page, at the first touch of each page, which
+costs more than the arithmetic of an elementwise pass. When the last view of a large array is gone,
+its memory is therefore reused for the next array of about its size.
 """
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-# bytes from which an array is worth it, and of a cache line
+# least bytes of an array that is recycled, bytes of a cache line
 LARGE, LINE = 1 << 20, 64
 # elements a thread takes at a time; a fixed number, so that results do not depend on the number of threads
 BLOCK = 1 << 17
-# what is kept, over the most that was in use at once: sizes in use change during a step
+# memory in use and free blocks may be this much more than the most that was in use at once
 SLACK = 1.25
 
 
 class _Lease:
-    """Holds a block of memory for the array made from it, and so for every view of that."""
+    """Owns a block of memory until the array made from it, and every view of that, are gone."""
 
     __slots__ = ("__array_interface__", "_block", "_store")
 
@@ -32,7 +32,7 @@ class _Lease:
         self.__array_interface__ = block.__array_interface__
 
     def __del__(self) -> None:
-        # by the garbage collector too, at any moment and in any thread: one atomic step
+        # the garbage collector calls it at any moment and in any thread: one atomic step
         self._store.returned.append(self._block)
 
 
@@ -43,10 +43,10 @@ class Store:
         self.returned: deque[np.ndarray] = deque()
         self._free: list[np.ndarray] = []
         self._lock = Lock()
-        self._kept = self._used = self._most = 0
+        self._unused = self._used = self._most = 0
 
     def take(self, size: int) -> np.ndarray:
-        """An array of so many bytes, whose memory comes back by itself."""
+        """An array of ``size`` bytes; its memory returns here when its last view is gone."""
         # in steps of an eighth, so that arrays of nearly the same size share blocks
         step = 1 << max(size.bit_length() - 4, 12)
         room = -(-size // step) * step
@@ -54,18 +54,18 @@ class Store:
             self._collect()
             at = next((i for i in range(len(self._free) - 1, -1, -1) if self._free[i].nbytes == room), None)
             block = None if at is None else self._free.pop(at)
-            self._kept -= 0 if block is None else room
+            self._unused -= 0 if block is None else room
             self._used += room
             self._most = max(self._most, self._used)
-            while self._free and self._used + self._kept > SLACK * self._most:
-                self._kept -= self._free.pop(0).nbytes
+            while self._free and self._used + self._unused > SLACK * self._most:
+                self._unused -= self._free.pop(0).nbytes
         return np.asarray(_Lease(self, _aligned(room) if block is None else block))[:size]
 
     def _collect(self) -> None:
         while self.returned:
             block = self.returned.popleft()
             self._used -= block.nbytes
-            self._kept += block.nbytes
+            self._unused += block.nbytes
             self._free.append(block)
 
 
@@ -80,13 +80,13 @@ _STORE = Store()
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array of any content, as ``numpy.empty``; a large one takes memory that was used before."""
+    """An array of any content, as ``numpy.empty``; a large one is in recycled memory."""
     size = prod(shape) * np.dtype(dtype).itemsize
     return np.empty(shape, dtype) if size < LARGE else _STORE.take(size).view(dtype).reshape(shape)
 
 
 def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
-    """An array of one value, as ``numpy.full``, in memory that was used before."""
+    """An array of one value, as ``numpy.full``; a large one is in recycled memory."""
     out = empty(shape, dtype)
     if out.nbytes < LARGE:
         out[...] = value
@@ -97,13 +97,13 @@ def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
 
 
 def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows of an array, x[rows], from the beginning of a cache line on."""
+    """Rows of an array, x[rows]; a large result begins with a cache line."""
     out = empty((len(rows), *x.shape[1:]), x.dtype)
     return np.take(x, rows, axis=0, out=out, mode="clip")
 
 
 def by_blocks(work: Callable[[int, int, int], object], n: int, width: int) -> int:
-    """Call work(number, first row, end) for blocks of about equal size of n rows on all threads; returns how many blocks there are."""
+    """Call work(number, first row, end) for blocks of n rows on all threads; returns their number."""
     blocks, step = row_blocks(n, width)
     run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks)
     return blocks
@@ -128,8 +128,11 @@ def row_blocks(n: int, width: int) -> tuple[int, int]:
 
 
 def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose result has rows that depend on the same rows of its arrays only, worked out by blocks of rows."""
-    def spread(*arrays: Any, **static: Any) -> Any:
+    """Run a function by blocks of rows in several threads.
+
+    Each row of its result must depend on the same row of its arrays only.
+    """
+    def threaded(*arrays: Any, **static: Any) -> Any:
         if min(np.ndim(a) for a in arrays) == 0 or max(a.nbytes for a in arrays) < LARGE or len({len(a) for a in arrays}) > 1:
             return function(*arrays, **static)
         n, form = len(arrays[0]), function(*(a[:0] for a in arrays), **static)
@@ -140,7 +143,7 @@ def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
         by_blocks(work, n, max(a.size for a in arrays) // n)
         return out
-    return spread
+    return threaded
 
 
 def add(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

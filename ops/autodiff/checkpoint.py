@@ -1,7 +1,8 @@
-"""Pieces of a forward pass that keep nothing of what they make: walking back runs them again.
+"""Gradient checkpointing: segments of a forward pass that run again in backward.
 
-Gradients of the second run join those of the pass value by value, in the order in which one run would have added them,
-so that the bits of a gradient do not tell whether a piece was run again.
+A segment saves its outputs only. Gradients of the second run are added to those of the pass value
+by value, in the order of an uninterrupted run, so gradients are equal to the bit with and without
+checkpointing.
 """
 from __future__ import annotations
 
@@ -9,62 +10,62 @@ from collections.abc import Callable
 
 from graphtheta.errors import TapeError
 
-from .fusion import hand_over
-from .tape import Gradients, Parameter, Passing, Tape, Var, current
+from .fusion import move_deferred
+from .tape import Gradients, Parameter, Tape, Unrecorded, Var, current
 
 Run = Callable[[], list[Var]]
 
 
-class Piece:
-    """A piece as one step of a tape.
+class Segment:
+    """A checkpointed segment as one step of a tape.
 
     Attributes:
-        outputs: What it made, and what later steps read.
-        parameters: Those it reads.
+        outputs: The values it returned, which later steps read.
+        parameters: The parameters it reads.
     """
 
     def __init__(self, tape: Tape, run: Run, outputs: list[Var], parameters: list[Parameter]):
         self.outputs, self.parameters, self._tape, self._run = outputs, parameters, tape, run
 
-    def again(self) -> tuple[Tape, list[Var]]:
-        """Run once more and record everything; returns the record and the outputs of this run."""
+    def rerun(self) -> tuple[Tape, list[Var]]:
+        """Run again and record everything; returns the tape and the outputs of this run."""
         with self._tape as tape:
-            made = _settled(tape, tape, self._run())
+            made = _outputs(tape, tape, self._run())
         if [y.shape for y in made] != [y.shape for y in self.outputs]:
             raise TapeError("gt.recompute: the function computed other values when it was run again in the backward pass; a "
-                            "function given to "
-                            "gt.recompute must be deterministic")
+                            "function given to gt.recompute must be deterministic")
         return tape, made
 
     def back(self, grads: Gradients) -> None:
-        """Run again and walk that back."""
+        """Run again and backpropagate through this run."""
         incoming = [grads.take(y) for y in self.outputs]
         if all(g is None for g in incoming):
             return
-        tape, made = self.again()
+        tape, made = self.rerun()
         self.outputs = []
         for y, g in zip(made, incoming, strict=True):
             if g is not None:
                 grads.add(y, g)
         del made, incoming
-        tape.walk(grads)
+        tape.backpropagate(grads)
 
 
-def run_piece(first: Run, again: Run) -> None:
-    """Run a piece without keeping its inside.
+def run_segment(first: Run, again: Run) -> None:
+    """Run a segment without saving its intermediate values.
 
     Args:
-        first: Runs it and returns the values it made.
-        again: Does the same for the second run, and leaves everything else as it found it.
+        first: Runs it and returns its outputs.
+        again: The same for the second run; it must restore all other state.
     """
-    tape, passing = current(), Passing()
-    part, later = tape.part(passing), tape.part(True)
+    tape, unrecorded = current(), Unrecorded()
+    part, later = tape.part(unrecorded), tape.part(True)
     with part:
         made = first()
-    outputs = _settled(part, tape, made)
-    tape.keep(Piece(later, again, outputs, list(part.read)), part)
-    passing.over = True
+    outputs = _outputs(part, tape, made)
+    tape.add_segment(Segment(later, again, outputs, list(part.read)), part)
+    unrecorded.ended = True
 
 
-def _settled(maker: Tape, heir: Tape, made: list[Var]) -> list[Var]:
-    return [leaf for y in made for leaf in hand_over(y, maker, heir)]
+def _outputs(source: Tape, target: Tape, made: list[Var]) -> list[Var]:
+    """The outputs of a segment, with the inputs of a deferred one in its place."""
+    return [leaf for y in made for leaf in move_deferred(y, source, target)]

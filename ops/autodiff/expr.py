@@ -18,7 +18,7 @@ from .operation import Operation
 from .tape import Operators, needs_grad, value_of
 from .traits import PLAIN, Traits
 
-# the planner looks for zeros and ones in constants of up to so many numbers
+# constants of more numbers are not compared with 0 and 1
 MOST_COMPARED = 1024
 
 
@@ -38,13 +38,13 @@ class Expr(Operators):
         leaf: ("src" | "dst" | "edge" | "operand" | "key", name) for a leaf; the planner adds "node" and "total".
         rows: Whether it has one value per edge; if not it is one array for all edges.
         dims: Trailing shape for one edge if ``rows``, else the whole shape.
-        live: Whether gradients flow into it; they flow into floats only.
+        requires_grad: Whether gradients flow into it; they flow into floats only.
     """
 
-    __slots__ = ("args", "dims", "dtype", "leaf", "live", "prim", "rows", "static")
+    __slots__ = ("args", "dims", "dtype", "leaf", "prim", "requires_grad", "rows", "static")
 
     def __init__(self, prim: Operation | None, args: tuple[Expr, ...], static: dict[str, Any], *, leaf: tuple[str, Any] | None,
-                 rows: bool, dims: tuple[int, ...], dtype: Any, live: bool):
+                 rows: bool, dims: tuple[int, ...], dtype: Any, requires_grad: bool):
         self.prim = prim
         self.args = args
         self.static = static
@@ -52,7 +52,7 @@ class Expr(Operators):
         self.rows = rows
         self.dims = dims
         self.dtype = np.dtype(dtype)
-        self.live = live
+        self.requires_grad = requires_grad
 
     @property
     def traits(self) -> Traits:
@@ -61,7 +61,7 @@ class Expr(Operators):
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """As of node values: the row axis first, whose length is None here, since a function must not depend on it."""
+        """As for node values; the row axis is None, since no function may depend on its length."""
         return (None, *self.dims) if self.rows else self.dims
 
     def dummy(self) -> np.ndarray:
@@ -83,7 +83,7 @@ class Tracer:
         self._known: dict[Any, Expr] = {}
         # ids of the expressions above, which live as long as this scope
         self._own: set[int] = set()
-        self._sites = 0
+        self._call_sites = 0
         self._token: Any = None
 
     def __enter__(self) -> Tracer:
@@ -93,16 +93,16 @@ class Tracer:
     def __exit__(self, *_: object) -> None:
         _TRACER.reset(self._token)
 
-    def next_site(self) -> int:
+    def next_call_site(self) -> int:
         """Number of the next random operation inside the function."""
-        self._sites += 1
-        return self._sites
+        self._call_sites += 1
+        return self._call_sites
 
-    def leaf(self, kind: str, name: Any, dims: tuple[int, ...], dtype: Any, *, rows: bool = True, live: bool = True) -> Expr:
+    def leaf(self, kind: str, name: Any, dims: tuple[int, ...], dtype: Any, *, rows: bool = True, requires_grad: bool = True) -> Expr:
         """The leaf of that kind and name, made on first use."""
         known = self._known.get((kind, name))
         if known is None:
-            known = Expr(None, (), {}, leaf=(kind, name), rows=rows, dims=tuple(dims), dtype=dtype, live=live)
+            known = Expr(None, (), {}, leaf=(kind, name), rows=rows, dims=tuple(dims), dtype=dtype, requires_grad=requires_grad)
             self._add((kind, name), known)
         return known
 
@@ -116,15 +116,15 @@ class Tracer:
                 return self._known[("operand", i)]
         value = value_of(x)
         shape, dtype = np.shape(value), getattr(value, "dtype", None)
-        # a Python number adapts to the dtype of the array it meets; keep it weak
+        # a Python number adapts to the dtype of arrays, so it stays one
         self.operands.append(x)
         return self.leaf("operand", len(self.operands) - 1, shape, dtype if dtype is not None else np.float32,
-                         rows=False, live=needs_grad(x))
+                         rows=False, requires_grad=needs_grad(x))
 
     def neutral(self, e: Expr) -> int | None:
         """0 or 1 for an operand that is a constant of zeros or of ones; None for everything else.
 
-        It is all that the planner knows of the values of operands.
+        The planner reads nothing else of the values of operands.
         """
         value = self.operands[e.leaf[1]] if e.leaf is not None and e.leaf[0] == "operand" else None
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)) or not 0 < np.size(value) <= MOST_COMPARED:
@@ -157,12 +157,13 @@ class Tracer:
         if not prim.rowwise:
             raise UserFunctionError(f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply")
         rows = any(a.rows for a in args)
-        made = Expr(prim, args, static, leaf=None, rows=rows, dims=(), dtype=np.float32, live=any(a.live for a in args))
+        learned = any(a.requires_grad for a in args)
+        made = Expr(prim, args, static, leaf=None, rows=rows, dims=(), dtype=np.float32, requires_grad=learned)
         for i, a in enumerate(args):
-            if a.live:
+            if a.requires_grad:
                 prim.rule(i)
         made.dims, made.dtype = self._infer(prim, args, static, rows)
-        made.live = made.live and made.dtype.kind == "f"
+        made.requires_grad = made.requires_grad and made.dtype.kind == "f"
         self._add(name, made)
         return made
 

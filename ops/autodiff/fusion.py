@@ -1,9 +1,10 @@
 """Lazy elementwise fusion: functions of large row values run when their result is read, several in one pass over memory.
 
-``dropout(relu(total * factor + bias), 0.5)`` reads ``total`` once and writes its result once; backward reads the two
-gradients' worth of memory it must and nothing else. Which functions were deferred shows nowhere but in time: a value
-that is looked at, or read by a second function, is computed there and then. Deferred are functions whose scalar form
-calls only what ``compile.element`` has as vector code; NumPy is faster at others, such as log.
+``dropout(relu(total * factor + bias), 0.5)`` reads ``total`` once and writes its result once;
+backward reads the inputs and the gradient and writes their gradients, without other arrays.
+Deferral changes the time and no result: a value is computed when it is read, or when a second
+function uses it. A function is deferred if its scalar form calls only functions that
+``compile.element`` has as vector code; NumPy is faster at others, such as log.
 
 Small values, where calling costs more than computing, are computed at once.
 """
@@ -31,7 +32,7 @@ LONGEST = 16
 
 
 class Deferred(Var):
-    """A value that will be computed when it is looked at."""
+    """A value that is computed when it is read."""
 
     __slots__ = ("_shape", "_dtype", "_value", "args", "length", "prim", "readers", "static", "tape")
 
@@ -66,12 +67,12 @@ def is_open(x: Any) -> TypeGuard[Deferred]:
     return isinstance(x, Deferred) and x._value is None
 
 
-def hand_over(x: Var, maker: Tape, heir: Tape) -> list[Var]:
-    """What is deferred on one tape goes on to another as it is; returns the values it starts from, or x if it is computed."""
-    if is_open(x) and x.tape is maker:
-        x.tape = heir
-        return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in hand_over(a, maker, heir)]
-    # of what was deferred before either tape, this is the last moment to be recorded
+def move_deferred(x: Var, source: Tape, target: Tape) -> list[Var]:
+    """Move a deferred value to another tape; returns its inputs, or x itself if it is computed."""
+    if is_open(x) and x.tape is source:
+        x.tape = target
+        return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in move_deferred(a, source, target)]
+    # a value deferred on an earlier tape can be recorded there only now
     _ = x.value
     return [x]
 
@@ -108,7 +109,7 @@ def _trailing(x: Any) -> tuple[int, ...]:
 
 def _fits(prim: Operation, operands: tuple[Any, ...], static: dict[str, Any]) -> bool:
     if prim.traits.lazy == "axes":
-        # of an array it is a view and costs nothing
+        # for an array it is a view, which costs nothing
         return is_open(operands[0])
     if prim.traits.lazy:
         return True
@@ -125,11 +126,11 @@ def _one_type(operands: tuple[Any, ...]) -> bool:
 
 
 def _read(operands: tuple[Any, ...]) -> None:
-    """What is read twice, is a sum, or would fuse too many functions, is computed."""
+    """Compute operands that are read twice, are sums, or would fuse too many functions."""
     for a in {id(a): a for a in operands}.values():
         if is_open(a):
             a.readers += 1
-            # what was deferred before a piece that may run again is recorded before it
+            # a value deferred before a checkpointed segment is recorded before it
             if a.readers > 1 or a.prim.traits.lazy == "total" or a.tape is not current():
                 _compute(a)
     for a in operands:
@@ -138,7 +139,7 @@ def _read(operands: tuple[Any, ...]) -> None:
 
 
 class _Fused:
-    """The functions that lead to a value, and what they start from."""
+    """The deferred functions that lead to a value, and their inputs."""
 
     def __init__(self, root: Deferred):
         self.leaves: list[Any] = []
@@ -196,7 +197,7 @@ class _Fused:
         return out
 
     def backward(self, gradient: np.ndarray) -> list[Any]:
-        """One gradient per leaf; None where none is wanted."""
+        """One gradient per leaf; None where the leaf requires none."""
         kernel, shared = self.code.backward(self.dtype.name)
         blocks, _ = row_blocks(self.n, self.width)
         into: dict[int, np.ndarray] = {}
@@ -211,7 +212,7 @@ class _Fused:
         for k, x in enumerate(self.leaves):
             found = into[shared[k]] if k in shared else None
             if found is not None and self.structure.leaves[k].kind == "whole":
-                # in the order of the rows, whatever thread did them
+                # in the order of the rows, whichever thread computed them
                 found = found.sum(axis=0)
             out.append(None if found is None else found.reshape(x.shape))
         return out
@@ -275,7 +276,7 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
 def _compute(d: Deferred) -> None:
     tape, fused = d.tape, _Fused(d)
     d._value = fused.forward()
-    # the tape will hold the value, which must not hold the tape
+    # the tape refers to the value; a reference back would be a cycle
     d.tape, d.args = None, ()
     assert tape is not None
     tape.add("fused", fused.leaves, [d], lambda gs: fused.backward(gs[0]))

@@ -1,9 +1,10 @@
 """Fused elementwise functions as the source of one loop nest over rows, forward and backward.
 
-They are evaluated for one element at a time, all of it in registers: what it reads and what it makes pass memory
-once. Every value is worked out in the outermost loop that knows its indices, so a factor of each row costs one
-evaluation a row. Backward works the values out again and passes gradients back; a gradient that sums over a loop is
-collected in a variable of the loop around it, one that sums over rows in an array of each block of rows.
+They are evaluated in registers, one element at a time: inputs are read once, and the result is
+written once. Each value is computed in the outermost loop that has its indices, so a factor of
+each row costs one evaluation per row. Backward computes the values again and backpropagates. A
+gradient that sums over a loop is collected in a variable of the enclosing loop, and one that sums
+over rows in an array of each block of rows.
 """
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Leaf:
-    """An input of fused functions: "row" [n, ...], "whole" (the same for all rows), "number", and whether it wants a gradient."""
+    """An input of fused functions: "row" [n, ...], "whole" (the same for all rows) or "number"."""
 
     kind: str
-    live: bool = False
+    requires_grad: bool = False
 
 
 @dataclass(frozen=True)
 class Step:
-    """One of the functions; its arguments are numbers of leaves or, counted on behind them, of earlier steps.
+    """One of the functions; its arguments are numbers of leaves, or of earlier steps after these.
 
     Attributes:
         kind: "scalar", or as ``Traits.lazy``.
@@ -63,10 +64,10 @@ class _Use:
     axes: Axes
     args: list[_Use] = field(default_factory=list)
     depth: int = 0
-    live: bool = False
+    requires_grad: bool = False
     key: int = 0
     name: str = ""
-    keep: str = ""
+    mask: str = ""
     slopes: list[str] = field(default_factory=list)
 
 
@@ -100,14 +101,14 @@ class FusionWriter:
             return self._known[number, axes]
         made, n = _Use(number, axes), len(self.s.leaves)
         if number < n:
-            made.live = self.s.leaves[number].live
+            made.requires_grad = self.s.leaves[number].requires_grad
         else:
             step = self.s.steps[number - n]
             for a, rank in zip(step.args, step.ranks, strict=True):
-                # a value of each row meets its axes from the left, all others from the right
+                # axes of a value of each row are aligned from the left, all others from the right
                 part = index[:rank] if step.kind == "axes" else index[len(index) - rank:]
                 made.args.append(self._use(a, part))
-            made.live = any(a.live for a in made.args)
+            made.requires_grad = any(a.requires_grad for a in made.args)
         self._known[number, axes] = made
         self.order.append(made)
         return made
@@ -150,18 +151,18 @@ class FusionWriter:
         elif step.kind == "axes":
             u.name = u.args[0].name
         elif step.kind == "draw":
-            u.keep = f"k{u.key}"
+            u.mask = f"k{u.key}"
             low = dict(step.static)["threshold"]
-            self.put(f"{u.keep} = mix(h{u.number} + np.uint64({at} + 1) * COLUMN) >= np.uint64({low})")
-            self.put(f"{u.name} = {self.kept(u, u.args[0].name)}")
+            self.put(f"{u.mask} = mix(h{u.number} + np.uint64({at} + 1) * COLUMN) >= np.uint64({low})")
+            self.put(f"{u.name} = {self.masked(u, u.args[0].name)}")
         else:
             assert step.form is not None
             self.put(f"{u.name} = {step.form.value.format(*(a.name for a in u.args))}")
 
-    def kept(self, u: _Use, what: str) -> str:
+    def masked(self, u: _Use, what: str) -> str:
         step = self._step(u)
         assert step is not None
-        return f"({what} * T({dict(step.static)['scale']!r}) if {u.keep} else T(0))"
+        return f"({what} * T({dict(step.static)['scale']!r}) if {u.mask} else T(0))"
 
     def write_values(self, depth: int) -> None:
         for u in self.order:
@@ -223,31 +224,34 @@ class FusionWriter:
     # ---- backward
 
     def backward(self) -> tuple[str, dict[int, int]]:
-        """Source of kernel(begin, end, loop lengths.., leaves.., (ids, key) of each dropout.., gradient, b, d of live leaves..).
+        """Source of kernel(begin, end, lengths.., leaves.., (ids, key).., gradient, b, d..).
 
-        The gradient of leaf k is written to d[i] if it has rows, and added to row b of d (one a block) if all rows share it.
+        There is (ids, key) for each dropout. There is one d for each leaf that requires a
+        gradient. The gradient of a leaf is written to d[i] if it has rows, and added to row b of d
+        (one for each block) if all rows share it.
 
         Returns:
-            The source, and for every live leaf the leaf whose d it uses: itself, or another one of equal gradient.
+            The source, and for each such leaf the leaf whose d it uses: itself, or
+            one of equal gradient.
         """
         self._begin()
         self.shared: dict[int, int] = {}
         self._stored: dict[tuple[str, Axes], int] = {}
-        live = [k for k, leaf in enumerate(self.s.leaves) if leaf.live]
-        for k in live:
+        learned = [k for k, leaf in enumerate(self.s.leaves) if leaf.requires_grad]
+        for k in learned:
             if self.s.leaves[k].kind == "row" and not self._once(k):
                 self._clear(f"d{k}")
         self._backward(0)
-        return self._whole("gradient", "b", *(f"d{k}" for k in live if self.shared[k] == k)), self.shared
+        return self._whole("gradient", "b", *(f"d{k}" for k in learned if self.shared[k] == k)), self.shared
 
     def _once(self, k: int) -> bool:
-        """Whether every element of a leaf is met once in the loops."""
+        """Whether the loops read every element of a leaf once."""
         uses = [u for u in self.order if u.number == k]
         return len(uses) == 1 and uses[0].axes == tuple(range(uses[0].depth))
 
     def _backward(self, depth: int) -> None:
         self.write_values(depth)
-        here = [u for u in self.order if u.live and u.depth == depth]
+        here = [u for u in self.order if u.requires_grad and u.depth == depth]
         if depth < self.loops:
             for u in here:
                 self.put(f"s{u.key} = T(0)")
@@ -272,14 +276,14 @@ class FusionWriter:
         if step is None:
             self._store(u, slope)
         elif step.kind in ("axes", "draw"):
-            self._give(u.args[0], slope if step.kind == "axes" else self.kept(u, slope))
+            self._add(u.args[0], slope if step.kind == "axes" else self.masked(u, slope))
         else:
             assert step.form is not None
             for a, rule in zip(u.args, step.form.grads, strict=True):
-                if a.live and rule is not None:
-                    self._give(a, rule.format(*(x.name for x in u.args), g=slope, y=u.name))
+                if a.requires_grad and rule is not None:
+                    self._add(a, rule.format(*(x.name for x in u.args), g=slope, y=u.name))
 
-    def _give(self, u: _Use, slope: str) -> None:
+    def _add(self, u: _Use, slope: str) -> None:
         if u.depth == self.loops:
             u.slopes.append(slope)
         else:

@@ -1,4 +1,4 @@
-"""First values of parameters, and the float type of everything that is made.
+"""Initial values of parameters, and the default float type.
 
 A draw is keyed by (seed, running number of the parameter in its scope), so every rank that builds the same model
 makes the same parameters. Use through ``Parameter.glorot(...)`` and its siblings.

@@ -1,4 +1,4 @@
-"""Errors raised inside a user's functions: which function it was, on which line, and what to do about it."""
+"""Adds the name of the user's function, the line and a remedy to errors raised inside it."""
 from __future__ import annotations
 
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphtheta.errors import CommError, GraphThetaError, UserFunctionError, annotate
 
-# Python's own complaint about one of our values
+# names of our types in the messages of Python's own errors
 _SYMBOL = re.compile(r"\b(Expr|Var|Deferred|Totals)\b")
 _OURS = {Path(__file__).parents[2] / folder for folder in ("ops", "engine", "models")}
 
@@ -18,7 +18,7 @@ _OURS = {Path(__file__).parents[2] / folder for folder in ("ops", "engine", "mod
 def naming(where: str) -> Iterator[None]:
     """Name the user's function in errors raised inside it, unless a function inside it is named already.
 
-    It is put in front of the messages of our errors. Others keep their traceback and get a note.
+    Errors of this package get a prefix to their message; others get a note.
     """
     try:
         yield
@@ -46,11 +46,11 @@ def _advice(value: str) -> str:
     if value == "Totals":
         return ("the layer's sum names several aggregators, so there is one total for each: take them by name, such as total.mean, or "
                 "join them with gt.concat([total.mean, total.max])")
-    return ("values of nodes and edges are known to the functions of gt and to + - * / ** @, indexing, .sum .mean .max .min .reshape "
-            ".flatten only")
+    return ("values of nodes and edges support the functions of gt and + - * / ** @, indexing, .sum .mean .max .min .reshape .flatten "
+            "only")
 
 
 def _line(error: Exception) -> str:
-    """Where the innermost function ran that is not ours, as " (FILE, line N)"."""
+    """File and line of the innermost frame outside of this package, as " (FILE, line N)"."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _OURS.isdisjoint(Path(f.filename).parents)]
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

@@ -1,4 +1,7 @@
-"""What a primitive is, apart from how it is called: a named array function, what it declares, and a gradient rule per argument."""
+"""Operations: a named array function with its traits and one gradient rule per argument.
+
+``Primitive`` adds what a call does.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,7 +24,7 @@ class Operation:
         sparse: Takes scipy CSR arrays as they are; for other primitives they are made dense first.
         threaded: Takes one row value and is worth running on blocks of rows in several threads.
         scalar: The scalar form if it is elementwise, as a function of the static keywords.
-        traits: What the planner and the generators of code know of it.
+        traits: What the planner and the code generators know about it.
         args: Names of the positional arguments; the last one includes all that follow if ``variadic``.
     """
 
@@ -52,7 +55,7 @@ class Operation:
 
     @property
     def free(self) -> bool:
-        """Whether a loop over edges gets it for nothing."""
+        """Whether it costs nothing in a loop over edges."""
         return self.traits.free or self.traits.structural
 
     def rule(self, position: int) -> Callable[..., Any] | None:

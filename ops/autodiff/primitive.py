@@ -6,10 +6,10 @@
 
     defvjp(exp, x=lambda g, y, x: g * y)
 
-A rule is called as ``rule(g, y, *args, **static)`` with plain arrays. ``None`` says "no gradient here"; an argument
-with no rule at all is an error as soon as something differentiable is passed for it. Primitives work on plain
-arrays and know neither tapes nor edges; calling one with variables records it, calling it with edge expressions
-builds a larger expression.
+A rule is called as ``rule(g, y, *args, **static)`` with plain arrays. ``None`` says "no gradient
+here"; an argument with no rule at all is an error as soon as something differentiable is passed
+for it. The function and its rules work on plain arrays. A call with variables is recorded, a call
+with edge expressions builds a larger expression.
 
 A primitive of any number of arguments, ``def concat(*xs, axis)``, has one rule for all of them, called as
 ``rule(position, g, y, *xs, **static)``.
@@ -36,7 +36,7 @@ PRIMITIVES: dict[str, Primitive] = {}
 
 
 class Primitive(Operation):
-    """An operation that is called: with arrays it computes, with variables it is recorded, with symbols it is traced."""
+    """An operation that is called with arrays, variables (recorded) or symbols (traced)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy is the registered primitive itself
@@ -53,7 +53,7 @@ class Primitive(Operation):
         values = [value_of(a) for a in args]
         if not self.sparse:
             values = [v.toarray() if issparse(v) else v for v in values]
-        # of a value without rows, axis 0 may be one that the function works along
+        # the function may reduce axis 0 of a value without rows
         by_rows: Callable[..., Any] = rowwise if self.threaded and space_of(args[0]) is not None else lambda f: f
         try:
             y = by_rows(self.forward)(*values, **static)
@@ -78,7 +78,8 @@ class Primitive(Operation):
         if not spaces or not self.rowwise:
             return None
         if any(s.n != y.shape[0] for s in spaces):
-            raise UserFunctionError(f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)})")
+            raise UserFunctionError(f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); "
+                                    "combine values of the same nodes or edges only")
         return spaces[0]
 
 
@@ -90,11 +91,11 @@ def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded
               scalar: Scalar | Callable[..., Scalar] | None = None, traits: Traits = PLAIN) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a function on plain arrays as a primitive.
 
-    A name that is registered already, as when a notebook cell runs again, is given to the new function; the older primitive goes
-    on working where it is used.
+    If the name is registered already, as after a notebook cell has run again, the new function
+    replaces the older one; layers that hold the older primitive keep using it.
 
     Args:
-        name: For messages and for what the planner prints.
+        name: For messages and for the output of ``explain``.
         rowwise: Whether each row of the result depends on the same row of the arguments only, so that ``gather`` may use it.
         sparse: Whether it takes scipy CSR rows as they are; otherwise it gets dense arrays.
         threaded: Whether it takes one row value and is worth running on blocks of rows in several threads.

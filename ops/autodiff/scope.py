@@ -1,4 +1,4 @@
-"""A context variable that has a value for the length of a ``with`` block."""
+"""Context variables that are set for the length of a ``with`` block."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import Any
 
 
 @contextmanager
-def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    """``variable`` has ``value`` inside, in this thread, and its former value afterwards."""
+def value_scope(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Set ``variable`` to ``value`` in this thread inside the block, and restore it afterwards."""
     token = variable.set(value)
     try:
         yield

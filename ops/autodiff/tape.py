@@ -1,8 +1,8 @@
-"""Reverse-mode differentiation: a list of nodes, walked backwards.
+"""Reverse-mode differentiation: a list of operations that is traversed backwards.
 
-Backward communicates, so every rank must meet the same operations in the same order. A list gives that for free;
-nothing here looks at the contents of an array to decide what to record. The tape knows no operation by name: a node
-carries its inputs, its outputs and one function from output gradients to input gradients.
+The backward pass communicates, so all ranks must run the same operations in the same order. A list
+guarantees that: what is recorded never depends on the contents of an array. No operation is known
+by name: a node has its inputs, its outputs and one function from output to input gradients.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphtheta.errors import ShapeError, TapeError
 from graphtheta.rng import Purpose, key
 
 from . import buffers, init
-from .scope import holding
+from .scope import value_scope
 from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
@@ -40,13 +40,13 @@ class Var(Operators):
         value: numpy array, or a scipy CSR array for sparse rows.
         space: The rows of axis 0, or None for a value that has none (parameters, losses).
         needs_grad: Whether gradients flow into it; they flow into floats only.
-        name: What a user calls it, for messages; of columns only.
-        made_in: The pass whose operation made it, as ``Tape.number``; None for a value that was given to the pass.
+        name: Name of a column, for messages; empty for other values.
+        made_in: ``Tape.number`` of the pass that computed it; None for an input of the pass.
     """
 
     __slots__ = ("made_in", "name", "needs_grad", "space", "value")
 
-    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool | Passing = False, name: str = ""):
+    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool | Unrecorded = False, name: str = ""):
         if space is not None and value.shape[0] != space.n:
             raise ShapeError(f"a value has {value.shape[0]} rows, but there are {space.n} {space.kind}s; give one row for each")
         self.value = value
@@ -139,16 +139,16 @@ class Parameter(Operators):
 
 
 class Step(Protocol):
-    """What a tape holds: an operation, or a piece of the pass that will run again."""
+    """An entry of a tape: an operation, or a checkpointed segment."""
 
     outputs: list[Var]
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Those it reads, in an order that the recorded operations determine."""
+        """The parameters it reads, in an order that only the recorded operations determine."""
 
     def back(self, grads: Gradients) -> None:
-        """Take the gradients of the outputs and add those of what they were made from."""
+        """Take the gradients of the outputs and add those of the inputs."""
 
 
 @dataclass(slots=True)
@@ -162,51 +162,52 @@ class Node:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Those it reads and into which gradients flow."""
+        """The parameters it reads and into which gradients flow."""
         return [x for x in self.inputs if isinstance(x, Parameter) and x.needs_grad]
 
     def back(self, grads: Gradients) -> None:
-        """Walk back over it."""
+        """Apply the gradient rules of the operation."""
         incoming = [grads.take(out) for out in self.outputs]
         if all(g is None for g in incoming):
             return
         for x, g in zip(self.inputs, self.vjp(incoming), strict=True):
             if g is not None and needs_grad(x):
-                grads.add(x, g)
+                grads.add(x, g, self.name)
 
 
-class Passing:
-    """In place of True: gradients flow into a value, but nothing that leads back to it is kept.
+class Unrecorded:
+    """``Var.needs_grad`` inside a checkpointed segment: true, but no operation is recorded.
 
-    It is true while the piece that made the value runs; whoever asks afterwards uses a value that the piece did not return.
+    It raises after the segment has ended, whose outputs alone may be used then.
     """
 
     def __init__(self) -> None:
-        self.over = False
+        self.ended = False
 
     def __bool__(self) -> bool:
-        if self.over:
+        if self.ended:
             raise TapeError("a value computed inside gt.recompute is used outside of it; return it from the function")
         return True
 
 
 class Tape:
-    """One forward pass and what is needed to walk it back.
+    """One forward pass and what its backward pass needs.
 
     Args:
-        record: False for inference: nothing is kept.
+        record: False for inference: nothing is recorded.
         training: Whether dropout drops and batch statistics are used.
         seed, step: Keys of all random draws of this pass.
         all_sum: Sums an array over all workers; the identity on one.
 
     Attributes:
-        changes: Updates of state besides the parameters, such as running statistics. They are done when the ``with`` block
-            ends, unless somebody has emptied the list to do them in the order of the steps.
-        read: Parameters read by what was not recorded because it will run again.
-        number: Of the pass, in this process; pieces of a pass share it. None outside of any pass.
+        changes: Updates of state besides the parameters, such as running statistics. They run when
+            the ``with`` block ends; a caller that runs them later, in the order of steps, empties
+            the list.
+        read: Parameters read by the unrecorded operations of a checkpointed segment.
+        number: Number of the pass in this process, shared by its segments; None without a pass.
     """
 
-    _marks: bool | Passing = True
+    _marks: bool | Unrecorded = True
     _whole = True
 
     def __init__(self, *, record: bool = True, training: bool = True, seed: int = 0, step: int = 0,
@@ -220,7 +221,7 @@ class Tape:
         self.changes: list[Callable[[], None]] = []
         self.read: dict[Parameter, None] = {}
         self.number: int | None = next(_NUMBERS)
-        self._sites = 0
+        self._draws = 0
         self._spent = False
         self._token: Any = None
 
@@ -235,22 +236,21 @@ class Tape:
 
     def random_key(self) -> int:
         """A fresh key for one random operation of this pass; the same on every rank."""
-        self._sites += 1
-        return key(self.seed, Purpose.DROPOUT, self.step, self._sites)
+        self._draws += 1
+        return key(self.seed, Purpose.DROPOUT, self.step, self._draws)
 
     def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
         """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input.
 
         Raises:
-            TapeError: An input was made by an operation of another pass, from which no gradient would find its way back.
+            TapeError: An input was computed in another pass, which has a tape of its own.
         """
         number = self.number
         for x in inputs:
-            # outside of any pass, results of passes are looked at
+            # outside of any pass, results of earlier passes may be read
             if isinstance(x, Var) and x.made_in is not None and x.made_in != number and number is not None:
                 raise TapeError(f"{name} was given a value from an earlier pass; values are valid in one forward pass only, "
-                                "so compute it in "
-                                "each, and keep only settings and parameters on self")
+                                "so compute it in each, and keep only settings and parameters on self")
         for out in outputs:
             out.made_in = number
         learned = [out for out in outputs if out.dtype.kind == "f"]
@@ -264,19 +264,19 @@ class Tape:
         else:
             self.read.update(dict.fromkeys(node.parameters))
 
-    def part(self, marks: bool | Passing) -> Tape:
-        """A tape for a piece of this pass, which starts where this one stands.
+    def part(self, marks: bool | Unrecorded) -> Tape:
+        """A tape for a segment of this pass, which starts with the random numbers of this one.
 
         Args:
-            marks: What is said of values into which gradients flow: True, or a ``Passing`` for a piece that is not to be kept.
+            marks: ``needs_grad`` of its values: True, or an ``Unrecorded`` if it is checkpointed.
         """
         part = copy(self)
         part.nodes, part.changes, part.read, part._marks, part._token, part._whole = [], [], {}, marks, None, False
         return part
 
-    def keep(self, step: Step, end: Tape) -> None:
-        """Go on where a part ended; what it did is recorded as one step."""
-        self._sites = end._sites
+    def add_segment(self, step: Step, end: Tape) -> None:
+        """Record a segment as one step, and continue with the random state of its tape, ``end``."""
+        self._draws = end._draws
         self.changes += end.changes
         for out in step.outputs:
             if out.needs_grad is end._marks:
@@ -287,16 +287,16 @@ class Tape:
             self.nodes.append(step)
 
     def backward(self, output: Var, seed: np.ndarray | None = None, final: Callable[[Parameter, Any], None] | None = None) -> Gradients:
-        """Walk back from ``output``; returns the gradients of leaves and parameters.
+        """Backpropagate from ``output``; returns the gradients of leaves and parameters.
 
-        Nodes are dropped as they are passed, so memory falls during the walk and a tape serves once.
+        Steps are released as they are passed, so memory falls, and a tape can be used once.
 
         Args:
-            final: Called with each parameter and its gradient (or None) as soon as no step is left that reads it: in an order
-                that only the recorded operations determine.
+            final: Called with each parameter and its gradient (or None) as soon as no step is left
+                that reads it, in an order that only the recorded operations determine.
 
         Raises:
-            TapeError: The tape has been walked already, or nothing was recorded on it.
+            TapeError: It was called before, or nothing was recorded on the tape.
         """
         if self._spent:
             raise TapeError("backward was already called on this tape; run the forward pass again first")
@@ -306,7 +306,7 @@ class Tape:
         grads = Gradients()
         grads.add(output, np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype))
         if final is None:
-            self.walk(grads)
+            self.backpropagate(grads)
             return grads
         first: dict[Parameter, int] = {}
         for i, step in enumerate(self.nodes):
@@ -321,8 +321,8 @@ class Tape:
                 final(p, grads.of(p))
         return grads
 
-    def walk(self, grads: Gradients) -> None:
-        """Carry gradients back over everything recorded."""
+    def backpropagate(self, grads: Gradients) -> None:
+        """Backpropagate over all recorded steps."""
         while self.nodes:
             self.nodes.pop().back(grads)
 
@@ -332,12 +332,13 @@ class Gradients:
 
     def __init__(self) -> None:
         self._of: dict[int, tuple[Any, Any]] = {}
-        # sums made here, which nobody else sees and which may be added to
+        # ids of values whose sum was allocated here and may be changed in place
         self._own: set[int] = set()
 
-    def add(self, x: Any, g: Any) -> None:
+    def add(self, x: Any, g: Any, operation: str = "backward") -> None:
         if g.shape != x.shape:
-            raise ShapeError(f"a gradient rule returned shape {list(g.shape)} for a value of shape {list(x.shape)}")
+            raise ShapeError(f"{operation}: the gradient of a value of shape {list(x.shape)} has shape {list(g.shape)}; a gradient rule "
+                             "must return the shape of its argument")
         old = self._of.get(id(x))
         if old is None:
             self._of[id(x)] = (x, g)
@@ -346,7 +347,7 @@ class Gradients:
             self._own.add(id(x))
 
     def take(self, x: Any) -> Any:
-        """The gradient of an intermediate value, forgotten here; None if there is none."""
+        """Remove and return the gradient of an intermediate value; None if there is none."""
         entry = self._of.pop(id(x), None)
         self._own.discard(id(x))
         return None if entry is None else entry[1]
@@ -364,17 +365,17 @@ _FROZEN: ContextVar[frozenset[Parameter]] = ContextVar("graphtheta_frozen", defa
 
 
 def version_scope(version: Version) -> AbstractContextManager[None]:
-    """Parameters have the values of ``version`` in this thread, whatever becomes of them elsewhere."""
-    return holding(_VERSION, version)
+    """Use the parameter values of ``version`` in this thread, whatever updates follow."""
+    return value_scope(_VERSION, version)
 
 
 def frozen_scope(parameters: frozenset[Parameter]) -> AbstractContextManager[None]:
     """No gradients flow into ``parameters`` in this thread."""
-    return holding(_FROZEN, parameters)
+    return value_scope(_FROZEN, parameters)
 
 
 def current() -> Tape:
-    """The tape of the enclosing ``with Tape()``; outside of any, one that records nothing and does not train."""
+    """The tape of the enclosing ``with Tape()``; outside of any, one for inference."""
     tape = _ACTIVE.get(None)
     if tape is None:
         tape = Tape(record=False, training=False)

@@ -1,4 +1,7 @@
-"""What an operation declares itself to be. The planner, the cost model and the generators of code read traits, not names."""
+"""Traits: what an operation declares about itself.
+
+The planner, the cost model and the code generators read traits, not names.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -16,24 +19,26 @@ class Traits:
         work: Floating-point operations: one for each number of the "result" or of the "argument", two for each multiplication of
             a "contraction", or "none".
         structural: The result holds the numbers of the first argument at other positions.
-        free: A loop over edges gets it for nothing; structural operations are free.
+        free: It costs nothing in a loop over edges; structural operations are free.
         contraction: It is the product of the last axis of its first argument with the first axis of its second.
         linear: Positions of the arguments in which it is linear while the others are fixed.
         additive: It is linear in all its arguments together, number by number.
-        kept_axes: How many leading axes stay as they are, of (shape of the first argument, shape of the result, keywords), both
-            without rows; None if that is not known.
-        neutral: The second argument that changes nothing, 0 or 1.
+        kept_axes: A function (shape of the first argument, shape of the result, keywords) ->
+            number of leading axes that stay as they are; shapes without rows. None if unknown.
+        neutral: The neutral element of its second argument, 0 or 1.
         commutative: Its two arguments may be exchanged.
-        involution: Twice is nothing.
-        identity: Whether it changes nothing where it changes neither shape nor type, of its keywords.
-        joined: The keywords that do two in a row at once, of those of the inner and the outer one.
-        constant: The number that all of the result are; it reads no more than the shape of its argument.
-        random: It draws for each row while training, and changes nothing otherwise. Its arguments are the value, the ids of rows and
-            the key of the draws; its keywords are rate and site.
+        involution: Applied twice it is the identity.
+        identity: A function of the keywords: whether it is the identity for equal shape and type.
+        joined: A function of the keywords of an inner and an outer application: the keywords of
+            one application that equals both.
+        constant: The value of all numbers of the result; only the shape of its argument is read.
+        random: It draws for each row in training and is the identity otherwise. Its arguments are
+            the value, the ids of rows and the key of the draws; its keywords are rate and site
+            (call site).
         lazy: How lazy elementwise fusion runs an operation without a scalar form: "axes" (adds trailing axes of length 1), "draw"
             or "total" (sums over axes).
-        sign: What is written between arguments, such as "+".
-        written: How it is written, of the texts of its arguments and its keywords.
+        sign: The operator printed between its arguments, such as "+".
+        written: A function of the texts of its arguments and of its keywords: how it is printed.
     """
 
     work: str = "result"
@@ -60,17 +65,17 @@ class Traits:
 
 
 def always(static: dict[str, Any]) -> bool:
-    """For ``identity``: whatever the keywords are."""
+    """For ``identity``: with any keywords."""
     return True
 
 
 def all_axes(argument: Shape, result: Shape, static: dict[str, Any]) -> int:
-    """For ``kept_axes`` of what works number by number."""
+    """For ``kept_axes`` of elementwise operations."""
     return max(len(argument), len(result))
 
 
 def first(texts: list[str], static: dict[str, Any]) -> str:
-    """For ``written``: nothing but the first argument."""
+    """For ``written``: the first argument alone."""
     return texts[0]
 
 

@@ -1,1 +1,1 @@
-"""The two back ends of edge programs: ``reference`` in NumPy, and ``fused``, which runs generated loops."""
+"""Back ends of edge programs: ``reference`` in NumPy, and ``fused``, which runs generated loops."""

@@ -1,9 +1,9 @@
-"""Edge lists as compiled kernels walk them: rows in blocks of about equally many edges, rows of too many edges in pieces.
+"""Edge lists as compiled kernels traverse them: in blocks of rows with about equally many edges.
 
-A row is worked on by one thread, which needs no atomic operations and makes results independent of the number of
-threads. A hub with more edges than a block would keep one thread busy while others wait, so it is cut into pieces. The
-first piece sums into the row itself, later ones into spill rows that are merged in order afterwards. Where rows are cut
-depends on the edges alone.
+One thread handles a row, which needs no atomic operations and makes results independent of the
+number of threads. A hub with more edges than a block would occupy one thread while others are
+idle, so it is split into parts. The first part sums into the row itself, later ones into spill
+rows that are merged in order afterwards. Where rows are split depends on the edges alone.
 """
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class EdgeLists:
         positions: Position of each edge (in the order of receivers) within its block; None if they are in order.
         start: Storage position of the block.
         offset: Position of the first edge in the order of the level.
-        tie_shift: Added to global ids where equal messages are told apart.
+        tie_shift: Added to global ids in ties between equal messages.
         scale: Importance weight of each edge, in the order of receivers, or None.
-        walk: How kernels go over them.
+        traversal: The same edges in blocks.
     """
 
     ptr: np.ndarray
@@ -40,20 +40,20 @@ class EdgeLists:
     offset: int
     tie_shift: int
     scale: np.ndarray | None
-    walk: Walk = field(init=False)
+    traversal: Traversal = field(init=False)
 
     def __post_init__(self) -> None:
-        self.walk = cut(self.ptr, self.row)
+        self.traversal = cut(self.ptr, self.row)
 
 
 @dataclass
-class Walk:
-    """Groups of edges in blocks.
+class Traversal:
+    """The order in which kernels traverse edges: blocks of groups.
 
     Attributes:
-        ptr, row: Bounds and row of each group; the pieces of a hub are groups of their own.
+        ptr, row: Bounds and row of each group; the parts of a hub are groups of their own.
         blocks: Bounds of blocks of groups, [n_blocks + 1].
-        spill: Spill row of each group, [n_groups] int32; None if no row is cut.
+        spill: Spill row of each group, [n_groups] int32; None if no row is split.
         spilling: Whether the groups of a block sum into spill rows, [n_blocks].
         hubs: Row that each spill row is merged into, in order.
     """
@@ -73,8 +73,8 @@ class Walk:
         return self.spill is not None and bool(self.spilling[block])
 
 
-def cut(ptr: np.ndarray, row: np.ndarray) -> Walk:
-    """Blocks of groups of edges, and hubs in pieces.
+def cut(ptr: np.ndarray, row: np.ndarray) -> Traversal:
+    """Divide groups of edges into blocks, and split hubs into parts.
 
     Args:
         ptr: Bounds of the groups, [n_groups + 1].
@@ -82,22 +82,22 @@ def cut(ptr: np.ndarray, row: np.ndarray) -> Walk:
     """
     n_edges = int(ptr[-1])
     if n_edges < 2 * EDGES_PER_BLOCK:
-        return Walk(ptr, row, np.array([0, len(row)]))
+        return Traversal(ptr, row, np.array([0, len(row)]))
     n_blocks = min(n_edges // EDGES_PER_BLOCK, MOST_BLOCKS)
     most = -(-n_edges // n_blocks)
     counts = np.diff(ptr)
-    pieces = np.where(counts > 2 * most, -(-counts // most), 1)
-    if (pieces == 1).all():
+    parts = np.where(counts > 2 * most, -(-counts // most), 1)
+    if (parts == 1).all():
         cuts = np.searchsorted(ptr, np.arange(1, n_blocks) * (n_edges / n_blocks))
-        return Walk(ptr, row, np.unique(np.concatenate(([0], cuts, [len(row)]))))
-    first = np.concatenate(([0], np.cumsum(pieces)))
-    groups = np.repeat(np.arange(len(row)), pieces)
-    piece = np.arange(first[-1]) - first[groups]
-    finer = np.append(np.minimum(ptr[groups] + piece * most, ptr[groups + 1]), n_edges)
-    is_hub, later = pieces[groups] > 1, piece > 0
+        return Traversal(ptr, row, np.unique(np.concatenate(([0], cuts, [len(row)]))))
+    first = np.concatenate(([0], np.cumsum(parts)))
+    groups = np.repeat(np.arange(len(row)), parts)
+    part = np.arange(first[-1]) - first[groups]
+    finer = np.append(np.minimum(ptr[groups] + part * most, ptr[groups + 1]), n_edges)
+    is_hub, later = parts[groups] > 1, part > 0
     spill = np.cumsum(later, dtype=np.int32) - 1
-    # every piece is a block of its own
+    # every part of a hub is a block of its own
     alone = np.flatnonzero(is_hub)
     cuts = np.searchsorted(finer, np.arange(1, n_blocks) * (n_edges / n_blocks))
     blocks = np.unique(np.concatenate(([0], cuts, alone, alone + 1, [len(groups)])))
-    return Walk(finer, row[groups], blocks, spill, later[blocks[:-1]], row[groups][later])
+    return Traversal(finer, row[groups], blocks, spill, later[blocks[:-1]], row[groups][later])

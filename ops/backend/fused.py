@@ -1,9 +1,9 @@
-"""The fused back end: one generated loop per phase and direction, nothing of edges times features in memory.
+"""The fused back end: a generated loop per phase and direction, no arrays of edges times features.
 
-Same meaning as ``reference``. Rows are worked on in blocks of about equal numbers of edges, by the threads of this
-process; no two threads write the same row, and what is summed over all edges (gradients of parameters) is kept per
-block, or per several blocks that run in turn if it is large, and added in the order of blocks, so results do not depend on
-the number of threads.
+It computes the same as ``reference``. Blocks of rows with about equally many edges run on the
+threads of this process, and no two threads write the same row. Sums over all edges (gradients of
+parameters) are partial sums per block, or per group of blocks that run in turn if they are large,
+added in the order of blocks. So results do not depend on the number of threads.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..kernels.pool import run_blocks
 from .edges import EdgeLists
 from .reference import Arrays, Columns
 
-# bytes of partial gradients of what has no rows, such as large tables
+# bytes of the partial sums of gradients of rowless values, such as large tables
 MOST_PARTIAL = 1 << 27
 _BACKEND: ContextVar[str] = ContextVar("graphtheta_backend", default="fused")
 
@@ -76,7 +76,7 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
     values = _constants(phase, columns)
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
-    spilled, hubs = {}, receivers.walk.hubs
+    spilled, hubs = {}, receivers.traversal.hubs
     if len(hubs):
         shapes = [e.dims for e in phase.message]
         spilled = {name: agg.start(len(hubs), shapes, variant.dtype) for name, agg in phase.aggregators.items()}
@@ -89,21 +89,24 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
 
 
 def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists | None, edge_gid: np.ndarray,
-             spreads: Mapping[str, State], output_grads: Arrays, grads: Columns) -> None:
-    """Add the gradients of everything the edges read into ``grads``; ``senders`` may be None if no source column has one."""
+             backward_states: Mapping[str, State], output_grads: Arrays, grads: Columns) -> None:
+    """Add the gradients of all values that edges read to ``grads``.
+
+    ``senders`` may be None if no source column requires a gradient.
+    """
     values = _constants(phase, columns)
-    have = (tuple(spreads), tuple(output_grads))
-    arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in spreads.items() for c, x in state.items()}
+    have = (tuple(backward_states), tuple(output_grads))
+    arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in backward_states.items() for c, x in state.items()}
     arrays |= {f"gout_{name}": np.ascontiguousarray(x) for name, x in output_grads.items()}
     learned = _learned(phase, grads)
     mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in learned}
-    walks = [(lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
-             for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src}))
-             if wanted and lists is not None and int(lists.ptr[-1])]
-    residuals = _residuals(phase, *(variant for _, variant in walks)) if len(walks) == 2 else ()
+    sweeps = [(lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
+              for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src}))
+              if wanted and lists is not None and int(lists.ptr[-1])]
+    residuals = _residuals(phase, *(variant for _, variant in sweeps)) if len(sweeps) == 2 else ()
     if residuals:
-        arrays["kept"] = buffers.empty((int(receivers.ptr[-1]), numbers(phase, residuals)), walks[0][1].dtype)
-    for lists, variant in walks:
+        arrays["kept"] = buffers.empty((int(receivers.ptr[-1]), numbers(phase, residuals)), sweeps[0][1].dtype)
+    for lists, variant in sweeps:
         mode, wanted, variant = variant.mode, variant.wanted, replace(variant, residuals=residuals)
         into = dict(arrays)
         for i, e in enumerate(phase.order):
@@ -111,11 +114,11 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
                 into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
         sums = {}
         at_the_row = "gdst" if mode == "receiver" else "gsrc"
-        spill = {n: np.zeros((len(lists.walk.hubs), *x.shape[1:]), variant.dtype) for n, x in into.items() if n.startswith(at_the_row)}
+        spill = {n: np.zeros((len(lists.traversal.hubs), *x.shape[1:]), variant.dtype) for n, x in into.items() if n.startswith(at_the_row)}
         if mode == "receiver":
-            sums = _partial_sums(phase, variant, learned, lists.walk.n_blocks)
+            sums = _partial_sums(phase, variant, learned, lists.traversal.n_blocks)
         _run(phase, variant, columns, lists, edge_gid, values, into, sums, spill)
-        for i, row in enumerate(lists.walk.hubs):
+        for i, row in enumerate(lists.traversal.hubs):
             for name, x in spill.items():
                 into[name][row] += x[i]
         _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
@@ -123,7 +126,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
 
 @contextmanager
 def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> Iterator[None]:
-    """Say which index is outside of which table; compiled loops only notice that there is one."""
+    """Name index and table when an index is out of range; compiled loops report neither."""
     try:
         yield
     except IndexError:
@@ -162,7 +165,7 @@ def _constants(phase: Phase, columns: Columns) -> dict[int, Any]:
 
 
 def _learned(phase: Phase, grads: Columns) -> list[int]:
-    """Rowless expressions that edges read directly and through which a wanted operand gets its gradient."""
+    """Rowless expressions that edges read directly, and that lead to gradients of operands."""
     number = {id(e): i for i, e in enumerate(phase.order)}
     leads: set[int] = set()
     for e in phase.order:
@@ -174,20 +177,20 @@ def _learned(phase: Phase, grads: Columns) -> list[int]:
 
 
 def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: Columns) -> None:
-    """Pass the gradients of rowless expressions to operands."""
+    """Backpropagate from rowless expressions to operands."""
     number = {id(e): i for i, e in enumerate(phase.order)}
-    flow: dict[int, np.ndarray] = {}
+    gradients: dict[int, np.ndarray] = {}
     for name, g in sums.items():
-        turned = name.startswith("gct")
-        n = int(name[3 if turned else 2:])
+        transposed = name.startswith("gct")
+        n = int(name[3 if transposed else 2:])
         shape = phase.order[n].dims
-        g = (g.reshape(-1, shape[0]).T if turned else g).reshape(shape)
-        flow[n] = flow[n] + g if n in flow else g
+        g = (g.reshape(-1, shape[0]).T if transposed else g).reshape(shape)
+        gradients[n] = gradients[n] + g if n in gradients else g
     for i in range(len(phase.order) - 1, -1, -1):
         e = phase.order[i]
-        if i not in flow:
+        if i not in gradients:
             continue
-        g = flow[i]
+        g = gradients[i]
         if e.leaf is not None:
             if e.leaf[1] in grads.operands:
                 grads.operands[e.leaf[1]] += g
@@ -195,17 +198,17 @@ def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.n
         assert e.prim is not None
         args = [values[number[id(a)]] for a in e.args]
         for k, a in enumerate(e.args):
-            rule = e.prim.rule(k) if a.live else None
+            rule = e.prim.rule(k) if a.requires_grad else None
             if rule is not None:
                 part, n = rule(g, values[i], *args, **e.static), number[id(a)]
-                flow[n] = flow[n] + part if n in flow else part
+                gradients[n] = gradients[n] + part if n in gradients else part
 
 
 # ---- running a kernel
 
 
 def _partial_sums(phase: Phase, variant: Variant, learned: list[int], n_blocks: int) -> dict[str, np.ndarray]:
-    """Zeros for the gradients of rowless expressions: an array for each block, or for several that run in turn if they are large."""
+    """Zeros for the gradients of rowless expressions, by block or by group of blocks."""
     arguments = _kernel(phase, variant)[0].arguments
     shapes = {f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
               for n in learned for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
@@ -221,7 +224,7 @@ def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted
 
 
 def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
-    """What the first of two kernels saves for the second."""
+    """What the kernel by receivers saves for the kernel by senders."""
     known: dict[tuple[Variant, Variant], Residuals] = phase.__dict__.setdefault("_residuals", {})
     if (receiver, sender) not in known:
         known[receiver, sender] = worth_saving(phase, receiver, sender)
@@ -241,9 +244,9 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     if not int(lists.ptr[-1]):
         return
     kernel, function = _kernel(phase, variant)
-    walk = lists.walk
+    traversal = lists.traversal
     given: dict[str, Any] = {
-        "ptr": walk.ptr, "row": walk.row, "target": walk.row, "other": lists.other, "at": lists.at,
+        "ptr": traversal.ptr, "row": traversal.row, "target": traversal.row, "other": lists.other, "at": lists.at,
         "start": lists.start, "offset": lists.offset,
         "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
         "scale": lists.scale, **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
@@ -255,30 +258,30 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     moving = [(i, partial[name]) for i, name in enumerate(kernel.arguments[2:]) if name in partial]
     scratch = [(i, *kernel.buffers[name]) for i, name in enumerate(kernel.arguments[2:]) if name in kernel.buffers]
 
-    # the later pieces of a hub sum into rows of their own
-    instead = {name: _flat(x) for name, x in (spill or {}).items()} | {"target": walk.spill}
+    # later parts of a hub sum into spill rows
+    instead = {name: _flat(x) for name, x in (spill or {}).items()} | {"target": traversal.spill}
     spilling = [instead.get(name, x) for name, x in zip(kernel.arguments[2:], rest, strict=True)]
 
     def block(b: int) -> None:
-        arguments = list(spilling if walk.spills(b) else rest)
+        arguments = list(spilling if traversal.spills(b) else rest)
         for i, x in moving:
-            arguments[i] = x[b * len(x) // walk.n_blocks]
+            arguments[i] = x[b * len(x) // traversal.n_blocks]
         for i, size, dtype in scratch:
             arguments[i] = np.empty((1, size), dtype)
-        function(int(walk.blocks[b]), int(walk.blocks[b + 1]), *arguments)
+        function(int(traversal.blocks[b]), int(traversal.blocks[b + 1]), *arguments)
 
-    # blocks that share partial sums take turns
-    parts = min((len(x) for x in partial.values()), default=walk.n_blocks)
+    # blocks that share partial sums run one after another
+    parts = min((len(x) for x in partial.values()), default=traversal.n_blocks)
 
     def turns(part: int) -> None:
-        for b in range(-(-part * walk.n_blocks // parts), -(-(part + 1) * walk.n_blocks // parts)):
+        for b in range(-(-part * traversal.n_blocks // parts), -(-(part + 1) * traversal.n_blocks // parts)):
             block(b)
 
     run_blocks(turns, parts)
 
 
 def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:
-    """The arrays behind one expression, under the names the kernel knows them by."""
+    """The arrays of one expression, by the names of the kernel's arguments."""
     if e.traits.random and columns.key is not None:
         return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
     if i in constants:
@@ -295,15 +298,15 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
     return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}
 
 
-def _matrix(shape: tuple[int, ...], turned: bool = False) -> tuple[int, int]:
+def _matrix(shape: tuple[int, ...], transposed: bool = False) -> tuple[int, int]:
     """A value without rows as kernels see it: its first axis against the others."""
     matrix = (shape[0] if shape else 1, prod(shape[1:]))
-    return matrix[::-1] if turned else matrix
+    return matrix[::-1] if transposed else matrix
 
 
 def _flat(x: np.ndarray) -> np.ndarray:
     """Rows with one trailing axis; a view of contiguous arrays."""
     x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
-    # truth values are bytes in memory and bits in registers
+    # booleans are bytes in memory and bits in registers
     x = x.view(np.uint8) if x.dtype == bool else x
     return x.reshape(len(x), prod(x.shape[1:]))

@@ -1,7 +1,7 @@
 """The reference back end: NumPy over bounded chunks of edges.
 
-Evaluates an expression primitive by primitive on a chunk, and walks it back with the same gradient rules the tape
-uses. Slow and obviously right; the oracle for compiled back ends.
+It evaluates an expression primitive by primitive on a chunk, and backpropagates with the gradient
+rules of the tape. It is slow and easy to verify: the oracle of the compiled back end.
 """
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Chunk:
         stored: Rows of edge values kept with the partition, [n] int.
         carried: Rows of edge values made by earlier layers and of new ones, a slice.
         gid: Global edge ids, [n] int64; random draws are keyed by them.
-        tie: Numbers that decide between equal messages, [n] int64: as gid, but a loop met in both directions has two.
+        tie: Numbers that decide between equal messages, [n] int64: as gid, but a self loop that is
+            traversed in both directions has two.
         groups: Edges grouped by the row that sums them.
         scale: Importance weight of each edge, [n], or None.
     """
@@ -75,23 +76,23 @@ def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dic
             outputs[name][chunk.carried] = values[id(e)]
 
 
-def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], spreads: dict[str, State], output_grads: Arrays,
+def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], backward_states: dict[str, State], output_grads: Arrays,
              grads: Columns) -> None:
     """Add the gradients of everything the chunks read into ``grads``."""
     for chunk in chunks:
         values = _evaluate(phase, columns, chunk)
         parts = [values[id(e)] for e in phase.message]
-        flow: dict[int, np.ndarray] = {}
+        gradients: dict[int, np.ndarray] = {}
         for name, agg in phase.aggregators.items():
-            if name not in spreads:
+            if name not in backward_states:
                 continue
-            per_edge = {c: v[chunk.groups.of_edge] for c, v in spreads[name].items()}
+            per_edge = {c: v[chunk.groups.of_edge] for c, v in backward_states[name].items()}
             for e, g in zip(phase.message, agg.backward(per_edge, parts, chunk.tie, chunk.scale), strict=True):
-                _flow(flow, e, g)
+                _add(gradients, e, g)
         for name, g in output_grads.items():
-            _flow(flow, phase.outputs[name], g[chunk.carried])
-        _walk_back(phase, values, flow)
-        _collect(phase, flow, chunk, grads)
+            _add(gradients, phase.outputs[name], g[chunk.carried])
+        _backpropagate(phase, values, gradients)
+        _collect(phase, gradients, chunk, grads)
 
 
 def _evaluate(phase: Phase, columns: Columns, chunk: Chunk) -> dict[int, Any]:
@@ -120,28 +121,28 @@ def _leaf(e: Expr, columns: Columns, chunk: Chunk) -> Any:
     return columns.edge[name][chunk.carried if name in columns.carried else chunk.stored]
 
 
-def _flow(flow: dict[int, np.ndarray], e: Expr, g: np.ndarray) -> None:
-    if e.live:
-        flow[id(e)] = flow[id(e)] + g if id(e) in flow else g
+def _add(gradients: dict[int, np.ndarray], e: Expr, g: np.ndarray) -> None:
+    if e.requires_grad:
+        gradients[id(e)] = gradients[id(e)] + g if id(e) in gradients else g
 
 
-def _walk_back(phase: Phase, values: dict[int, Any], flow: dict[int, np.ndarray]) -> None:
+def _backpropagate(phase: Phase, values: dict[int, Any], gradients: dict[int, np.ndarray]) -> None:
     for e in reversed(phase.order):
-        if e.prim is None or id(e) not in flow:
+        if e.prim is None or id(e) not in gradients:
             continue
-        g, y, args = flow.pop(id(e)), values[id(e)], [values[id(a)] for a in e.args]
+        g, y, args = gradients.pop(id(e)), values[id(e)], [values[id(a)] for a in e.args]
         for i, a in enumerate(e.args):
-            rule = e.prim.rule(i) if a.live else None
+            rule = e.prim.rule(i) if a.requires_grad else None
             if rule is not None:
-                _flow(flow, a, rule(g, y, *args, **e.static))
+                _add(gradients, a, rule(g, y, *args, **e.static))
 
 
-def _collect(phase: Phase, flow: dict[int, np.ndarray], chunk: Chunk, grads: Columns) -> None:
+def _collect(phase: Phase, gradients: dict[int, np.ndarray], chunk: Chunk, grads: Columns) -> None:
     for e in phase.order:
-        if e.leaf is None or id(e) not in flow:
+        if e.leaf is None or id(e) not in gradients:
             continue
         kind, name = e.leaf
-        g = flow[id(e)]
+        g = gradients[id(e)]
         if kind == "src" and name in grads.src:
             add_rows(grads.src[name], chunk.src, g)
         elif kind == "dst" and name in grads.dst:

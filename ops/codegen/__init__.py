@@ -2,19 +2,20 @@
 
 A kernel is generated for a phase in one of three modes: "forward" (rows receive; messages are aggregated), "receiver"
 (rows receive; gradients of destination columns, edge values and operands) and "sender" (rows send; gradients of source
-columns). Rows are worked on serially inside and in parallel outside, so that nothing is written by two threads and
-results do not depend on their number.
+columns). Blocks of rows run in parallel, each row in one thread, so no two threads write the
+same memory and results do not depend on their number.
 
 Values: every number of an edge is a lane of a vector (``kernels.lanes``); one line computes one vector. Values used once
-are written where they are used, others are saved in variables, one for each vector. What belongs to the row that edges
-share, such as its running sums, is loaded before its edges and stored after them. Values too wide for variables are
-worked on in loops over scratch space.
+are written where they are used, others are saved in variables, one for each vector. Values of the
+row that edges share, such as its running sums, are loaded before its edges and stored after them.
+Values too wide for variables are processed in loops over scratch space.
 
-Parts, each of which holds those it needs: ``Source`` collects lines, names and arguments; ``Values`` gives the text of an
-expression; ``Registers`` saves values and sums; ``Gradients`` passes gradients back; ``Messages`` makes totals; ``kernel`` puts
-them together. Elementwise operations bring their scalar form. All others have a lowering, registered by operation
-(``lowering``) or by aggregator (``aggregate``) in the files that are imported here. ``boundary`` decides what the kernel by
-receivers saves for the one by senders.
+``Source`` collects lines, names and arguments; ``Values`` gives the text of an expression;
+``Registers`` saves values and sums; ``Gradients`` backpropagates; ``Messages`` computes totals;
+``kernel`` puts these parts together. Elementwise operations have a scalar form. All others have a
+lowering, registered by operation (``lowering``) or by aggregator (``aggregate``) in the files that
+are imported here. ``boundary`` decides which residuals the kernel by receivers saves for the one
+by senders.
 """
 if __name__ != "graphtheta.ops.codegen":
     raise ImportError("import graphtheta.ops.codegen, not ops.codegen")

@@ -11,11 +11,11 @@ from ..edge.aggregator import Aggregator
 
 
 class AggregateLowering:
-    """Of one aggregator; without state, so that one object serves every kernel.
+    """How one aggregator is compiled; without state, so that one object serves all kernels.
 
     Attributes:
-        ties: It decides between equal messages by the number of the edge, ``tie`` in the kernel.
-        softmax: Its gradient reads the softmax weights of the first part of the message.
+        ties: Whether equal messages are compared by ``tie``, the number of the edge.
+        softmax: Whether its gradient reads the softmax weights of the first part of the message.
     """
 
     ties = False
@@ -26,13 +26,13 @@ class AggregateLowering:
 
         Args:
             m: ``Messages`` of the kernel.
-            name: Of the total.
-            parts: Of the message.
+            name: Name of the total.
+            parts: Parts of the message.
         """
         raise NotImplementedError
 
     def backward(self, m: Any, name: str, parts: list[Expr]) -> None:
-        """Give the parts of the message their gradients; arguments as for ``forward``."""
+        """Add the gradients of the parts of the message; arguments as for ``forward``."""
         raise NotImplementedError
 
 
@@ -40,5 +40,5 @@ AGGREGATES: dict[Aggregator, AggregateLowering] = {}
 
 
 def register_aggregate(aggregator: Aggregator, lowering: AggregateLowering) -> None:
-    """Give an aggregator its lowering."""
+    """Register the lowering of an aggregator."""
     AGGREGATES[aggregator] = lowering

@@ -1,8 +1,9 @@
-"""What the kernel by receivers saves for the kernel by senders: a few numbers an edge, between scores and features.
+"""The recompute boundary: which residuals the kernel by receivers saves for the one by senders.
 
-The backward kernel by senders needs, for each edge, softmax weights, gates and gradients of scores. They follow from columns and
-edge values at scattered rows, by exponentials and inner products. The kernel by receivers, which runs before it,
-has all of them in registers; one row per edge with these numbers replaces several scattered reads.
+The backward kernel by senders needs, for each edge, softmax weights, gates and gradients of
+scores. To recompute them it would read columns and edge values at scattered rows. The kernel by
+receivers, which runs before it, has them in registers; one row per edge with these saved residuals
+replaces several scattered reads.
 """
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ def numbers(phase: Phase, residuals: Residuals) -> int:
 
 
 def paths(values: Values) -> set[int]:
-    """Expressions, by id, through which a gradient reaches a wanted leaf or a residual."""
+    """Expressions, by id, through which a gradient reaches a wanted leaf or a saved residual."""
     variant, path = values.variant, set[int]()
     for e in values.phase.order:
         n = values.number[id(e)]
-        wanted = e.leaf in variant.wanted or ("gradient", n) in variant.residuals if e.rows else e.live and ("const", n) in variant.wanted
+        wanted = (e.leaf in variant.wanted or ("gradient", n) in variant.residuals if e.rows
+                  else e.requires_grad and ("const", n) in variant.wanted)
         if wanted or (e.rows and e.prim is not None and _passes(e, e.prim, path)):
             path.add(id(e))
     return path
@@ -42,16 +44,16 @@ def _passes(e: Expr, prim: Operation, path: set[int]) -> bool:
 
 
 class Boundary:
-    """The recompute boundary: goes from the wanted gradients of a kernel to what they need, and stops where a value is narrow.
+    """Finds the boundary: from the gradients of a kernel to what they read, up to narrow values.
 
     Args:
-        values: Of a kernel that reads no residuals.
-        on_path: Expressions, by id, through which a gradient reaches what the kernel wants.
+        values: Values of a kernel that reads no residuals.
+        on_path: Expressions, by id, through which a gradient reaches what the kernel computes.
 
     Attributes:
-        path: Expressions, by id, whose gradients are worked out or saved.
+        path: Expressions, by id, whose gradients are computed or saved.
         values: Expressions that are evaluated.
-        residuals: What is saved; nothing if it were too much.
+        residuals: What is saved; nothing if it were more than MOST_SAVED numbers.
     """
 
     def __init__(self, values: Values, on_path: set[int]):
@@ -94,10 +96,10 @@ class Boundary:
         self._seed(e)
 
     def _rule(self, u: Expr, e: Expr) -> None:
-        """What the gradient rules of u read to pass its gradient on to e."""
+        """Add what the gradient rules of u read to compute the gradient of e."""
         form, lowering = self._v.form(u), lowering_of(u)
         if form is None:
-            if lowering is not None and lowering.puts_aside and not self._v.is_alias(u):
+            if lowering is not None and lowering.saves_intermediates and not self._v.is_alias(u):
                 self._value(u, here=True)
             return
         for a, rule in zip(u.args, form.grads, strict=True):
@@ -107,7 +109,7 @@ class Boundary:
                         self._value(b)
 
     def _seed(self, e: Expr) -> None:
-        """What the gradient of a part of the message reads."""
+        """Add what the gradient of a part of the message reads."""
         parts = self._v.phase.message
         if any(e is part for part in parts) and any(AGGREGATES[self._v.phase.aggregators[n]].softmax
                                                     for n in self._v.variant.totals[0]):

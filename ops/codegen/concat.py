@@ -18,22 +18,22 @@ class Concat(Lowering):
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
-        held = RegisterBuffer.scratch(s, name, e.dims)
-        array, row = held.memory()
+        buffer = RegisterBuffer.scratch(s, name, e.dims)
+        array, row = buffer.memory()
         for a, where in zip(e.args, joined(e), strict=True):
             for cell in s.slices(a.dims):
                 q = cell.through(where)
                 if q.run is not None:
-                    held.set(q, v.text(a, cell))
+                    buffer.set(q, v.text(a, cell))
                     continue
                 x, i = s.scratch(v.text(a, cell), cell.active), s.name("i")
                 with s.block(f"for {i} in range({cell.active}):"):
                     s.put(f"{array}[{row}, {s.map(q.at)}[0, {cell.start} + {i}]] = {x}[0, {i}]")
-        return held
+        return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         for part, where in zip(e.args, joined(e), strict=True):
-            to.give(part, part.dims, lambda p, at=where: g(p.through(at)))  # type: ignore[misc]
+            to.add(part, part.dims, lambda p, at=where: g(p.through(at)))  # type: ignore[misc]
 
 
 def joined(e: Expr) -> list[np.ndarray]:

@@ -10,26 +10,26 @@ from .registers import Registers, Text
 
 
 class Dropout(Lowering):
-    """One hash for each edge and one draw for each number; the factors are put aside for the gradient."""
+    """A hash for each edge and a draw for each number; the factors are saved for the gradient."""
 
-    puts_aside = True
+    saves_intermediates = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
         x, n, rate = e.args[0], v.number[id(e)], e.static["rate"]
-        factor, held = RegisterBuffer.best(s, f"f{n}", e.dims), RegisterBuffer.best(s, name, e.dims)
+        factor, buffer = RegisterBuffer.best(s, f"f{n}", e.dims), RegisterBuffer.best(s, name, e.dims)
         s.put(f"h{n} = mix(np.uint64({s.arg('edge_gid')}[se]) * GOLDEN + {s.arg(f'key{n}')})")
         limit = f"np.uint64({min(int(rate * 2.0**64), 2**64 - 1)}), T({1 / (1 - rate)!r})"
         for cell in s.slices(e.dims):
             draw = s.function(f"draw{cell.active}", f"lane_tools.dropout_factors({cell.active})")
             factor.set(cell, f"{draw}(h{n}, {cell.run}, {limit})")
-            held.set(cell, f"{v.text(x, cell)} * {factor.get(cell)}")
-        v.aside[n] = factor
-        return held
+            buffer.set(cell, f"{v.text(x, cell)} * {factor.get(cell)}")
+        v.intermediates[n] = factor
+        return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         v, n = to.values, to.values.number[id(e)]
-        to.give(e.args[0], e.dims, (lambda p: f"({g(p)} * {v.aside[n].get(p)})") if v.variant.training else g)
+        to.add(e.args[0], e.dims, (lambda p: f"({g(p)} * {v.intermediates[n].get(p)})") if v.variant.training else g)
 
 
 register(dropout_p, Dropout())

@@ -23,13 +23,13 @@ class Embedding(Lowering):
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
         table = e.args[0]
-        held = RegisterBuffer.scratch(s, name, e.dims)
+        buffer = RegisterBuffer.scratch(s, name, e.dims)
         for p, row in enumerate(rows_of(v, e)):
             width = int(np.prod(table.dims[1:]))
             for cell in s.slices((width,)):
                 entry = s.read(s.arg(f"c{v.number[id(table)]}"), row, cell)
-                held.set(cell.through(np.arange(width) + p * width), entry)
-        return held
+                buffer.set(cell.through(np.arange(width) + p * width), entry)
+        return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         s, v = to.source, to.values
@@ -38,9 +38,9 @@ class Embedding(Lowering):
             return
         name, width = s.arg(f"gc{v.number[id(table)]}"), int(np.prod(table.dims[1:]))
         for p, row in enumerate(rows_of(v, e)):
-            held = RegisterBuffer(s, name, (width,), (name, row))
+            buffer = RegisterBuffer(s, name, (width,), (name, row))
             for cell in s.slices((width,)):
-                held.add(cell, g(cell.through(np.arange(width) + p * width)))
+                buffer.add(cell, g(cell.through(np.arange(width) + p * width)))
 
     def check(self, e: Expr, constants: Callable[[Expr], np.ndarray], column: Callable[[Expr], np.ndarray]) -> None:
         check_range(column(e.args[1]), len(constants(e.args[0])), **e.static)

@@ -32,7 +32,7 @@ class ExtremeLowering(AggregateLowering):
 
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         g, edge = m.column(name, "g"), m.column(name, "edge")
-        m.gradients.give(parts[0], parts[0].dims, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")
+        m.gradients.add(parts[0], parts[0].dims, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")
 
 
 register_aggregate(MAX, ExtremeLowering(""))

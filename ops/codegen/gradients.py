@@ -1,4 +1,4 @@
-"""Gradients of an edge: from the message back to what the kernel wants, each expression's own after those of its uses."""
+"""Backpropagation for one edge, from the message to the gradients that the kernel computes."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,70 +15,70 @@ from .registers import MOST_STEPS, Registers, Text
 
 
 class Gradients:
-    """Passes gradients on as text where they are used once, and through register buffers where they meet others.
+    """Gradients are text where they are used once, and register buffers where several are added.
 
     Attributes:
-        on_path: Expressions, by id, through which a gradient reaches what the kernel wants.
-        met: Gradients in register buffers, by number.
+        on_path: Expressions, by id, through which a gradient reaches what the kernel computes.
+        buffers: Gradients in register buffers, by number.
         weights: Softmax weights, by number of the score.
     """
 
     def __init__(self, registers: Registers):
         self.registers, self.values, self.source = registers, registers.values, registers.source
         self.inline: dict[int, list[tuple[Text, int]]] = {}
-        self.met: dict[int, RegisterBuffer] = {}
+        self.buffers: dict[int, RegisterBuffer] = {}
         self.steps = 0
         self.on_path = paths(self.values)
-        # gradients that are read from where they were saved, or saved for another kernel
-        self.given: set[int] = set()
+        # gradients that are saved residuals, by number: read by this kernel, or written by it
+        self.loaded: set[int] = set()
         variant = self.values.variant
-        self.left = {n for kind, n in variant.residuals if kind == "gradient"} if variant.mode == "receiver" else set()
+        self.stored = {n for kind, n in variant.residuals if kind == "gradient"} if variant.mode == "receiver" else set()
         self.weights: dict[int, RegisterBuffer] = {}
 
-    # ---- what one kernel saves for another
+    # ---- saved residuals
 
     def residuals(self) -> Iterator[tuple[str, Expr, RegisterBuffer]]:
-        """What is saved of an edge: the kind, the expression, and where it is in the row."""
+        """Saved residuals of an edge: the kind, the expression, and its position in the row."""
         first = 0
         for kind, n in self.values.variant.residuals:
             e = self.values.phase.order[n]
             yield kind, e, RegisterBuffer(self.source, f"kept{n}", e.dims, (self.source.arg("kept"), "en"), first)
             first += int(np.prod(e.dims))
 
-    def take(self) -> list[Expr]:
-        """Start from what was saved; returns the values that are to be worked out."""
+    def load_residuals(self) -> list[Expr]:
+        """Load the saved residuals; returns the values that remain to be computed."""
         boundary = Boundary(self.values, self.on_path)
         self.on_path = boundary.path
-        known = {"value": self.values.saved, "weight": self.weights, "gradient": self.met}
-        for kind, e, kept in self.residuals():
+        known = {"value": self.values.saved, "weight": self.weights, "gradient": self.buffers}
+        for kind, e, saved in self.residuals():
             n = self.values.number[id(e)]
-            known[kind][n] = held = RegisterBuffer.best(self.source, f"{kind}{n}", e.dims)
+            known[kind][n] = buffer = RegisterBuffer.best(self.source, f"{kind}{n}", e.dims)
             for cell in self.source.slices(e.dims):
-                held.set(cell, kept.get(cell))
-                held.filled.add(int(cell.at[0]))
+                buffer.set(cell, saved.get(cell))
+                buffer.filled.add(int(cell.at[0]))
             if kind == "gradient":
-                self.given.add(n)
+                self.loaded.add(n)
         return boundary.values
 
-    def leave(self) -> None:
-        """Write what is saved, once all gradients are known."""
-        for kind, e, held in self.residuals():
+    def store_residuals(self) -> None:
+        """Store the saved residuals, once all gradients are known."""
+        for kind, e, saved in self.residuals():
             n = self.values.number[id(e)]
             if kind == "gradient":
-                self.met.setdefault(n, self.registers.total(f"g{n}", e.dims)).fill_up()
+                self.buffers.setdefault(n, self.registers.total(f"g{n}", e.dims)).fill_up()
             for cell in self.source.slices(e.dims):
-                text = self.values.text(e, cell) if kind == "value" else (self.met if kind == "gradient" else self.weights)[n].get(cell)
-                held.set(cell, text)
+                text = self.values.text(e, cell) if kind == "value" else (self.buffers if kind == "gradient" else self.weights)[n].get(cell)
+                saved.set(cell, text)
 
     # ---- where gradients go
 
-    def wants(self, e: Expr) -> bool:
-        """Whether the gradient of e is to be worked out."""
-        return id(e) in self.on_path and self.values.number[id(e)] not in self.given
+    def needs_gradient(self, e: Expr) -> bool:
+        """Whether the gradient of e is to be computed."""
+        return id(e) in self.on_path and self.values.number[id(e)] not in self.loaded
 
-    def give(self, a: Expr, shape: Shape, text: Text, where: np.ndarray | None = None) -> None:
-        """A gradient for a: ``text`` over the positions of ``shape``, whose numbers stand at positions ``where`` of a."""
-        if not self.wants(a):
+    def add(self, a: Expr, shape: Shape, text: Text, where: np.ndarray | None = None) -> None:
+        """Add a gradient of a: ``text`` over ``shape``, the positions ``where`` of a."""
+        if not self.needs_gradient(a):
             return
         straight = where is None and shape == a.dims
         if straight and a.rows and a.leaf is None:
@@ -92,56 +92,56 @@ class Gradients:
             target.add(cell, text(cell))
 
     def target(self, a: Expr) -> RegisterBuffer:
-        """What the gradient of a is added to."""
+        """Where the gradient of a is added."""
         n = self.values.number[id(a)]
         if not a.rows:
-            return self.registers.summed(f"gc{n}", a.dims)
-        if a.leaf is not None and n not in self.left:
+            return self.registers.block_sum(f"gc{n}", a.dims)
+        if a.leaf is not None and n not in self.stored:
             name = self.source.arg(f"g{a.leaf[0]}{n}")
             if a.leaf[0] == self.values.fixed_end:
-                return self.registers.over_the_row(name, a.dims)
+                return self.registers.row_sum(name, a.dims)
             return RegisterBuffer(self.source, name, a.dims, (name, self.values.row(a)))
-        if n not in self.met:
-            self.met[n] = self.registers.total(f"g{n}", a.dims)
-        return self.met[n]
+        if n not in self.buffers:
+            self.buffers[n] = self.registers.total(f"g{n}", a.dims)
+        return self.buffers[n]
 
-    # ---- the way back
+    # ---- the traversal
 
-    def flow(self, e: Expr) -> Text | None:
-        """The gradient of e once all its uses have given theirs; None if there is none."""
+    def gradient_of(self, e: Expr) -> Text | None:
+        """The gradient of e, after those of all its uses; None if there is none."""
         n, parts = self.values.number[id(e)], self.inline.pop(id(e), [])
-        if n not in self.met and not parts:
+        if n not in self.buffers and not parts:
             return None
         lowering = lowering_of(e)
         once = sum(id(a) in self.on_path for a in e.args) == 1 and not (lowering is not None and lowering.repeats)
         self.steps = max((steps for _, steps in parts), default=0)
-        if n not in self.met and len(parts) == 1 and once and n not in self.left and self.steps < MOST_STEPS:
+        if n not in self.buffers and len(parts) == 1 and once and n not in self.stored and self.steps < MOST_STEPS:
             return parts[0][0]
         self.steps = 0
         if parts:
-            held = self.target(e)
+            buffer = self.target(e)
             for cell in self.source.slices(e.dims):
-                held.add(cell, " + ".join(text(cell) for text, _ in parts))
-        self.met[n].fill_up()
-        return self.met[n].get
+                buffer.add(cell, " + ".join(text(cell) for text, _ in parts))
+        self.buffers[n].fill_up()
+        return self.buffers[n].get
 
     def backpropagate(self) -> None:
         """Pass gradients from every expression to its arguments, uses first."""
         for e in self.values.phase.order:
             n = self.values.number[id(e)]
-            if e.leaf is not None and n in self.given:
+            if e.leaf is not None and n in self.loaded:
                 target = self.target(e)
                 for cell in self.source.slices(e.dims):
-                    target.add(cell, self.met[n].get(cell))
+                    target.add(cell, self.buffers[n].get(cell))
         for e in reversed(self.values.phase.order):
             if not e.rows or e.prim is None or id(e) not in self.on_path:
                 continue
-            g = self.flow(e)
+            g = self.gradient_of(e)
             if g is not None:
                 self.pass_on(e, g)
 
     def pass_on(self, e: Expr, g: Text) -> None:
-        """Give the arguments of e their gradients."""
+        """Add the gradients of the arguments of e."""
         form, lowering = self.values.form(e), lowering_of(e)
         if form is not None:
             self.pass_through(e, form, g)
@@ -159,4 +159,4 @@ class Gradients:
                 y = self.values.text(e, p) if "{y}" in rule else ""
                 return "(" + rule.format(*self.values.arguments_of(rule, e, p), g=g(p), y=y) + ")"
 
-            self.give(a, e.dims, text)
+            self.add(a, e.dims, text)

@@ -1,4 +1,4 @@
-"""The whole kernel: its parts put together, the loops over rows and edges around the body, and its arguments in order."""
+"""Generates a kernel: its parts inside loops over rows and edges, and its arguments in order."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -13,13 +13,13 @@ from .gradients import Gradients
 from .lane_slice import slices
 from .lowering import lowering_of
 from .messages import Messages
-from .prefetch import ahead, lines_of_edge
+from .prefetch import lines_of_edge, prefetches
 from .registers import Registers
 from .source import Source
 from .values import Values
 from .variant import Residuals, Variant
 
-# vectors of one value that are held in variables; wider values are worked on in loops over scratch space
+# most vectors of a value in variables; wider values are processed in loops over scratch space
 MOST_VECTORS = 64
 FIXED = ("lo", "hi", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
 
@@ -71,8 +71,8 @@ def _selects(e: Expr) -> bool:
 
 
 def saved_at_most(phase: Phase) -> int:
-    """Numbers that are saved for an edge between the two backward kernels, if all it reads gets a gradient."""
-    wanted = frozenset(e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.live)
+    """Residuals per edge between the two backward kernels, if all source columns get a gradient."""
+    wanted = frozenset(e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.requires_grad)
     totals = tuple(phase.aggregators), tuple(phase.outputs)
     return numbers(phase, residuals_of(phase, Variant("sender", False, True, False, frozenset(), wanted, totals, phase.dtype.name)))
 
@@ -86,7 +86,7 @@ def residuals_of(phase: Phase, sender: Variant) -> Residuals:
 def worth_saving(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
     """What the kernel by receivers should save.
 
-    It must replace more scattered cache lines than the row takes that is written and read.
+    They must replace more scattered cache lines than the row of residuals takes.
     """
     residuals = residuals_of(phase, sender)
     if not residuals:
@@ -116,14 +116,14 @@ def generate(phase: Phase, variant: Variant) -> Kernel:
         messages.seed()
         gradients.backpropagate()
         if variant.mode == "receiver":
-            gradients.leave()
+            gradients.store_residuals()
     return _assembled(values)
 
 
 def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
     """The values that a backward kernel evaluates."""
     if variant.mode == "sender" and variant.residuals:
-        return gradients.take()
+        return gradients.load_residuals()
     roots = [*(phase.message if variant.totals[0] else ()), *(phase.outputs[n] for n in variant.totals[1])]
     return roots + [phase.order[n] for kind, n in variant.residuals if kind == "value"]
 
@@ -142,8 +142,8 @@ def _assembled(values: Values) -> Kernel:
 
 
 def _head(values: Values) -> list[str]:
-    """Where an edge is, and the rows that a later one needs."""
-    v, lines = values.variant, ahead(values)
+    """Lines that locate an edge, after the prefetches for a later one."""
+    v, lines = values.variant, prefetches(values)
     sender = v.mode == "sender"
     lines += ["en = at[k]" if sender else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
     lines += ["se = start + positions[en]" if v.listed else "se = start + en", "ce = offset + en"]

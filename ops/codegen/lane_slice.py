@@ -1,4 +1,4 @@
-"""Which numbers of a value a vector holds."""
+"""Lane slices: which numbers of a value a vector holds."""
 from __future__ import annotations
 
 from dataclasses import dataclass

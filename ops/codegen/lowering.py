@@ -13,17 +13,19 @@ from .register_buffer import RegisterBuffer
 
 
 class Lowering:
-    """Of one operation; without state, so that one object serves every kernel.
+    """How one operation is compiled; without state, so that one object serves all kernels.
 
     Attributes:
-        reads_again: It reads its arguments many times, so that they are saved.
-        repeats: Its gradient rule reads the gradient of the result several times, or at positions of its own, so that it is saved.
-        puts_aside: Its gradient needs what the forward text puts aside with the value.
+        reads_again: Whether it reads its arguments several times, so that they are saved.
+        repeats: Whether its gradient rule reads the gradient of the result several times, or at
+            other positions, so that it is saved in a buffer.
+        saves_intermediates: Whether its gradient reads values that ``forward`` left in
+            ``Values.intermediates``.
     """
 
     reads_again = False
     repeats = False
-    puts_aside = False
+    saves_intermediates = False
 
     def forward(self, r: Any, e: Expr, name: str) -> RegisterBuffer:
         """Write the value of e.
@@ -31,7 +33,7 @@ class Lowering:
         Args:
             r: ``Registers`` of the kernel, with its ``Source`` and ``Values``.
             e: The expression.
-            name: Of the register buffer.
+            name: Name of the register buffer.
         """
         raise NotImplementedError
 
@@ -39,14 +41,14 @@ class Lowering:
         """Write the gradients of the arguments of e.
 
         Args:
-            to: ``Gradients`` of the kernel, which take them.
+            to: ``Gradients`` of the kernel, to which they are added.
             e: The expression.
             g: The text of its gradient by lane slice.
         """
         raise NotImplementedError
 
     def check(self, e: Expr, constants: Any, column: Any) -> None:
-        """Raise the error of a kernel that met an index outside of an array, naming both.
+        """Raise an error that names index and array, after a kernel met an index out of range.
 
         Args:
             e: The expression.
@@ -62,7 +64,7 @@ class Structural(Lowering):
         self.repeats = repeats
 
     def backward(self, to: Any, e: Expr, g: Any) -> None:
-        to.give(e.args[0], e.dims, g, to.values.where(e))
+        to.add(e.args[0], e.dims, g, to.values.where(e))
 
 
 LOWERINGS: dict[Operation, Lowering] = {}
@@ -70,7 +72,7 @@ _STRUCTURAL = Structural()
 
 
 def register(operation: Operation, lowering: Lowering) -> None:
-    """Give an operation its lowering."""
+    """Register the lowering of an operation."""
     LOWERINGS[operation] = lowering
 
 

@@ -1,4 +1,4 @@
-"""What becomes of messages: totals and new edge values forward, the gradients that these give them backward."""
+"""Messages of a kernel: added to totals and written as edge values, and their gradients."""
 from __future__ import annotations
 
 from .aggregate import AGGREGATES
@@ -12,8 +12,8 @@ class Messages:
     """The message parts and new edge values of a phase.
 
     Args:
-        registers: Of the kernel, with its source and values.
-        gradients: Take the gradients of the parts; used backward only.
+        registers: Registers of the kernel, with its source and values.
+        gradients: Where the gradients of the parts are added; used backward only.
     """
 
     def __init__(self, registers: Registers, gradients: Gradients):
@@ -30,20 +30,20 @@ class Messages:
                 s.write(s.arg(f"out_{name}"), "ce", cell, self.values.text(e, cell))
 
     def seed(self) -> None:
-        """Give message parts and new edge values the gradients of what was made of them."""
+        """Add the gradients of message parts and of new edge values."""
         phase, s = self.values.phase, self.source
         totals, outputs = self.values.variant.totals
         for name in totals:
             AGGREGATES[phase.aggregators[name]].backward(self, name, phase.message)
         for name in outputs:
             e, array = phase.outputs[name], s.arg(f"gout_{name}")
-            self.gradients.give(e, e.dims, lambda p, array=array: s.read(array, "ce", p))  # type: ignore[misc]
+            self.gradients.add(e, e.dims, lambda p, array=array: s.read(array, "ce", p))  # type: ignore[misc]
 
     # ---- for lowerings
 
     def state(self, name: str, column: str, shape: Shape) -> RegisterBuffer:
-        """A column of the state of the row being worked on."""
-        return self.registers.over_the_row(self.source.arg(f"state_{name}_{column}"), shape)
+        """A column of the aggregator state of the current row."""
+        return self.registers.row_sum(self.source.arg(f"state_{name}_{column}"), shape)
 
     def column(self, name: str, column: str) -> Text:
         """A column of the backward state of the edge's destination."""
@@ -51,5 +51,5 @@ class Messages:
         return lambda p: s.once(s.read(array, "dr", p), "row" if fixed and p.start == "0" else "")
 
     def weighted(self, text: str) -> str:
-        """A number times the importance weight of the edge."""
-        return f"{text} * as_float({self.source.arg('scale')}[en])" if self.values.variant.scaled else text
+        """A value times the importance weight of the edge."""
+        return f"{text} * as_float({self.source.arg('scale')}[en])" if self.values.variant.weighted else text

@@ -1,4 +1,4 @@
-"""Rows that a later edge reads are fetched ahead: which arrays are read at scattered rows, and the lines that prefetch them."""
+"""Prefetching: which arrays edges read at scattered rows, and the lines that fetch them ahead."""
 from __future__ import annotations
 
 import numpy as np
@@ -6,13 +6,13 @@ import numpy as np
 from .boundary import numbers
 from .values import Values
 
-# edges between asking for a row and reading it, and cache lines asked for at most
+# edges between prefetch and read of a row, cache lines prefetched at most, bytes of a line
 AHEAD, MOST_LINES, LINE = 8, 16, 64
 
 
-def ahead(values: Values) -> list[str]:
-    """Ask for the rows that a later edge reads at scattered positions."""
-    scattered = far(values)
+def prefetches(values: Values) -> list[str]:
+    """Lines that prefetch the scattered rows of a later edge."""
+    scattered = scattered_reads(values)
     if not scattered:
         return []
     lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
@@ -25,10 +25,10 @@ def ahead(values: Values) -> list[str]:
 
 def lines_of_edge(values: Values) -> int:
     """Cache lines that an edge reads at scattered rows."""
-    return sum(-(-size // LINE) for _, _, size in far(values))
+    return sum(-(-size // LINE) for _, _, size in scattered_reads(values))
 
 
-def far(values: Values) -> list[tuple[str, str, int]]:
+def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
     """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
     variant, arguments, found = values.variant, values.source.arguments, []
     sender, item = variant.mode == "sender", np.dtype(variant.dtype).itemsize

@@ -22,49 +22,49 @@ class Product(Lowering):
         s, v = r.source, r.values
         x, w = e.args
         inner, k = int(np.prod(w.dims[1:])), x.dims[-1]
-        if turned(e, s.lanes):
+        if transposed(e, s.lanes):
             return r.fold(product_at(e), product_shape(e), products(r, e), r.total(name, e.dims))
-        held = r.total(name, e.dims)
+        buffer = r.total(name, e.dims)
         matrix, array, row = s.arg(f"c{v.number[id(w)]}"), *r.memory(x)
         lead, one = int(np.prod(x.dims[:-1])), s.loads(1)
         if not s.rolled:
             for cell in s.slices(e.dims):
-                held.add(cell, s.zeros(cell))
+                buffer.add(cell, s.zeros(cell))
             with s.block(f"for k_{name} in range({k}):"):
                 for line in range(lead):
                     s.put(f"x{line}_{name} = {one}({array}, {row}, {line * k} + k_{name})")
                 for cell in s.slices(e.dims):
                     line, start = divmod(int(cell.at[0]), inner)
                     entry = s.read(matrix, f"k_{name}", LaneSlice(np.arange(start, start + cell.active), cell.active))
-                    held.add(cell, f"x{line}_{name} * {entry}")
-            return held
+                    buffer.add(cell, f"x{line}_{name} * {entry}")
+            return buffer
         for line in range(lead):
             with s.block(f"for k_{name} in range({k}):"):
                 s.put(f"x_{name} = {one}({array}, {row}, {line * k} + k_{name})")
                 for cell in s.slices((inner,)):
                     entry = s.read(matrix, f"k_{name}", cell)
-                    held.add(cell.through(np.arange(inner) + line * inner), f"x_{name} * {entry}")
-        return held
+                    buffer.add(cell.through(np.arange(inner) + line * inner), f"x_{name} * {entry}")
+        return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         s, v, r = to.source, to.values, to.registers
         x, w = e.args
-        if turned(e, s.lanes):
-            self._turned(to, e, g)
+        if transposed(e, s.lanes):
+            self._transposed(to, e, g)
             return
         if id(x) in to.on_path:
             self._left(to, e, g)
         if id(w) in to.on_path:
             (lead, inner, k), name = product_shape(e), s.arg(f"gc{v.number[id(w)]}")
             array, source = r.memory(x)
-            held = RegisterBuffer(s, name, (inner,), (name, f"k_{name}"))
+            buffer = RegisterBuffer(s, name, (inner,), (name, f"k_{name}"))
             with s.block(f"for k_{name} in range({k}):"):
                 for line in range(lead):
                     s.put(f"x_{name} = {s.loads(1)}({array}, {source}, {line * k} + k_{name})")
                     for cell in s.slices((inner,)):
-                        held.add(cell, f"x_{name} * {g(cell.through(np.arange(inner) + line * inner))}")
+                        buffer.add(cell, f"x_{name} * {g(cell.through(np.arange(inner) + line * inner))}")
 
-    def _turned(self, to: Gradients, e: Expr, g: Text) -> None:
+    def _transposed(self, to: Gradients, e: Expr, g: Text) -> None:
         s, v, r = to.source, to.values, to.registers
         (x, w), (lead, inner, k) = e.args, product_shape(e)
         n = v.number[id(w)]
@@ -75,10 +75,10 @@ class Product(Lowering):
             terms = [f"{g(p.through(line * inner + j))} * {s.read(matrix, '0', p.through(j * k + at))}" for j in range(inner)]
             return f"({' + '.join(terms)})"
 
-        to.give(x, x.dims, text)
+        to.add(x, x.dims, text)
         if id(w) not in to.on_path:
             return
-        target = r.summed(f"gct{n}", (inner, k))
+        target = r.block_sum(f"gct{n}", (inner, k))
         column, along = np.divmod(np.arange(inner * k), k)
         for row in range(lead):
             for cell in s.slices((inner, k)):
@@ -89,7 +89,7 @@ class Product(Lowering):
         s, v = to.source, to.values
         (x, w), (lead, inner, k) = e.args, product_shape(e)
         matrix, name = s.arg(f"c{v.number[id(w)]}"), f"gx{v.number[id(e)]}"
-        held = RegisterBuffer.scratch(s, name, x.dims)
+        buffer = RegisterBuffer.scratch(s, name, x.dims)
         one = s.function("totals1", "lane_tools.totals(1)")
         for line in range(lead):
             with s.block(f"for k_{name} in range({k}):"):
@@ -97,19 +97,19 @@ class Product(Lowering):
                 for cell in s.slices((inner,)):
                     text = f"{g(cell.through(np.arange(inner) + line * inner))} * {s.read(matrix, f'k_{name}', cell)}"
                     s.put(f"d_{name} = d_{name} + {s.cut(cell.active, s.lanes)}({text})")
-                s.put(f"{held.name}[0, {line * k} + k_{name}] = number({one}(d_{name}))")
-        to.give(x, x.dims, held.get)
+                s.put(f"{buffer.name}[0, {line * k} + k_{name}] = number({one}(d_{name}))")
+        to.add(x, x.dims, buffer.get)
 
 
-def turned(e: Expr, lanes: int) -> bool:
-    """Whether a product is a few inner products: its matrix is then read turned round, along its longer axis."""
+def transposed(e: Expr, lanes: int) -> bool:
+    """Whether a product is a few inner products: its matrix is then read transposed."""
     x, w = e.args
     lead, inner = int(np.prod(x.dims[:-1])), int(np.prod(w.dims[1:]))
     return inner == 1 or (x.dims[-1] >= 2 * inner and lead * inner <= lanes)
 
 
 def product_shape(e: Expr) -> Shape:
-    """Rows, columns and length of the inner products of a turned product."""
+    """Rows, columns and length of the inner products of a transposed product."""
     x, w = e.args
     return int(np.prod(x.dims[:-1])), int(np.prod(w.dims[1:])), x.dims[-1]
 

@@ -12,7 +12,7 @@ from .registers import Registers, Text
 
 
 class SumOverAxes(Lowering):
-    """Numbers added up where they meet."""
+    """Numbers added at the position to which they are reduced."""
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         a, v = e.args[0], r.values
@@ -20,19 +20,19 @@ class SumOverAxes(Lowering):
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         where = reduced(e)
-        to.give(e.args[0], e.args[0].dims, lambda p: g(p.through(where)))
+        to.add(e.args[0], e.args[0].dims, lambda p: g(p.through(where)))
 
 
 class MaxOverAxes(Lowering):
-    """The first of the largest numbers, found in a loop; its position is put aside for the gradient."""
+    """The first of the largest numbers, by a loop; its position is saved for the gradient."""
 
     repeats = True
-    puts_aside = True
+    saves_intermediates = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
         a, n = e.args[0], v.number[id(e)]
-        held = RegisterBuffer.scratch(s, name, e.dims)
+        buffer = RegisterBuffer.scratch(s, name, e.dims)
         winner, values = s.buffer(f"w{n}", int(np.prod(e.dims)), "int64"), RegisterBuffer.scratch(s, f"all{n}", a.dims)
         for cell in s.slices(a.dims):
             values.set(cell, v.text(a, cell))
@@ -47,22 +47,22 @@ class MaxOverAxes(Lowering):
                     s.put(f"best, which = {values.name}[0, at_j], at_j")
             s.put(f"{name}[0, i] = best")
             s.put(f"{winner}[0, i] = which")
-        return held
+        return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         s, v = to.source, to.values
         a, n, size = e.args[0], v.number[id(e)], int(np.prod(e.dims))
-        mine, spread = RegisterBuffer.scratch(s, f"gmax{n}", e.dims), RegisterBuffer.scratch(s, f"gall{n}", a.dims)
-        spread.clear()
+        mine, scattered = RegisterBuffer.scratch(s, f"gmax{n}", e.dims), RegisterBuffer.scratch(s, f"gall{n}", a.dims)
+        scattered.clear()
         for cell in s.slices(e.dims):
             mine.set(cell, g(cell))
         with s.block(f"for i in range({size}):"):
-            s.put(f"{spread.name}[0, w{n}[0, i]] += {mine.name}[0, i]")
-        to.give(a, a.dims, spread.get)
+            s.put(f"{scattered.name}[0, w{n}[0, i]] += {mine.name}[0, i]")
+        to.add(a, a.dims, scattered.get)
 
 
 def reduced(e: Expr) -> np.ndarray:
-    """Position in a sum of each number of its argument."""
+    """Position in the result of each number of the argument."""
     a = e.args[0]
     kept = [1 if k - len(a.dims) in e.static["axis"] else d for k, d in enumerate(a.dims)]
     return np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), a.dims).ravel()

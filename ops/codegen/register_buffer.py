@@ -14,7 +14,7 @@ class RegisterBuffer:
         source: Where the lines go.
         name: Of its variables, or of its scratch row.
         shape: Trailing shape.
-        backing: Array and row if it lives in memory; None for variables.
+        backing: Array and row if it is in memory; None for variables.
         first: Where in the row it begins.
     """
 

@@ -1,4 +1,4 @@
-"""Which values are computed once and saved in register buffers, and sums over positions."""
+"""Decides which values are saved in register buffers, and writes them and sums over positions."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ MOST_SUMMED = 16
 
 
 class Registers:
-    """Writes values of the current edge, and what edges add up to, into variables or scratch space."""
+    """Writes values of the current edge, and sums over edges, into variables or scratch space."""
 
     def __init__(self, source: Source, values: Values):
         self.source, self.values = source, values
         self.sums: dict[str, RegisterBuffer] = {}
 
     def save(self, roots: list[Expr]) -> None:
-        """Write what must be saved, arguments first."""
+        """Write the values that need a register buffer, arguments first."""
         needed: set[int] = set()
 
         def visit(e: Expr) -> None:
@@ -72,10 +72,10 @@ class Registers:
         if lowering is not None and not e.traits.structural:
             self.values.saved[n] = lowering.forward(self, e, f"t{n}")
             return
-        held = RegisterBuffer.best(self.source, f"t{n}", e.dims)
+        buffer = RegisterBuffer.best(self.source, f"t{n}", e.dims)
         for cell in self.source.slices(e.dims):
-            held.set(cell, self.values.text(e, cell))
-        self.values.saved[n] = held
+            buffer.set(cell, self.values.text(e, cell))
+        self.values.saved[n] = buffer
 
     def fold(self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer) -> RegisterBuffer:
         """Add up the numbers of a value of ``shape`` at the positions that a map gives them."""
@@ -93,9 +93,9 @@ class Registers:
                 made.add(q, text(cell))
             else:
                 # neither along nor across the vectors: number by number
-                spread = self.source.scratch(text(cell), cell.active)
+                lanes = self.source.scratch(text(cell), cell.active)
                 for i, p in enumerate(q.at):
-                    dots[int(p)] = self.source.add_up(dots.get(int(p)), 1, f"{self.source.loads(1)}({spread}, 0, {i})")
+                    dots[int(p)] = self.source.add_up(dots.get(int(p)), 1, f"{self.source.loads(1)}({lanes}, 0, {i})")
         for c in out:
             inside = [dots.get(int(p)) for p in c.at]
             if any(inside):
@@ -119,10 +119,10 @@ class Registers:
                 self.source.put(f"{array}[{row}, {self.source.map(q.at)}[0, {cell.start} + {i}]] += {x}[0, {i}]")
 
     def total(self, name: str, shape: Shape) -> RegisterBuffer:
-        """A value to be added up."""
-        held = RegisterBuffer.best(self.source, name, shape)
-        held.clear()
-        return held
+        """A buffer of zeros to add to."""
+        buffer = RegisterBuffer.best(self.source, name, shape)
+        buffer.clear()
+        return buffer
 
     def memory(self, e: Expr) -> tuple[str, str]:
         """Where a value can be read number by number at run time."""
@@ -135,36 +135,36 @@ class Registers:
             return self.values.saved[n].memory()
         if self.values.is_alias(e):
             return self.memory(e.args[0])
-        held = RegisterBuffer.scratch(self.source, f"m{n}", e.dims)
+        buffer = RegisterBuffer.scratch(self.source, f"m{n}", e.dims)
         for cell in self.source.slices(e.dims):
-            held.set(cell, self.values.text(e, cell))
-        return held.memory()
+            buffer.set(cell, self.values.text(e, cell))
+        return buffer.memory()
 
-    def over_the_row(self, array: str, shape: Shape) -> RegisterBuffer:
-        """What the edges of the row add up to: in variables while they are worked on, then in the memory of the row."""
+    def row_sum(self, array: str, shape: Shape) -> RegisterBuffer:
+        """A sum over the edges of a row: in variables during the loop, then stored in the row."""
         if self.source.rolled:
             return RegisterBuffer(self.source, array, shape, (array, "tr"))
         if array not in self.sums:
-            held = self.sums[array] = RegisterBuffer(self.source, f"sum_{array}", shape)
+            buffer = self.sums[array] = RegisterBuffer(self.source, f"sum_{array}", shape)
             for cell in slices(shape, self.source.lanes):
-                held.filled.add(int(cell.at[0]))
+                buffer.filled.add(int(cell.at[0]))
                 with self.source.within("row"):
-                    held.set(cell, self.source.read(array, "tr", cell))
+                    buffer.set(cell, self.source.read(array, "tr", cell))
                 with self.source.within("end"):
-                    self.source.write(array, "tr", cell, held.get(cell))
+                    self.source.write(array, "tr", cell, buffer.get(cell))
         return self.sums[array]
 
-    def summed(self, name: str, shape: Shape) -> RegisterBuffer:
-        """The gradient of a value without rows, over all edges of the block."""
+    def block_sum(self, name: str, shape: Shape) -> RegisterBuffer:
+        """A sum over all edges of a block: the gradient of a value without rows."""
         self.source.arg(name)
         if self.source.rolled or len(slices(shape, self.source.lanes)) > MOST_SUMMED:
             return RegisterBuffer(self.source, name, shape, (name, "0"))
         if name not in self.sums:
-            held = self.sums[name] = RegisterBuffer(self.source, f"sum_{name}", shape)
+            buffer = self.sums[name] = RegisterBuffer(self.source, f"sum_{name}", shape)
             for cell in slices(shape, self.source.lanes):
-                held.filled.add(int(cell.at[0]))
+                buffer.filled.add(int(cell.at[0]))
                 with self.source.within("top"):
-                    held.set(cell, self.source.zeros(cell))
+                    buffer.set(cell, self.source.zeros(cell))
                 with self.source.within("bottom"):
-                    self.source.write(name, "0", cell, f"{self.source.read(name, '0', cell)} + {held.get(cell)}")
+                    self.source.write(name, "0", cell, f"{self.source.read(name, '0', cell)} + {buffer.get(cell)}")
         return self.sums[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..autodiff.expr import Expr
-from ..edge.aggregator import LOG_SUM_EXP, SOFTMAX_SUM, SURE
+from ..edge.aggregator import LOG_SUM_EXP, ONE_TOLERANCE, SOFTMAX_SUM
 from .aggregate import AggregateLowering, register_aggregate
 from .messages import Messages
 from .register_buffer import RegisterBuffer
@@ -20,14 +20,14 @@ class LogSumExpLowering(AggregateLowering):
 
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         to = m.gradients
-        if not to.wants(parts[0]):
+        if not to.needs_gradient(parts[0]):
             return
         weights, g = _attention(m, name, parts[0]), m.column(name, "g")
-        to.give(parts[0], parts[0].dims, lambda p: f"({g(p)} * {weights.get(p)})")
+        to.add(parts[0], parts[0].dims, lambda p: f"({g(p)} * {weights.get(p)})")
 
 
 class SoftmaxSumLowering(AggregateLowering):
-    """The same, and the weighted sum of values."""
+    """Running maximum, sum of exponentials, and weighted sum of values."""
 
     softmax = True
 
@@ -37,23 +37,23 @@ class SoftmaxSumLowering(AggregateLowering):
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, v, r, to = m.source, m.values, m.registers, m.gradients
         z, x = parts
-        if not (to.wants(z) or to.wants(x) or ("weight", v.number[id(z)]) in v.variant.residuals):
+        if not (to.needs_gradient(z) or to.needs_gradient(x) or ("weight", v.number[id(z)]) in v.variant.residuals):
             return
         weights, g = _attention(m, name, z), m.column(name, "g")
         heads = np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims):])))
-        if to.wants(z):
+        if to.needs_gradient(z):
             inner, products = m.column(name, "inner"), r.total(s.name("q"), z.dims)
             r.fold(heads, x.dims, lambda p: f"{g(p)} * {v.text(x, p)}", products)
             score_grad = RegisterBuffer.best(s, s.name("q"), z.dims)
             for cell in s.slices(z.dims):
                 weight = weights.get(cell)
                 score_grad.set(cell, f"unless_one({weight}, {weight} * ({products.get(cell)} - {inner(cell)}))")
-            to.give(z, z.dims, score_grad.get)
-        to.give(x, x.dims, lambda p: f"({weights.get(p.through(heads))} * {g(p)})")
+            to.add(z, z.dims, score_grad.get)
+        to.add(x, x.dims, lambda p: f"({weights.get(p.through(heads))} * {g(p)})")
 
 
 def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
-    """Running maximum: what was summed so far is brought to a new maximum when one comes."""
+    """Add an edge with a running maximum; a new maximum rescales the sums so far."""
     s, v = m.source, m.values
     scores, top, sums = _score(m, z), m.state(name, "max", z.dims), m.state(name, "sum", z.dims)
     totals = None if x is None else m.state(name, "total", x.dims)
@@ -86,25 +86,25 @@ def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
 def _score(m: Messages, z: Expr) -> RegisterBuffer:
     """The scores, with the importance weights of edges: exp(z + log n) = n exp(z)."""
     s, v = m.source, m.values
-    held = RegisterBuffer.best(s, s.name("z"), z.dims)
+    buffer = RegisterBuffer.best(s, s.name("z"), z.dims)
     for cell in s.slices(z.dims):
-        scale = f" + log(as_float({s.arg('scale')}[en]))" if v.variant.scaled else ""
-        held.set(cell, v.text(z, cell) + scale)
-    return held
+        scale = f" + log(as_float({s.arg('scale')}[en]))" if v.variant.weighted else ""
+        buffer.set(cell, v.text(z, cell) + scale)
+    return buffer
 
 
 def _attention(m: Messages, name: str, z: Expr) -> RegisterBuffer:
-    """The softmax weights, once more."""
+    """The softmax weights, computed again in backward."""
     s, v, to = m.source, m.values, m.gradients
     n = v.number[id(z)]
     if n in to.weights:
         return to.weights[n]
     scores, normaliser = _score(m, z), m.column(name, "lse")
-    held, sure = RegisterBuffer.best(s, s.name("p"), z.dims), SURE * float(np.finfo(v.variant.dtype).eps)
+    buffer, tolerance = RegisterBuffer.best(s, s.name("p"), z.dims), ONE_TOLERANCE * float(np.finfo(v.variant.dtype).eps)
     for cell in s.slices(z.dims):
-        held.set(cell, f"softmax_share({scores.get(cell)}, {normaliser(cell)}, T({sure!r}))")
-    to.weights[n] = held
-    return held
+        buffer.set(cell, f"softmax_share({scores.get(cell)}, {normaliser(cell)}, T({tolerance!r}))")
+    to.weights[n] = buffer
+    return buffer
 
 
 register_aggregate(LOG_SUM_EXP, LogSumExpLowering())

@@ -8,7 +8,7 @@ import numpy as np
 
 from .lane_slice import LaneSlice, slices
 
-# where a line stands: before all rows, before and after the edges of a row, with every edge, after all rows
+# before all rows, before the edges of a row, at each edge, after the edges, after all rows
 SECTIONS = ("top", "row", "edge", "end", "bottom")
 DEPTHS = {"top": 1, "row": 2, "edge": 3, "end": 2, "bottom": 1}
 
@@ -18,7 +18,7 @@ class Source:
 
     Args:
         dtype: Of the numbers.
-        rolled: Whether values are too wide for variables, and worked on in loops over scratch space.
+        rolled: Whether wide values are processed in loops over scratch space.
     """
 
     def __init__(self, dtype: str, rolled: bool):
@@ -83,14 +83,14 @@ class Source:
         return name
 
     def function(self, name: str, made: str) -> str:
-        """A function of this kernel alone, as an expression over ``lanes`` and ``lane_tools``."""
+        """A function that the kernel calls, as an expression over ``lanes`` and ``lane_tools``."""
         self.functions[name] = made
         return name
 
     # ---- numbers of rows
 
     def slices(self, shape: tuple[int, ...]) -> Iterator[LaneSlice]:
-        """Vectors that cover a value: one after another, or the body of a loop and what is left."""
+        """Vectors that cover a value: one after another, or the body of a loop and a remainder."""
         if not self.rolled:
             yield from slices(shape, self.lanes)
             return
@@ -139,7 +139,7 @@ class Source:
         return known[text]
 
     def add_up(self, known: str | None, active: int, text: str) -> str:
-        """A variable that takes in the lanes of one more vector."""
+        """A variable to which the lanes of one more vector are added."""
         more = f"{self.cut(active, self.lanes)}({text})"
         if known is None:
             known = self.name("d")

@@ -13,11 +13,11 @@ from .registers import Registers, Text
 
 
 class Standardise(Lowering):
-    """Mean and deviation first; the inverse of the deviation is put aside for the gradient."""
+    """Mean and deviation first; the inverse of the deviation is saved for the gradient."""
 
     reads_again = True
     repeats = True
-    puts_aside = True
+    saves_intermediates = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
@@ -29,13 +29,13 @@ class Standardise(Lowering):
             centred.set(cell, f"{v.text(x, cell)} - {mean.get(cell.through(lead))}")
         square = lambda p: f"square({centred.get(p)}) * T({1 / d!r})"
         variance = r.fold(lead, e.dims, square, r.total(f"v{name}", e.dims[:-1]))
-        inverse, held = RegisterBuffer.best(s, f"d{name}", e.dims[:-1]), RegisterBuffer.best(s, name, e.dims)
+        inverse, buffer = RegisterBuffer.best(s, f"d{name}", e.dims[:-1]), RegisterBuffer.best(s, name, e.dims)
         for cell in s.slices(e.dims[:-1]):
             inverse.set(cell, f"T(1) / sqrt({variance.get(cell)} + T({e.static['eps']!r}))")
         for cell in s.slices(e.dims):
-            held.set(cell, f"{centred.get(cell)} * {inverse.get(cell.through(lead))}")
-        v.aside[v.number[id(e)]] = inverse
-        return held
+            buffer.set(cell, f"{centred.get(cell)} * {inverse.get(cell.through(lead))}")
+        v.intermediates[v.number[id(e)]] = inverse
+        return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""
@@ -47,9 +47,9 @@ class Standardise(Lowering):
 
         def text(p: LaneSlice) -> str:
             q = p.through(lead)
-            return f"(({g(p)} - {mean.get(q)} - {v.text(e, p)} * {slope.get(q)}) * {v.aside[n].get(q)})"
+            return f"(({g(p)} - {mean.get(q)} - {v.text(e, p)} * {slope.get(q)}) * {v.intermediates[n].get(q)})"
 
-        to.give(e.args[0], e.dims, text)
+        to.add(e.args[0], e.dims, text)
 
 
 register(standardise_p, Standardise())

@@ -18,11 +18,11 @@ class SumLowering(AggregateLowering):
 
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         g = m.column(name, "g")
-        m.gradients.give(parts[0], parts[0].dims, lambda p: m.weighted(g(p)))
+        m.gradients.add(parts[0], parts[0].dims, lambda p: m.weighted(g(p)))
 
 
 class MeanLowering(SumLowering):
-    """The same, and the weights of the edges; the backward state is divided by their sum already."""
+    """A sum of messages and one of importance weights; the backward state is divided already."""
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s = m.source

@@ -18,19 +18,19 @@ class Values:
     Attributes:
         number: Position of each expression in the order of the phase, by id.
         saved: Values that are in register buffers, by number.
-        aside: What the gradient of a saved value needs besides, by number.
-        fixed_end: The end whose row all edges of a row share.
+        intermediates: Other values that gradients of saved values read, by number.
+        fixed_end: The end, "src" or "dst", that all edges of a row share.
     """
 
     def __init__(self, source: Source, phase: Phase, variant: Variant):
         self.source, self.phase, self.variant = source, phase, variant
         self.number = {id(e): i for i, e in enumerate(phase.order)}
         self.saved: dict[int, RegisterBuffer] = {}
-        self.aside: dict[int, RegisterBuffer] = {}
+        self.intermediates: dict[int, RegisterBuffer] = {}
         self.fixed_end = "src" if variant.mode == "sender" else "dst"
 
     def uses(self) -> dict[int, list[Expr]]:
-        """Where each expression is used; through one that changes nothing, its own uses."""
+        """The uses of each expression; those of an alias instead of the alias."""
         uses: dict[int, list[Expr]] = {}
         for e in reversed(self.phase.order):
             for a in e.args:
@@ -42,7 +42,7 @@ class Values:
         return None if e.prim is None else e.prim.form(e.static)
 
     def is_alias(self, e: Expr) -> bool:
-        """Whether it changes nothing: dropout that does not drop."""
+        """Whether it is the identity: dropout outside of training."""
         return e.traits.random and not self.variant.training
 
     def text(self, e: Expr, cell: LaneSlice) -> str:
@@ -79,7 +79,7 @@ class Values:
         return np.asarray(e.prim.forward(positions, *(np.zeros((1, *x.dims)) for x in others), **e.static)).ravel()
 
     def leaf(self, e: Expr, cell: LaneSlice) -> str:
-        """A column, read once wherever it is needed: before the edges if it belongs to the row they share."""
+        """A column, read once: before the edges if it belongs to the row that they share."""
         assert e.leaf is not None
         kind, name = e.leaf
         if name == "gid":

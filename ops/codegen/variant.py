@@ -1,4 +1,4 @@
-"""What a kernel is specialised for."""
+"""Variants: what a kernel is specialised for."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Variant:
         mode: "forward", "receiver" or "sender".
         listed: Whether edges are given by a list of positions, or are in order from a start.
         training: Whether dropout drops.
-        scaled: Whether edges have importance weights.
+        weighted: Whether edges have importance weights.
         carried: Edge values indexed in the level's own order.
         wanted: Leaves whose gradients this kernel computes, as (kind, name).
         totals: Totals with a gradient, and output values with one.
@@ -26,7 +26,7 @@ class Variant:
     mode: str
     listed: bool
     training: bool
-    scaled: bool
+    weighted: bool
     carried: frozenset[str]
     wanted: frozenset[tuple[str, object]]
     totals: tuple[tuple[str, ...], tuple[str, ...]]

@@ -1,15 +1,18 @@
 """Aggregators: what Sum does with the messages of a destination.
 
-An aggregator is a monoid. Its state is started neutral, takes in messages chunk by chunk, merges with the state of
-other edges or other workers, and is finished into the total. Because merging is associative, the work may be split
-anywhere. The backward state is a few columns per destination from which each edge computes the gradient of its own
-message, so that the only thing moved is one row per (master, mirror) pair.
+An aggregator is a monoid. Its state starts neutral, accumulates messages chunk by chunk, is merged
+with the state of other edges or other workers, and is finished into the total. Because merging is
+associative, the work may be split anywhere. The backward state is a few columns per destination
+from which each edge computes the gradient of its own message, so backward moves one row per
+(master, mirror) pair.
 
-A state is a dict of arrays with one row per destination. Merging order is fixed by the caller (chunks in edge order,
-workers in rank order). ``scale`` is the importance weight of a sampled edge: how many edges it represents.
+A state is a dict of arrays with one row per destination. The caller fixes the order of merging
+(chunks in edge order, workers in rank order). ``scale`` is the importance weight of a sampled
+edge: the number of edges that it represents.
 
-One's own aggregator is an object of a subclass of ``Aggregator``, given to ``AGGREGATORS.add``; ``sum = "its name"`` then works in
-any layer. It runs on the reference back end, because the fused one has compiled forms of the built-in aggregators only.
+To add an aggregator, give an object of a subclass of ``Aggregator`` to ``AGGREGATORS.add``; then
+``sum = "its name"`` works in any layer. It runs on the reference back end, because only built-in
+aggregators have a compiled form.
 """
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ State = dict[str, np.ndarray]
 Shape = tuple[int, ...]
 
 NO_EDGE = np.iinfo(np.int64).max
-# a softmax weight that is closer to 1 than so many roundings is 1
-SURE = 16
+# a softmax weight that differs from 1 by at most this many machine epsilons counts as 1
+ONE_TOLERANCE = 16
 
 
 @dataclass(slots=True)
@@ -50,21 +53,21 @@ class Segments:
     of_edge: np.ndarray
 
     def add(self, x: np.ndarray) -> np.ndarray:
-        """Sum the edges of each group, [n_groups, ...]."""
+        """The sum over the edges of each group, [n_groups, ...]."""
         return np.add.reduceat(x, self.start, axis=0)
 
     def broadcast(self, x: np.ndarray) -> np.ndarray:
-        """Give each edge the row of its group, [n_edges, ...]."""
+        """The row of its group for each edge, [n_edges, ...]."""
         return np.repeat(x, np.diff(self.start, append=len(self.of_edge)), axis=0)
 
 
 def expand(x: np.ndarray, like: int) -> np.ndarray:
-    """Give x trailing axes until it has ``like`` axes."""
+    """x with trailing axes of length 1, up to ``like`` axes."""
     return x.reshape(x.shape + (1,) * (like - x.ndim))
 
 
 class Aggregator(ABC):
-    """One rule of Sum; without state of its own, so that one object serves every layer, thread and rank.
+    """One way to sum messages; without state of its own, so one object serves all layers.
 
     All arrays have one row per destination or per edge; their other axes are those of the message. The results must not depend
     on how edges are split into chunks, nor on the order in which states are merged, except for rounding.
@@ -86,11 +89,11 @@ class Aggregator(ABC):
         """Add the messages of one chunk to the state, in place.
 
         Args:
-            state: Of all destinations.
+            state: State of all destinations.
             seg: The edges of the chunk, grouped by destination.
             parts: The message, [n_edges, ...]; one array, except for a softmax-weighted sum, which has score and value.
             gid: A number of each edge that is the same on any number of ranks, [n_edges] int64, to decide ties.
-            scale: How many edges each edge represents, [n_edges], or None for one each.
+            scale: Importance weight of each edge, [n_edges], or None for weights of 1.
         """
 
     @abstractmethod
@@ -111,7 +114,7 @@ class Aggregator(ABC):
 
 
 class Sum(Aggregator):
-    """Total of all messages; a sampled edge counts for the edges that it represents."""
+    """Total of all messages, each times the importance weight of its edge."""
 
     name = "sum"
     linear = True
@@ -138,7 +141,7 @@ class Sum(Aggregator):
 
 
 class Mean(Sum):
-    """Mean of the messages, weighted by how many edges sampled ones represent."""
+    """Mean of the messages, weighted by the importance weights of their edges."""
 
     name = "mean"
 
@@ -178,7 +181,7 @@ class Max(Aggregator):
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
         x = parts[0] * self._sign
         best = np.maximum.reduceat(x, seg.start, axis=0)
-        # "not below" and not "equal", so that a NaN shows in the total
+        # "not below" and not "equal", so that NaN propagates to the total
         candidate = np.where(x < seg.broadcast(best), NO_EDGE, expand(gid, x.ndim))
         self.merge(state, seg.row, {"best": best, "edge": np.minimum.reduceat(candidate, seg.start, axis=0)})
 
@@ -237,9 +240,9 @@ class LogSumExp(Aggregator):
 class SoftmaxSum(Aggregator):
     """Messages weighted by the softmax of their scores: parts are (score [.., H], value [.., H, ...]).
 
-    Carries (max, sum of exponentials, weighted sum), so a worker sends one message where a distributed softmax
-    usually takes three. In backward the inner product of gradient and total is computed once at the master and
-    replaces the sum over all edges.
+    The state is (max, sum of exponentials, weighted sum), so a worker sends one message where a
+    distributed softmax usually takes three. In backward the inner product of gradient and total is
+    computed once at the master and replaces the sum over all edges.
     """
 
     name = "softmax-sum"
@@ -267,7 +270,7 @@ class SoftmaxSum(Aggregator):
         return _over(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        return {"g": g, "lse": _log_normaliser(state), "inner": _inner(g, total, kept=state["sum"].ndim)}
+        return {"g": g, "lse": _log_normaliser(state), "inner": _inner(g, total, lead=state["sum"].ndim)}
 
     def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
         z, x = _scaled(parts[0], scale), parts[1]
@@ -281,9 +284,9 @@ _over = rowwise(np.true_divide)
 
 
 @rowwise
-def _inner(x: np.ndarray, y: np.ndarray, kept: int) -> Any:
-    """Inner products over all axes but the first ones."""
-    shape = (*x.shape[:kept], prod(x.shape[kept:]))
+def _inner(x: np.ndarray, y: np.ndarray, lead: int) -> Any:
+    """Inner products over all axes but the first ``lead``."""
+    shape = (*x.shape[:lead], prod(x.shape[lead:]))
     return np.einsum("...i,...i->...", x.reshape(shape), y.reshape(shape))
 
 
@@ -293,9 +296,9 @@ def _scaled(z: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
 
 
 def _share(z: np.ndarray, normaliser: np.ndarray) -> np.ndarray:
-    """The softmax of a score; exactly 1 where it is 1 up to rounding, as over a single edge."""
+    """The softmax of a score; exactly 1 where it is 1 up to rounding, as for a single edge."""
     weight = np.exp(z - normaliser)
-    return np.where(np.abs(weight - 1) <= SURE * np.finfo(z.dtype).eps, 1, weight).astype(z.dtype)
+    return np.where(np.abs(weight - 1) <= ONE_TOLERANCE * np.finfo(z.dtype).eps, 1, weight).astype(z.dtype)
 
 
 def _rebase(state: State, rows: np.ndarray, other: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
-"""What work costs: bytes read and written and floating-point operations, of one pass forward.
+"""The cost model: bytes read and written, and floating-point operations, of a forward pass.
 
-The formulae are those of a machine that reads everything from memory each time it is asked for, and keeps nothing: an
-upper bound for bytes where rows are read again soon, close to the truth where a graph is much larger than the caches.
+The formulae assume that every read comes from memory and no cache holds anything. For bytes this
+is an upper bound, close to the truth where a graph is much larger than the caches.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Cost:
 
 
 def operation_flops(prim: Operation | None, inputs: Sequence[Shape], output: Shape) -> int:
-    """Of one operation for one row: two for each multiplication of a product, one for each number of anything else.
+    """Floating-point operations for one row: two per multiplication of a product, else one.
 
     Args:
         prim: None for what the tape records besides primitives.
@@ -49,13 +49,13 @@ def operation_flops(prim: Operation | None, inputs: Sequence[Shape], output: Sha
 
 
 def node_cost(prim: Operation | None, inputs: Sequence[Shape], outputs: Sequence[Shape], itemsize: int) -> Cost:
-    """Of an operation on node values, for one node; arguments as for ``operation_flops``."""
+    """Cost of an operation on node values, for one node; arguments as for ``operation_flops``."""
     flops = operation_flops(prim, inputs, outputs[0])
     return Cost(itemsize * (prod(inputs[0]) + sum(map(prod, outputs))) if flops else 0, flops)
 
 
 def edge_cost(phase: Phase) -> Cost:
-    """Of a pass over the edges, for one edge: its columns and indices are read, its message is made and added."""
+    """Cost of a pass for one edge: to read columns and indices, compute the message and add it."""
     flops = sum(operation_flops(e.prim, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
     added = len(phase.aggregators) * sum(prod(e.dims) for e in phase.message)
     columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] != "gid"]

@@ -1,4 +1,8 @@
-"""Hoisting: what reads the columns of one end is computed once per node, and what reads none of them once per pass."""
+"""Hoisting: moves computation off the edges.
+
+An expression that reads columns of one end only is computed once per node, and one that reads none
+once per pass.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,17 +12,17 @@ from .rewrite import count_uses, end_of, size
 
 
 def _costly(e: Expr) -> bool:
-    """Whether computing it takes more than reading what it is made of: products, reductions, transcendental functions."""
+    """Whether computing it costs more than reading its arguments, as for products and exp."""
     assert e.prim is not None
     form = e.prim.form(e.static)
     return not e.prim.free and (form is None or form.costly)
 
 
 def chosen(roots: Sequence[Expr]) -> dict[Expr, str]:
-    """The largest one-ended expressions that save something at the nodes, each with the reason.
+    """The largest expressions of one end that are cheaper at the nodes, each with the reason.
 
-    Something is saved if the expression takes more than reading its columns, or if the edges read no more numbers
-    than before: the columns it is made of are then no longer read.
+    They are cheaper if computing them costs more than reading their columns, or if the edges read
+    no more numbers than before, because the columns below them are no longer read.
     """
     uses, found = count_uses(roots), dict[Expr, str]()
 
@@ -37,7 +41,7 @@ def chosen(roots: Sequence[Expr]) -> dict[Expr, str]:
 
 
 def _reason(e: Expr, uses: dict[Expr, int]) -> str:
-    """Why an expression is worth a column; empty if it is not."""
+    """Why an expression becomes a column of the nodes; empty if it does not."""
     assert e.prim is not None
     below = ordered([e])
     inside = count_uses([e])
@@ -51,7 +55,7 @@ def _reason(e: Expr, uses: dict[Expr, int]) -> str:
 
 
 def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr]) -> tuple[list[Expr], list[tuple[str, str]]]:
-    """Give expressions of one end a column of the nodes.
+    """Replace expressions of one end by columns of the nodes.
 
     Args:
         scope: The open tracer the roots were made in.
@@ -63,17 +67,17 @@ def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr]) -> tup
     """
     by, why = {}, []
     for e, reason in chosen(roots).items():
-        at_node = replaced(scope, e, {x: scope.leaf("node", x.leaf[1], x.dims, x.dtype, live=x.live)
+        at_node = replaced(scope, e, {x: scope.leaf("node", x.leaf[1], x.dims, x.dtype, requires_grad=x.requires_grad)
                                       for x in ordered([e]) if x.rows and x.leaf is not None})
         name = next((n for n, known in columns.items() if known is at_node), f"column {len(columns)}")
         columns[name] = at_node
-        by[e] = scope.leaf(end_of(e), name, e.dims, e.dtype, live=e.live)
+        by[e] = scope.leaf(end_of(e), name, e.dims, e.dtype, requires_grad=e.requires_grad)
         why.append((name, reason))
     return [replaced(scope, root, by) for root in roots], why
 
 
 def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> list[Expr]:
-    """Give the largest expressions without rows a number among the operands.
+    """Replace the largest expressions without rows by operands.
 
     Args:
         scope: The open tracer the roots were made in.
@@ -90,7 +94,7 @@ def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> 
         number = next((i for i, known in prepared.items() if known is a), len(scope.operands))
         if number not in prepared:
             prepared[number] = a
-            # stands for the value while shapes are inferred
+            # a placeholder while shapes are inferred
             scope.operands.append(a.dummy())
-        by[a] = scope.leaf("operand", number, a.dims, a.dtype, rows=False, live=a.live)
+        by[a] = scope.leaf("operand", number, a.dims, a.dtype, rows=False, requires_grad=a.requires_grad)
     return [replaced(scope, root, by) for root in roots]

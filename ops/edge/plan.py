@@ -1,8 +1,9 @@
 """The planner: a traced program rewritten so that less is computed, read and moved for each edge.
 
-Phase by phase: expressions are simplified; a product with a matrix at the end of a summed message is done to the totals
-instead, where that is narrower; products on edges are split and contracted; what reads one end goes to the nodes. Both
-back ends see only the result.
+Phase by phase: expressions are simplified; a product with a matrix at the end of a summed message
+    is
+deferred to the totals where that is narrower; products on edges are split and contracted;
+expressions of one end are hoisted to the nodes. Both back ends run the planned program.
 """
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def _with_roots(phase: Phase, roots: list[Expr]) -> Phase:
 
 
 def _deferred(scope: Tracer, phase: Phase, after: Expr | None) -> tuple[Phase, Expr | None]:
-    """Sum m instead of m @ W and multiply the total before what is done to it, if m is no wider; linear sums only.
+    """Sum m instead of m @ W and multiply the total by W, if the sum is linear and m is no wider.
 
     A factor that is the same for all columns of the product stays with the message: w * (m @ W) sums w * m. In a
     softmax-weighted sum m must have an axis beside those of the scores.
@@ -92,7 +93,7 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
     m, inside = product.args[0], len(product.args[1].dims) - 1
     if not factor.rows or product.dims != e.dims or any(d != 1 for d in factor.dims[len(factor.dims) - inside:]):
         return None
-    # the axes of the product give way to the one that is contracted
+    # the axes of the product are replaced by the one that is contracted
     if inside != 1:
         if factor.prim is not expand_last_p or factor.static["n"] < inside:
             return None
@@ -101,21 +102,21 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
     return scope.node(e.prim, pair, e.static), product
 
 
-# ---- running what was taken off the edges
+# ---- values that are computed outside of the edges
 
 
 def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int) -> Any:
-    """The value of an expression that was taken off the edges.
+    """The value of an expression that was moved off the edges.
 
     Args:
         e: Expression with or without rows.
         operands: Parameters and constants by number.
-        known: Values of leaves that have rows, and of what was computed already, for at least n rows each; new ones are
-            added.
+        known: Values of leaves that have rows, and of expressions computed before, for at least n
+            rows each; new ones are added.
         n: Rows wanted of a value that has rows.
 
     Returns:
-        [n, ...], or an array without rows; on the tape, as everything that primitives make of variables.
+        [n, ...], or an array without rows; recorded on the tape like any call of primitives.
     """
     if e not in known and e.prim is None:
         assert e.leaf is not None
@@ -125,11 +126,11 @@ def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int) -
     return prefix(known[e], n) if e.rows and known[e].shape[0] > n else known[e]
 
 
-# ---- for people
+# ---- text for people
 
 
 def written(e: Expr, operands: Sequence[Any] = ()) -> str:
-    """An expression as a user would have written it; operands by name and value if they are given."""
+    """An expression as a user would write it; operands by name and value if they are given."""
     text = _text(e, operands)
     return text[1:-1] if e.traits.sign else text
 
@@ -150,13 +151,13 @@ def _text(e: Expr, operands: Sequence[Any]) -> str:
     return f"{e.prim.name}({', '.join(a[1:-1] if x.traits.sign else a for x, a in shown)})"
 
 
-def told(program: EdgeProgram) -> list[str]:
-    """What the planner did and why, a line each."""
+def planner_notes(program: EdgeProgram) -> list[str]:
+    """What the planner did and why, one line for each change."""
     return [text.format(*(written(e, program.operands) for e in about)) for text, about in program.notes]
 
 
 def _plain(name: str) -> str:
-    """The name of a column as one word; those made here have a space, which no user's has."""
+    """The name of a column as one word; only names of columns made by the planner have a space."""
     return name.replace(" ", "_")
 
 

@@ -28,7 +28,7 @@ Note = tuple[str, tuple[Expr, ...]]
 
 @primitive("edge_softmax")
 def _edge_softmax(score: Any) -> Any:
-    """Stands in the expression until the planner has replaced it."""
+    """A placeholder in expressions until ``split`` replaces it."""
     return score
 
 
@@ -91,7 +91,7 @@ class Phase:
     @property
     def dtype(self) -> np.dtype:
         """The float type it computes in; new edge values may be integers besides."""
-        # the planner sees to it that all floats have one type; without a sum the first output is the layer's value
+        # all floats have one type; without a sum, the first output is the value of the layer
         return next(e.dtype for e in (*self.message, *self.outputs.values()))
 
     @property
@@ -109,9 +109,10 @@ class EdgeProgram:
         operands: Parameters, constants, and what the planner made of them, by number: one array for all edges each, or the
             expression of one.
         columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
-        after: What is done to each total of the last phase, over a "total" leaf; None for nothing.
-        notes: What the planner did and why: text with a place for each of some expressions.
-        tracer: The scope its expressions were made in; the planner is the last to need it.
+        after: What is computed from each total of the last phase, over a "total" leaf; None for
+            nothing.
+        notes: What the planner did and why: format texts and the expressions to insert.
+        tracer: The scope its expressions were made in; used until planning ends.
     """
 
     phases: list[Phase]
@@ -154,9 +155,9 @@ def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], out
 
 
 def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr | None] | None:
-    """The value c and what is done to its total, for a message that is f(weight * c) with f linear and the same for all edges.
+    """For a message f(weight * c) with f linear and equal for all edges: c, and f of its total.
 
-    Sums of heads are such an f: they may wait until the edges are summed.
+    Sums over heads are such an f: they are computed after the edges are summed.
     """
     done: list[Expr] = []
     while True:
@@ -176,8 +177,8 @@ def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr |
 
 
 def total_of(tracer: Tracer, message: Expr) -> Expr:
-    """The leaf that stands for the total of such messages."""
-    return tracer.leaf("total", message.dims, message.dims, message.dtype, live=message.live)
+    """The leaf that represents the total of such messages."""
+    return tracer.leaf("total", message.dims, message.dims, message.dtype, requires_grad=message.requires_grad)
 
 
 def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
@@ -191,7 +192,7 @@ def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, 
         found = left[0]
         score, column = found.args[0], f"normaliser {len(phases)}"
         phases.append(Phase([score], {"": LOG_SUM_EXP}, {}, result=column))
-        weight = exp(sub(score, tracer.leaf("dst", column, score.dims, score.dtype, live=score.live)))
+        weight = exp(sub(score, tracer.leaf("dst", column, score.dims, score.dtype, requires_grad=score.requires_grad)))
         roots = [replaced(tracer, e, {found: weight}) for e in roots]
     phases.append(Phase(roots[: len(message)], aggregators, dict(zip(outputs, roots[len(message):], strict=True))))
     return phases

@@ -1,7 +1,7 @@
 """Planned edge programs, shared by all passes, layers and models whose traces have one structure.
 
-Nothing is kept on the user's objects, and nothing of theirs is kept here: a program holds expressions and compiled
-kernels, and gets the operands of each trace anew.
+A program holds expressions and compiled kernels, and no object of the user; each use takes the
+operands of its own trace. Nothing is stored on the user's objects.
 """
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class ProgramCache:
     """The programs that were used last.
 
     Args:
-        most: Number of programs to keep. A setting that changes in every step makes a program in every step.
+        most: Number of programs to keep; a setting that changes in every step adds one in every
+            step.
     """
 
     def __init__(self, most: int = 256):

@@ -1,7 +1,8 @@
-"""Rewriting edge expressions: the same numbers with less to do on every edge.
+"""Rewriting edge expressions: the same numbers with less work on every edge.
 
-A rule looks at one expression and returns an equal one, or None where it does not apply. Rules are tried until none
-does; each makes an expression smaller or brings it closer to a node, so that comes to an end.
+A rule is a function from one expression to an equal one, or to None where it does not match. Rules
+are applied until none matches; each makes an expression smaller or moves it closer to a node, so
+this ends.
 """
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ def size(e: Expr) -> int:
 
 
 def end_of(e: Expr) -> str:
-    """The end whose columns alone it reads: "src" or "dst"; "both" for anything else that has rows, "" for what has none.
+    """Which end an expression reads.
 
-    Draws belong to the edge, and the normaliser of a softmax is known only after the edges have been passed once.
+    It is "src" or "dst" for columns of that end only, "" without rows, and "both" for all others:
+    random draws belong to the edge, and the normaliser of a softmax is known only after a pass
+    over the edges.
     """
     kinds = {x.leaf[0] if " " not in str(x.leaf[1]) else "made" for x in ordered([e]) if x.leaf is not None} - {"operand"}
     if not e.rows:
@@ -68,17 +71,17 @@ def rewrite(scope: Tracer, roots: Sequence[Expr], rules: dict[str, Rule]) -> tup
         done.append(found)
 
 
-# ---- what needs no computing
+# ---- expressions that need no computation
 
 
 def drop_neutral(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """x * 1, x / 1, x + 0, x - 0, x * ones_like(y) -> x."""
-    kept: Expr | None = None
+    found: Expr | None = None
     neutral = e.traits.neutral
     if neutral is not None:
         pairs = (e.args, e.args[::-1]) if e.traits.commutative else (e.args,)
-        kept = next((x for x, other in pairs if _is_all(scope, other, neutral)), None)
-    return kept if kept is not None and _alike(kept, e) else None
+        found = next((x for x, other in pairs if _is_all(scope, other, neutral)), None)
+    return found if found is not None and _alike(found, e) else None
 
 
 def _is_all(scope: Tracer, e: Expr, number: int) -> bool:
@@ -95,7 +98,7 @@ def _alike(x: Expr, y: Expr) -> bool:
 
 
 def cancel(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
-    """-(-x) -> x; a change of shape or type that changes nothing, and x ** 1 -> x; two in a row -> one."""
+    """-(-x), x ** 1, and a cast or reshape to the same type or shape -> x; two in a row -> one."""
     if e.prim is None or not e.args:
         return None
     x, declared = e.args[0], e.prim.traits
@@ -145,7 +148,7 @@ def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     if min(e.static["axis"]) < -inside or (factor is not None and len(factor.dims) > inside):
         return None
     if factor is not None:
-        # as a number it has no type of its own, which only the primitive itself knows
+        # the factor may be a Python number without a type, so the primitive is applied directly
         w = scope.node(e.args[0].prim, (w, factor), {})
     made: Expr = matmul(x, sum_over(w, e.static["axis"], e.static["keepdims"]))
     return made
@@ -182,5 +185,5 @@ def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 SIMPLIFY: dict[str, Rule] = {"neutral": drop_neutral, "undone": cancel}
 LINEAR: dict[str, Rule] = {"shape moved to the matrix": reshape_matrix, "contracted first": contract_sum, "products joined": join_products}
-# after a product of joined values had its chance to wait for the total
+# tried after products of concatenated values could be deferred to the totals
 SPLIT: dict[str, Rule] = {"product of parts": split_concat}

@@ -1,9 +1,9 @@
 """The symbolic trace of a gather: the user's function called once with symbols instead of edges.
 
-A trace is made in every pass of a layer. Whatever the function reads besides its argument (settings of the layer, globals,
-other objects) is therefore read again, and a change takes effect in the next pass. What is expensive is planning and
-compiling; they depend on the ``structure`` of a trace only, so passes of one structure share them
-(``program_cache``).
+A trace is made in every pass of a layer. Everything that the function reads besides its argument
+(settings of the layer, globals, other objects) is therefore read again, and a change takes effect
+in the next pass. Planning and compiling are expensive; they depend on the ``structure`` of a trace
+only, so passes of one structure share them (``program_cache``).
 """
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class SymbolicTrace:
         return ordered([self.message, *self.outputs.values()])
 
     def structure(self) -> tuple[Any, ...]:
-        """All that planning looks at, as a key: equal for traces that differ in the values of their operands only.
+        """All that planning reads, as a key: equal for traces that differ in operands only.
 
-        Of the values of constants the planner looks at zeros and ones only, so these are part of it. So are the
-        aggregators themselves, because a name may be given to another one.
+        The planner compares constants with 0 and 1, so the outcome is part of the key. So are the
+        aggregators themselves, because another one may be registered under the same name.
 
         Raises:
             ConfigError: There is no aggregator of a name that the layer gives.
@@ -69,7 +69,7 @@ class SymbolicTrace:
         return nodes, number[id(self.message)], outputs, self.sums, tuple(map(aggregator, self.names)), len(self.operands)
 
     def _node(self, e: Expr, number: dict[int, int]) -> tuple[Any, ...]:
-        what = (e.rows, e.dims, e.dtype, e.live)
+        what = (e.rows, e.dims, e.dtype, e.requires_grad)
         if e.prim is not None:
             return e.prim, tuple(number[id(a)] for a in e.args), tuple(e.static.items()), what
         return e.leaf, what, self.tracer.neutral(e)
@@ -91,12 +91,12 @@ class _Columns:
         if name not in self._schema:
             raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which does not exist; "
                               f"transform offers {', '.join(self._schema) or 'nothing'}")
-        shape, dtype, live = self._schema[name]
-        return self._tracer.leaf(self._end, name, shape, dtype, live=live)
+        shape, dtype, requires_grad = self._schema[name]
+        return self._tracer.leaf(self._end, name, shape, dtype, requires_grad=requires_grad)
 
 
 class EdgeSymbols:
-    """What gather is called with: ``src`` and ``dst`` columns, and edge values as attributes."""
+    """The argument of gather: ``src`` and ``dst`` columns, and edge values as attributes."""
 
     def __init__(self, tracer: Tracer, nodes: Schema, edges: Schema, owner: str, sparse: Collection[str]):
         self._tracer, self._edges, self._owner = tracer, edges, owner
@@ -111,8 +111,8 @@ class EdgeSymbols:
             raise ColumnError(f"gather of {self._owner} reads edge.{name}, but the edges of this graph "
                               f"have no such value (there are: {have}); give it with gt.Graph(..., edge_columns={{{name!r}: array}}), "
                               "or return it from gather of an earlier layer")
-        shape, dtype, live = self._edges[name]
-        return self._tracer.leaf("edge", name, shape, dtype, live=live)
+        shape, dtype, requires_grad = self._edges[name]
+        return self._tracer.leaf("edge", name, shape, dtype, requires_grad=requires_grad)
 
 
 def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any, owner: str,

@@ -1,7 +1,7 @@
 """Inverted dropout, keyed by global ids.
 
 Whether an element is dropped depends on (seed, step, call, global id of its row, its column) and nothing else, so
-every partition and every number of ranks drops the same elements. The mask is made again in backward, not kept.
+any partition on any number of ranks drops the same elements. The mask is recomputed in backward.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK = 1 << 17
 
 @primitive("dropout", sparse=True, traits=Traits(linear=(0,), kept_axes=all_axes, random=True, lazy="draw"))
 def dropout_p(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
-    """Elements of x kept with probability 1 - rate and scaled by its inverse; x itself if there is no key."""
+    """x / (1 - rate) with probability 1 - rate, else 0, elementwise; x itself without a key."""
     if key is None:
         return x
     if issparse(x):
@@ -52,10 +52,10 @@ def _drop(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
 
 
 def _drop_entries(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
-    from ..kernels.dropout import kept
+    from ..kernels.dropout import keep_mask
 
     stay = np.empty(len(x.indices), np.bool_)
-    kept(x.indptr, x.indices, ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), _threshold(rate), stay)
+    keep_mask(x.indptr, x.indices, ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), _threshold(rate), stay)
     ends = np.concatenate(([0], np.cumsum(stay)))[x.indptr]
     return csr_array((x.data[stay] * _scale(x, rate), x.indices[stay], ends.astype(x.indptr.dtype)), shape=x.shape)
 
@@ -98,9 +98,9 @@ def dropout(x: Any, rate: float) -> Any:
     rate = float(rate)
     if isinstance(x, Expr) or tracing():
         scope = tracer()
-        ids: Any = scope.leaf("edge", "gid", (), np.int64, live=False) if getattr(x, "rows", False) else _positions(x)
-        run = scope.leaf("key", "run", (), np.uint64, rows=False, live=False)
-        return dropout_p(x, ids, run, rate=rate, site=scope.next_site())
+        ids: Any = scope.leaf("edge", "gid", (), np.int64, requires_grad=False) if getattr(x, "rows", False) else _positions(x)
+        run = scope.leaf("key", "run", (), np.uint64, rows=False, requires_grad=False)
+        return dropout_p(x, ids, run, rate=rate, site=scope.next_call_site())
     tape = current()
     if not tape.training:
         return x
@@ -110,5 +110,5 @@ def dropout(x: Any, rate: float) -> Any:
 
 
 def _positions(x: Any) -> np.ndarray:
-    """Row numbers stand in for ids where there are none."""
+    """Row numbers in place of ids, for values that have none."""
     return np.arange(x.shape[0] if len(x.shape) else 1)

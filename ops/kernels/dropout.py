@@ -17,7 +17,7 @@ def drop(x, ids, key, threshold, scale, out):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def kept(indptr, indices, ids, key, threshold, out):  # type: ignore[no-untyped-def]
+def keep_mask(indptr, indices, ids, key, threshold, out):  # type: ignore[no-untyped-def]
     """out[e] = whether entry e of sparse rows stays."""
     for i in range(len(ids)):
         h = draw(key, ids[i])

@@ -136,12 +136,12 @@ def absolute(x: V) -> V:
 
 
 def maximum(x: V, y: V) -> V:
-    """The larger; NaN of the first shows."""
+    """The larger; a NaN of the first propagates."""
     return ((x >= y) | (x.is_nan())).choose(x, y)
 
 
 def minimum(x: V, y: V) -> V:
-    """The smaller; NaN of the first shows."""
+    """The smaller; a NaN of the first propagates."""
     return ((x <= y) | (x.is_nan())).choose(x, y)
 
 
@@ -166,7 +166,7 @@ def step(x: V, below: V) -> V:
 
 
 def relu(x: V) -> V:
-    """x above zero, else 0; NaN shows."""
+    """x above zero, else 0; NaN propagates."""
     return (x < 0.0).choose(0.0, x)
 
 
@@ -216,14 +216,14 @@ def raised(top: V, z: V) -> V:
 
 
 def softmax_weight(z: V, top: V) -> V:
-    """exp(z - top); 0 for a masked score, also where all so far are masked. NaN shows."""
+    """exp(z - top); 0 for a masked score, also where all so far are masked. NaN propagates."""
     return z.equals(-math.inf).choose(0.0, exp(z - top))
 
 
-def softmax_share(z: V, normaliser: V, sure: V) -> V:
-    """exp(z - normaliser); 1 where it is 1 but for ``sure``. NaN shows."""
+def softmax_share(z: V, normaliser: V, tolerance: V) -> V:
+    """exp(z - normaliser); exactly 1 within ``tolerance`` of 1. NaN propagates."""
     weight = exp(z - normaliser)
-    return (absolute(weight - 1.0) <= sure).choose(1.0, weight)
+    return (absolute(weight - 1.0) <= tolerance).choose(1.0, weight)
 
 
 def unless_one(weight: V, g: V) -> V:

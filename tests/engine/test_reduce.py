@@ -8,7 +8,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.train.gradient_sum import GradientSum, reduce_gradients
 from graphtheta.ops import Parameter, Tape, add, mul, square
 from graphtheta.ops import sum as total_of
-from graphtheta.ops.autodiff.checkpoint import run_piece
+from graphtheta.ops.autodiff.checkpoint import run_segment
 
 # less than a bucket, several of them in one, and one that goes in two rounds
 SIZES = [(3,), (100, 7), (20_000,), (), (300_000,), (5, 5)]
@@ -78,7 +78,7 @@ def test_what_a_piece_reads_is_final_when_the_piece_is_passed():
             made.append(square(mul(p, q)))
             return [made[-1]]
 
-        run_piece(once, once)
+        run_segment(once, once)
         out = add(mul(made[0], q), q)
         grads = tape.backward(out, final=lambda x, g: order.append((x.name, g.copy())))
     assert sorted(name for name, _ in order) == ["p", "q"]
@@ -100,7 +100,7 @@ def test_the_order_is_that_of_the_operations_also_without_names():
                 made.append(out)
                 return [out]
 
-            run_piece(once, once)
+            run_segment(once, once)
             tape.backward(made[0], final=lambda p, g, order=order: order.append(int(p.value[0])))
         orders.append(order)
     assert orders == [list(range(30))] * 2

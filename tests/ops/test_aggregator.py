@@ -37,8 +37,8 @@ def total(agg, n, row, parts, gid, scale=None):
 
 
 def gradients(agg, state, out, g, row, parts, gid, scale=None):
-    spread = agg.backward_state(state, out, g)
-    return agg.backward({c: x[row] for c, x in spread.items()}, parts, gid, scale)
+    columns = agg.backward_state(state, out, g)
+    return agg.backward({c: x[row] for c, x in columns.items()}, parts, gid, scale)
 
 
 def twin(name, n, row, parts, scale=None):

@@ -132,7 +132,7 @@ def test_gradients_go_where_they_are_wanted_only():
     phase = phase_of(lambda e: e.src.s * e.dst.s)
     values = values_of(phase, variant("sender", {("src", "s")}))
     gradients = Gradients(Registers(values.source, values))
-    gradients.give(phase.message[0], (2,), lambda p: "G")
+    gradients.add(phase.message[0], (2,), lambda p: "G")
     gradients.backpropagate()
     assert [line.strip() for line in values.source.sections["edge"] if "sum_gsrc" in line] == ["sum_gsrc0_0 = sum_gsrc0_0 + (G * v_1)"]
     assert "gdst1" not in values.source.arguments

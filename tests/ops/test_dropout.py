@@ -86,7 +86,7 @@ def test_dropout_inside_gather_reads_edge_ids_and_the_key():
         assert first is not second
         assert dropout(Parameter(np.ones((2, 3))), 0.4).rows is False
     assert [a.leaf for a in first.args] == [("src", "h"), ("edge", "gid"), ("key", "run")]
-    assert [a.live for a in first.args] == [True, False, False]
+    assert [a.requires_grad for a in first.args] == [True, False, False]
     x = np.ones((200, 3), np.float32)
     forward = PRIMITIVES["dropout"].forward
     assert forward(x, GID, None, **first.static) is x

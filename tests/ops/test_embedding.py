@@ -62,10 +62,10 @@ def test_integers_pass_no_gradient_on():
     assert np.array_equal(grads.of(x), [0, 1, 2, 0])
 
 
-def test_integer_expressions_are_not_live():
+def test_integer_expressions_require_no_gradient():
     phase = phase_of(lambda e: (e.src.z * gt.cast(e.src.z[..., 0], "int64"), {"level": gt.cast(e.src.z[..., 0], "int64")}))
-    assert {e.dtype.kind: e.live for e in phase.order if e.rows and e.dtype.kind == "i"} == {"i": False}
-    assert phase.message[0].live and phase.dtype == np.float32
+    assert {e.dtype.kind: e.requires_grad for e in phase.order if e.rows and e.dtype.kind == "i"} == {"i": False}
+    assert phase.message[0].requires_grad and phase.dtype == np.float32
 
 
 # ---- in compiled loops
@@ -95,14 +95,14 @@ def test_other_integers_are_not(index):
 
 
 def test_no_integer_is_kept_among_floats():
-    """From one walk back to the next; it would be rounded."""
+    """From the pass by receivers to that by senders; it would be rounded."""
     phase = phase_of(lambda e: e.src.z * embedding(table(4, 4), e.pair[..., 0]) * gt.sigmoid(e.src.z.sum(-1) * e.size))
     sender = Variant("sender", False, True, False, frozenset(), frozenset({("src", "z")}), (("",), ()), "float32")
     saved = residuals_of(phase, sender)
     assert saved and all(phase.order[n].dtype.kind == "f" for _, n in saved)
 
 
-def walked(phase, index, weights, z):
+def passed(phase, index, weights, z):
     """Totals of a phase and the gradient of its table, over edges from each row to itself."""
     n = len(index)
     rows, columns = np.arange(n, dtype=np.int32), Columns({"z": z}, {}, {"type": index}, frozenset(), {0: weights})
@@ -126,7 +126,7 @@ def test_large_tables_share_the_memory_of_their_gradients(most, dtype, monkeypat
     monkeypatch.setattr(fused, "MOST_PARTIAL", most)
     plain = fused._partial_sums
     monkeypatch.setattr(fused, "_partial_sums", lambda *a: made.append(plain(*a)) or made[-1])
-    total, grad = walked(phase, index, weights, z)
+    total, grad = passed(phase, index, weights, z)
     assert [len(x) for sums in made for x in sums.values()] == [{1: 1, 1 << 30: 18}.get(most, 3)]
     np.testing.assert_array_equal(total, z * weights.value[index])
     expected = np.zeros((40, 4))
@@ -139,4 +139,4 @@ def test_compiled_loops_name_what_they_cannot_look_up():
     weights, z = table(3, 4), np.ones((5, 4), np.float32)
     phase = phase_of(lambda e: e.src.z * embedding(weights, e.type))
     with pytest.raises(ShapeError, match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table codes"):
-        walked(phase, np.array([0, 1, 2, 3, 0]), weights, z)
+        passed(phase, np.array([0, 1, 2, 3, 0]), weights, z)

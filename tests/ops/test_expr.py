@@ -16,17 +16,17 @@ def test_tracer_makes_equal_expressions_once():
     assert tracer.operands == [w]
 
 
-def test_tracer_knows_what_is_live():
+def test_tracer_knows_what_requires_a_gradient():
     with Tracer() as tracer:
-        a = tracer.leaf("edge", "weight", (), np.float32, live=False)
-        assert not (a * 2).live
-        assert (a * Parameter(np.ones((), np.float32))).live
+        a = tracer.leaf("edge", "weight", (), np.float32, requires_grad=False)
+        assert not (a * 2).requires_grad
+        assert (a * Parameter(np.ones((), np.float32))).requires_grad
 
 
 def test_tracer_computes_parameters_without_rows():
     with Tracer():
         e = exp(Parameter(np.ones((2, 3), np.float32)))
-    assert (e.rows, e.dims, e.live) == (False, (2, 3), True)
+    assert (e.rows, e.dims, e.requires_grad) == (False, (2, 3), True)
 
 
 def test_tracer_refuses_node_values_used_directly():

@@ -16,7 +16,7 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.ops import Parameter, Tape
 from graphtheta.ops.edge import program_cache
-from graphtheta.ops.edge.plan import plan, told, written
+from graphtheta.ops.edge.plan import plan, planner_notes, written
 from graphtheta.train.trainer import Trainer
 
 NODES = {"h": ((6,), np.float64, True), "s": ((2,), np.float64, True), "z": ((2, 3), np.float64, True), "c": ((), np.float64, False),
@@ -166,7 +166,7 @@ def test_other_products_stay_with_the_message(gather, sum):
 
 
 def test_notes_say_what_was_done_and_why():
-    notes = told(planned(lambda e: gt.softmax(gt.tanh(e.dst.h @ W).sum(-1) * e.weight) * (e.src.h @ WIDE), "sum"))
+    notes = planner_notes(planned(lambda e: gt.softmax(gt.tanh(e.dst.h @ W).sum(-1) * e.weight) * (e.src.h @ WIDE), "sum"))
     assert any(n.startswith("moved from messages to totals, 6 wide") for n in notes)
     assert any(n.startswith("hoisted to the nodes: column_0 = sum(tanh(") for n in notes)
 

@@ -151,7 +151,7 @@ def test_primitive_takes_no_rows(name, args, static):
 def test_primitive_has_same_shape_inside_gather(name, args, static):
     full, _ = run(name, variables(args), static)
     with Tracer() as tracer:
-        leaves = [tracer.leaf("src", f"x{i}", a.value.shape[1:], a.value.dtype, live=a.value.dtype.kind == "f")
+        leaves = [tracer.leaf("src", f"x{i}", a.value.shape[1:], a.value.dtype, requires_grad=a.value.dtype.kind == "f")
                   if isinstance(a, Rows) else a for i, a in enumerate(args)]
         e = OURS[name](*leaves, **static)
     assert (e.rows, e.dims, e.dtype) == (True, full.shape[1:], full.dtype)

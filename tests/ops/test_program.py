@@ -165,11 +165,11 @@ def test_dropout_twice_is_two_masks():
 
 def test_gradients_flow_only_where_they_are_wanted():
     (phase,) = plan(lambda e: e.src.x * gt.tanh(e.dst.x) * e.src.s).phases
-    live = {repr(e): e.live for e in phase.order if e.leaf is not None}
-    assert live == {"src.x": False, "dst.x": False, "src.s": True}
+    requires_grad = {repr(e): e.requires_grad for e in phase.order if e.leaf is not None}
+    assert requires_grad == {"src.x": False, "dst.x": False, "src.s": True}
     fixed = {n: (s, d, False) for n, (s, d, _) in NODES.items()}
     two = plan(BENT["square"][0], nodes=fixed)
-    assert not any(e.live for p in two.phases for e in p.order)
+    assert not any(e.requires_grad for p in two.phases for e in p.order)
 
 
 @pytest.mark.parametrize("gather, sum, error, message", [

@@ -1,28 +1,28 @@
-"""A piece of a pass that runs again: one step of the tape, the same draws, sums in the same order."""
+"""A checkpointed segment: one step of the tape, the same draws, sums in the same order."""
 import numpy as np
 import pytest
 
 from graphtheta.errors import TapeError
 from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, add, batch_norm, dropout, mul, square
-from graphtheta.ops.autodiff.checkpoint import run_piece
+from graphtheta.ops.autodiff.checkpoint import run_segment
 
 SPACE = RowSpace(np.arange(50))
 
 
 def again(run):
-    """Run a function of one result as a piece."""
+    """Run a function of one result as a segment."""
     made = []
 
     def once():
         made.append(run())
         return [made[-1]]
 
-    run_piece(once, once)
+    run_segment(once, once)
     return made[0]
 
 
 def passed(wrap, x, p, stats):
-    """A value that is read inside and outside of a piece, draws before, in and after it, and a piece in a piece."""
+    """A value that is read inside and outside of a segment, draws before, in and after it, and a segment in a segment."""
     with Tape(seed=4) as tape:
         h = dropout(mul(x, p), 0.5)
         a = wrap(lambda: add(dropout(h, 0.5), wrap(lambda: batch_norm(mul(h, p), p, p, stats))))
@@ -32,7 +32,7 @@ def passed(wrap, x, p, stats):
     return [out.value, grads.of(x), grads.of(p), stats.mean, stats.var], nodes
 
 
-def test_a_piece_gives_the_bits_of_one_run():
+def test_a_segment_gives_the_bits_of_one_run():
     rng = np.random.default_rng(0)
     x, p = Var(rng.normal(size=(50, 3)), SPACE, True), Parameter(rng.normal(size=3))
     (expected, kept), (found, left) = (passed(wrap, x, p, RunningStats(3)) for wrap in (lambda run: run(), again))
@@ -40,13 +40,13 @@ def test_a_piece_gives_the_bits_of_one_run():
     assert left == kept - 3
 
 
-def test_a_piece_without_gradients_leaves_nothing():
+def test_a_segment_without_gradients_leaves_nothing():
     with Tape() as tape:
         again(lambda: square(Var(np.ones((50, 2)), SPACE)))
         assert not tape.nodes
 
 
-def test_a_piece_that_returns_what_it_was_given():
+def test_a_segment_that_returns_what_it_was_given():
     p = Parameter(np.ones(2))
     with Tape() as tape:
         y = square(p)
@@ -55,7 +55,7 @@ def test_a_piece_that_returns_what_it_was_given():
     assert out is y and np.array_equal(grads.of(p), [4, 4])
 
 
-def test_what_leaves_a_piece_by_another_way_is_found():
+def test_what_leaves_a_segment_by_another_way_is_found():
     p, left = Parameter(np.ones(2)), []
     with Tape():
         again(lambda: left.append(square(p)) or square(left[0]))
