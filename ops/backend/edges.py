@@ -27,7 +27,7 @@ class EdgeLists:
         start: Storage position of the block.
         offset: Position of the first edge in the order of the level.
         tie_shift: Added to global ids in ties between equal messages.
-        scale: Importance weight of each edge, in the order of receivers, or None.
+        weight: Importance weight of each edge, in the order of receivers, or None.
         traversal: The same edges in blocks.
     """
 
@@ -39,7 +39,7 @@ class EdgeLists:
     start: int
     offset: int
     tie_shift: int
-    scale: np.ndarray | None
+    weight: np.ndarray | None
     traversal: Traversal = field(init=False)
 
     def __post_init__(self) -> None:

@@ -219,7 +219,7 @@ def _partial_sums(phase: Phase, variant: Variant, learned: list[int], n_blocks: 
 
 def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
              have: tuple[tuple[str, ...], tuple[str, ...]]) -> Variant:
-    return Variant(mode, lists.positions is not None, columns.key is not None, lists.scale is not None, columns.carried, wanted, have,
+    return Variant(mode, lists.positions is not None, columns.key is not None, lists.weight is not None, columns.carried, wanted, have,
                    phase.dtype.name)
 
 
@@ -249,7 +249,7 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
         "ptr": traversal.ptr, "row": traversal.row, "target": traversal.row, "other": lists.other, "at": lists.at,
         "start": lists.start, "offset": lists.offset,
         "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
-        "scale": lists.scale, **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
+        "scale": lists.weight, **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)

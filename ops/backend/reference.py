@@ -32,7 +32,7 @@ class Chunk:
         tie: Numbers that decide between equal messages, [n] int64: as gid, but a self loop that is
             traversed in both directions has two.
         groups: Edges grouped by the row that sums them.
-        scale: Importance weight of each edge, [n], or None.
+        weight: Importance weight of each edge, [n], or None.
     """
 
     src: np.ndarray
@@ -42,7 +42,7 @@ class Chunk:
     gid: np.ndarray
     tie: np.ndarray
     groups: Segments
-    scale: np.ndarray | None
+    weight: np.ndarray | None
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dic
         values = _evaluate(phase, columns, chunk)
         parts = [values[id(e)] for e in phase.message]
         for name, agg in phase.aggregators.items():
-            agg.accumulate(states[name], chunk.groups, parts, chunk.tie, chunk.scale)
+            agg.accumulate(states[name], chunk.groups, parts, chunk.tie, chunk.weight)
         for name, e in phase.outputs.items():
             outputs[name][chunk.carried] = values[id(e)]
 
@@ -87,7 +87,7 @@ def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], backward_s
             if name not in backward_states:
                 continue
             per_edge = {c: v[chunk.groups.of_edge] for c, v in backward_states[name].items()}
-            for e, g in zip(phase.message, agg.backward(per_edge, parts, chunk.tie, chunk.scale), strict=True):
+            for e, g in zip(phase.message, agg.backward(per_edge, parts, chunk.tie, chunk.weight), strict=True):
                 _add(gradients, e, g)
         for name, g in output_grads.items():
             _add(gradients, phase.outputs[name], g[chunk.carried])
