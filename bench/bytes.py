@@ -31,7 +31,7 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.partition import exchange
-from graphtheta.engine.partition.message import Columns, Mail
+from graphtheta.engine.partition.message import Columns, MessageBuffer
 from graphtheta.ops import Tape
 
 GRAPHS = {"rmat 16": "rmat:scale=16,edge_factor=16,features=64,classes=41", "computers": GRAPHS["computers"]}
@@ -40,8 +40,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 25
 COLUMNS = ["graph", "model", "strategy", "partitioner", "ranks", "MB sent", "MB all mirrors", "times less", "halos left"]
 
 
-class Watched(Mail):
-    """Mail whose messages and columns are known as long as they live."""
+class Watched(MessageBuffer):
+    """Message buffers that are known, with the columns read from them, as long as they exist."""
 
     made: list[weakref.ref[Any]] = []
 
@@ -110,7 +110,7 @@ def main() -> int:
     options.add_argument("--ranks", nargs="+", type=int, default=[4, 8])
     options.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = options.parse_args()
-    exchange.Mail = Watched
+    exchange.MessageBuffer = Watched
     rows = []
     for name in options.graphs:
         graph = gt.load(GRAPHS.get(name, name), self_loops=True)

@@ -1,1 +1,1 @@
-"""A worker's part of the graph, and the two moves between masters and mirrors."""
+"""Partitions: the part of the graph on a worker, and the two moves between masters and mirrors."""

@@ -1,4 +1,4 @@
-"""Communities of a graph for cluster-batch training, by well-kept libraries."""
+"""Clusters of nodes for cluster-batch training, found by Louvain (igraph) or METIS (pymetis)."""
 from __future__ import annotations
 
 import random
@@ -19,16 +19,16 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
     Args:
         src, dst: Edges; direction is ignored.
         method: "louvain", "metis", or the path of an .npy file with one cluster number per node.
-        n_clusters: For Louvain, 0 keeps the communities as found, more packs them into that many clusters of similar
-            size; METIS needs it.
+        n_clusters: For Louvain, 0 returns the communities as found; a larger number packs them
+            into so many clusters of similar size. METIS needs a number of 1 or more.
         seed: Seed of the method.
 
     Returns:
         [n_nodes] int64, numbered from 0 without gaps.
 
     Raises:
-        ConfigError: Unknown method, library missing, or bad number.
-        FormatError: The file does not fit.
+        ConfigError: Unknown method, missing library, or invalid number of clusters.
+        FormatError: The file does not have one integer for each node.
 
     Source: Blondel et al., https://arxiv.org/abs/0803.0476; Karypis and Kumar, METIS.
     """
@@ -86,7 +86,7 @@ def _pack(found: np.ndarray, n: int) -> np.ndarray:
     sizes = np.bincount(found)
     if n > len(sizes):
         raise ConfigError(f"Louvain found {len(sizes)} communities, fewer than the {n} clusters asked for; "
-                          f"give --clusters 0 (as found) to {len(sizes)}, or --cluster-method metis, which makes any number")
+                          f"set --clusters to at most {len(sizes)}, or use --clusters 0 (communities as found) or --cluster-method metis")
     load, home = np.zeros(n, np.int64), np.empty(len(sizes), np.int64)
     for community in np.lexsort((np.arange(len(sizes)), -sizes)):
         home[community] = np.argmin(load)

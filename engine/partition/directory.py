@@ -1,7 +1,7 @@
-"""Directories: which worker owns a node, and in which row it keeps it.
+"""Directories: the owner of a node, and its master row there.
 
-A look-up is collective, so that a directory may be distributed: all ranks make the same look-ups in the same order, each
-with ids of its own, also with none.
+Look-ups are collective, so a directory may be distributed: all ranks make the same look-ups in the
+same order, each with its own ids or with none.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Directory(ABC):
             ids: Global ids, [n] int64, in any order.
 
         Raises:
-            PartitionError: There is no node of such an id.
+            PartitionError: An id is not that of a node.
 
         Collective: all ranks of the partition.
         """
@@ -56,7 +56,7 @@ class DenseDirectory(Directory):
 
     Args:
         owners: Owner of every node, [n_nodes] int32.
-        rows: Its row there, [n_nodes] int32.
+        rows: Master row of every node at its owner, [n_nodes] int32.
     """
 
     def __init__(self, owners: np.ndarray, rows: np.ndarray):
@@ -73,7 +73,7 @@ class DenseDirectory(Directory):
 
 
 class TableDirectory(Directory):
-    """A distributed table, for owners that follow no rule: the entry of a node is held by the worker to which its id hashes.
+    """A distributed table, for owners that follow no rule. Entries are distributed by hash.
 
     Args:
         comm: The workers.
@@ -83,8 +83,8 @@ class TableDirectory(Directory):
     """
 
     def __init__(self, comm: Comm, masters: np.ndarray):
-        places = np.stack((np.full(len(masters), comm.rank), np.arange(len(masters))), axis=1)
-        self._table = Table(comm, masters, places.astype(np.int32))
+        entries = np.stack((np.full(len(masters), comm.rank), np.arange(len(masters))), axis=1)
+        self._table = Table(comm, masters, entries.astype(np.int32))
 
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         owner, row = self._table.look_up(ids).T
@@ -98,12 +98,12 @@ class TableDirectory(Directory):
 
 
 class ComputedDirectory(Directory):
-    """Owners by a rule, such as a hash or blocks of ids: each owner holds the rows of its masters, and nothing else is held.
+    """Owners by a rule, such as a hash or blocks of ids. A worker stores rows of its masters only.
 
     Args:
         comm: The workers.
         masters: Global ids of this worker's masters in the order of their rows, [n_masters] int64.
-        rule: Owners of some ids, [n] to [n] int32; the same on every rank.
+        rule: Function from ids [n] to their owners [n] int32; the same on every rank.
 
     Collective: all ranks of comm.
     """
@@ -128,5 +128,5 @@ class ComputedDirectory(Directory):
 
 
 def _missing(ids: np.ndarray) -> PartitionError:
-    return PartitionError(f"the graph has no node {ids[0]}; {len(ids)} of the ids that were looked up are unknown, "
-                          "so check where they come from")
+    return PartitionError(f"the graph has no node {ids[0]}; {len(ids)} of the ids to look up are not in the graph; "
+                          "give global ids, from 0 to the number of nodes - 1")

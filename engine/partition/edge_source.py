@@ -1,4 +1,4 @@
-"""Where edges come from while a graph is divided among the workers."""
+"""Edge sources: the edges of a graph in chunks, as partitioners read them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -6,15 +6,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+# edges per chunk
 CHUNK = 1 << 20
 
 
 class EdgeChunk(NamedTuple):
-    """Some edges.
+    """A chunk of edges.
 
     Attributes:
         ids: Global edge ids, [n] int64.
-        src, dst: Global ids of the ends, [n] int64.
+        src, dst: Global ids of the sources and destinations, [n] int64.
     """
 
     ids: np.ndarray
@@ -23,7 +24,7 @@ class EdgeChunk(NamedTuple):
 
 
 class EdgeSource(Protocol):
-    """The edges of a graph, in chunks. Every rank iterates over the same chunks in the same order, as often as it likes."""
+    """The edges of a graph in chunks, the same on every rank, for any number of iterations."""
 
     @property
     def n_nodes(self) -> int:
@@ -42,7 +43,7 @@ class GraphEdges:
 
     Args:
         graph: Has ``n_nodes``, ``n_edges``, ``src`` and ``dst``.
-        chunk: Edges of a chunk.
+        chunk: Edges per chunk.
     """
 
     def __init__(self, graph: Any, chunk: int = CHUNK):

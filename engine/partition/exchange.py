@@ -7,9 +7,10 @@ Rank 1 owns b, c; rank 0 owns a and reads b and c through the mirrors b', c':
     halo     b' c'   <--- to_mirrors ---           |  |
                      ---- to_masters --->          +  +
 
-A plan says who sends which rows and is immutable; an ``Exchange`` binds it to a communicator. Both directions use the
-same row lists, so each move is exactly the adjoint of the other: <to_mirrors x, y> = <x, to_masters y>. ``to_masters``
-takes workers in rank order, so that a result repeats bit for bit.
+A ``MovePlan`` lists the rows that each worker sends and is immutable; an ``Exchange`` binds it to
+a communicator. Both moves use the same lists, so each is exactly the adjoint of the other:
+<to_mirrors x, y> = <x, to_masters y>. ``to_masters`` combines workers in rank order, so results
+are repeatable to the bit.
 
 All columns of a move travel in one message per pair of workers (``message.py``). The blocking call is begin() followed by
 end().
@@ -25,21 +26,21 @@ import numpy as np
 from ...ops.functions.index import add_distinct
 from ..comm.channel import Tag
 from ..comm.communicator import Comm
-from .message import Columns, Layout, Mail
+from .message import Columns, Layout, MessageBuffer
 
 NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class MovePlan:
-    """Who sends which rows.
+    """The rows that a worker sends and receives.
 
     Attributes:
         n_rows: Master rows of the frame the plan works on.
         rows: Master rows read by other workers, grouped by reader, [n_sent].
         send_ptr: Bounds of the groups, [size + 1].
         recv_ptr: Bounds of the halo rows of each owner, [size + 1].
-        anywhere: Whether any worker has a halo row at all; if not, a move is nothing on all of them.
+        anywhere: Whether any worker has a halo row; if none has, moves send nothing.
     """
 
     n_rows: int
@@ -53,34 +54,34 @@ class MovePlan:
         return int(self.recv_ptr[-1])
 
     def restrict(self, comm: Comm, wanted: np.ndarray) -> MovePlan:
-        """The plan that serves only some halo rows; owners learn which.
+        """The plan for some of the halo rows, which are reported to their owners.
 
         Args:
             wanted: Halo rows to keep, [n], ascending.
 
         Collective: all ranks of comm.
         """
-        return self.kept(_tell(comm, wanted, self.recv_ptr, self.send_ptr), wanted) if self.anywhere else self
+        return self.subset(_swap_rows(comm, wanted, self.recv_ptr, self.send_ptr), wanted) if self.anywhere else self
 
     def narrow(self, comm: Comm, active: np.ndarray) -> tuple[MovePlan, np.ndarray]:
-        """The plan that serves only the readers of some master rows; readers learn which halo rows that leaves.
+        """The plan for some of the master rows; readers receive the halo rows that remain.
 
         Args:
             active: Mask of the master rows, [n_rows] bool.
 
         Returns:
-            The plan, and its halo rows in this one, ascending.
+            The new plan, and the halo rows of this plan that it contains, ascending.
 
         Collective: all ranks of comm.
         """
         if not self.anywhere:
             return self, NOTHING
         sent = np.flatnonzero(active[self.rows])
-        halo = _tell(comm, sent, self.send_ptr, self.recv_ptr)
-        return self.kept(sent, halo), halo
+        halo = _swap_rows(comm, sent, self.send_ptr, self.recv_ptr)
+        return self.subset(sent, halo), halo
 
-    def kept(self, sent: np.ndarray, halo: np.ndarray) -> MovePlan:
-        """The part of the plan that both sides have agreed to keep.
+    def subset(self, sent: np.ndarray, halo: np.ndarray) -> MovePlan:
+        """The part of the plan with these rows, which both sides know; no message is sent.
 
         Args:
             sent: Positions in ``rows``, ascending.
@@ -89,28 +90,29 @@ class MovePlan:
         return MovePlan(self.n_rows, self.rows[sent], np.searchsorted(sent, self.send_ptr), np.searchsorted(halo, self.recv_ptr), True)
 
     def renumbered(self, position: np.ndarray, n_rows: int) -> MovePlan:
-        """The same plan over a frame in which master row r stands at position[r]."""
+        """The same plan over a frame in which master row r is row position[r]."""
         return MovePlan(n_rows, position[self.rows], self.send_ptr, self.recv_ptr, self.anywhere)
 
 
-def _tell(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.ndarray) -> np.ndarray:
-    """Tell partners which rows of the groups that belong to them are chosen, and hear which they have chosen.
+def _swap_rows(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.ndarray) -> np.ndarray:
+    """Send each partner the rows chosen from its group, and receive the rows that it has chosen.
 
-    Both sides know how many rows a group has and so how long a list can be: one message each, which begins with its length.
+    Both sides know the size of a group, which bounds the length of a list; a message starts with
+    the length.
 
     Args:
-        chosen: Rows, ascending.
+        chosen: Chosen rows, ascending.
         ptr: Bounds of the group of each partner.
-        their_ptr: Bounds of the groups of which partners choose.
+        their_ptr: Bounds of the groups from which partners choose.
 
     Returns:
-        The rows they have chosen, ascending.
+        The rows that partners have chosen, ascending.
     """
     bounds = np.searchsorted(chosen, ptr)
     lists = [np.append(b - a, chosen[a:b] - start).astype(np.int32) for a, b, start in zip(bounds[:-1], bounds[1:], ptr[:-1], strict=True)]
-    heard = {q: np.empty(1 + n, np.int32) for q, n in enumerate(np.diff(their_ptr)) if n}
-    comm.move_begin([(q, x) for q, x in enumerate(lists) if ptr[q + 1] > ptr[q]], list(heard.items()), Tag.ROWS, at_most=True).end()
-    return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in heard.items())])
+    received = {q: np.empty(1 + n, np.int32) for q, n in enumerate(np.diff(their_ptr)) if n}
+    comm.move_begin([(q, x) for q, x in enumerate(lists) if ptr[q + 1] > ptr[q]], list(received.items()), Tag.ROWS, at_most=True).end()
+    return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in received.items())])
 
 
 def pointers(counts: list[int]) -> np.ndarray:
@@ -159,7 +161,7 @@ def add_into(into: Columns, rows: np.ndarray, part: Columns) -> None:
 
 
 class ToMirrors:
-    """A copy under way."""
+    """A started ``to_mirrors``."""
 
     def __init__(self, exchange: Exchange, columns: Columns):
         plan = exchange.plan
@@ -167,35 +169,35 @@ class ToMirrors:
         self._pending = None
         if plan.anywhere:
             layout = Layout(columns)
-            self._inbox = Mail(layout, plan.recv_ptr)
-            out = Mail(layout, plan.send_ptr).write(columns, plan.rows)
-            self._pending = exchange.comm.move_begin(out.messages(), self._inbox.messages(), Tag.TO_MIRRORS)
+            self._received = MessageBuffer(layout, plan.recv_ptr)
+            out = MessageBuffer(layout, plan.send_ptr).write(columns, plan.rows)
+            self._pending = exchange.comm.move_begin(out.messages(), self._received.messages(), Tag.TO_MIRRORS)
 
     def end(self) -> Columns:
-        """Wait; returns the halo rows, contiguous."""
+        """Wait for the messages; returns the halo rows, contiguous."""
         if self._pending is None:
             return {name: x[:0] for name, x in self._columns.items()}
         self._pending.end()
-        return self._inbox.read()
+        return self._received.read()
 
 
 class ToMasters:
-    """A combination under way. The columns must stay as they are until it ends: one that is alone is sent in place."""
+    """A started ``to_masters``. Columns must not change until ``end``: one alone is not copied."""
 
     def __init__(self, exchange: Exchange, columns: Columns):
         plan = self._plan = exchange.plan
         self._pending = None
         if plan.anywhere:
             layout = Layout(columns)
-            self._inbox = Mail(layout, plan.send_ptr)
-            out = Mail.of(layout, plan.recv_ptr, columns)
-            self._pending = exchange.comm.move_begin(out.messages(), self._inbox.messages(), Tag.TO_MASTERS)
+            self._received = MessageBuffer(layout, plan.send_ptr)
+            out = MessageBuffer.of(layout, plan.recv_ptr, columns)
+            self._pending = exchange.comm.move_begin(out.messages(), self._received.messages(), Tag.TO_MASTERS)
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
-        """Wait, then merge(master rows, columns) for each sender in rank order."""
+        """Wait, then call merge(master rows, columns) for each sender in rank order."""
         if self._pending is None:
             return
         self._pending.end()
         for q, (a, b) in enumerate(pairwise(self._plan.send_ptr)):
             if b > a:
-                merge(self._plan.rows[a:b], self._inbox.part(q))
+                merge(self._plan.rows[a:b], self._received.part(q))

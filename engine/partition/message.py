@@ -1,14 +1,16 @@
-"""What a move puts into messages: the columns of some rows, in one message for each partner.
+"""Message buffers of a move: the columns of some rows, in one message for each partner.
 
     message to rank q:   z of its rows | s of its rows | ...
 
-A message has its columns one after another, wide types first, so that each is aligned. What a compiled loop reads must be
-contiguous, and a column that travels alone is as it lands, over all partners; so are several columns from one partner. Only
-several columns from several partners are copied once more, when all are there: that costs a fraction of reading them
-along the edges, while a message for each column would cost a small batch more in latency than copying costs a large one.
+A message contains its columns one after another, wide types first, so that each is aligned.
+Compiled loops read contiguous columns. A single column is contiguous as received, over all
+partners; so are several columns from one partner. Several columns from several partners are copied
+once more after all have arrived. This copy costs a fraction of reading the columns along the
+edges; a message for each column would cost small batches more in latency than the copy costs large
+ones.
 
-Under ``halo_scope("bf16")`` wide float32 columns travel as the upper 16 bits of their numbers and are float32 at both ends, so that
-everything is added up in float32.
+Under ``halo_scope("bf16")`` wide float32 columns are sent as the upper 16 bits of their numbers.
+They are float32 at both ends, so all sums are made in float32.
 """
 from __future__ import annotations
 
@@ -28,13 +30,14 @@ Columns = dict[str, np.ndarray]
 
 _IN_ORDER = np.zeros(0, np.int64)
 _HALO: ContextVar[str] = ContextVar("graphtheta_halo", default="exact")
-# Columns of fewer numbers are scores, maxima and normalisers, whose rounding exponentials would enlarge; they are few bytes.
+# Columns of fewer numbers are sent in full: scores, maxima and normalisers, whose rounding errors
+# an exponential would amplify. They are few bytes.
 WIDE = 16
 
 
 @contextmanager
 def halo_scope(mode: str) -> Iterator[None]:
-    """Send wide float32 columns as they are ("exact") or in 16 bits ("bf16") inside the block; alike on all ranks."""
+    """Send wide float32 columns in full ("exact") or in 16 bits ("bf16"); equal on all ranks."""
     token = _HALO.set(mode)
     try:
         yield
@@ -43,7 +46,7 @@ def halo_scope(mode: str) -> Iterator[None]:
 
 
 def halo_mode() -> str:
-    """The mode of the block we are in."""
+    """The mode of the current ``halo_scope``."""
     return _HALO.get()
 
 
@@ -51,9 +54,9 @@ class Slot(NamedTuple):
     """A column in a message.
 
     Attributes:
-        shape, dtype: Of its rows.
-        sent: Type in which it travels; uint16 for the upper half of float32 numbers.
-        begin, width: First byte of a row's share, and how many there are.
+        shape, dtype: Shape and type of a row.
+        sent: Type in the message; uint16 for the upper half of float32 numbers.
+        begin, width: Bytes per row of the columns before it, and of the column itself.
     """
 
     shape: tuple[int, ...]
@@ -73,7 +76,7 @@ class Layout:
     Attributes:
         slots: By name, wide types first.
         width: Bytes of a row.
-        alone: Whether there is no more than one column to send, and that as it is.
+        alone: Whether at most one column is sent, and not rounded.
     """
 
     def __init__(self, columns: Columns):
@@ -88,36 +91,37 @@ class Layout:
         self.alone = len(full) <= 1 and not any(slot.rounded for slot in full)
 
 
-class Mail:
-    """The messages to or from all partners, in one piece of recycled memory.
+class MessageBuffer:
+    """The messages to or from all partners, in one recycled buffer.
 
     Args:
-        layout: Of every message.
+        layout: Layout of every message.
         ptr: Bounds of the rows of each partner, [size + 1].
-        lent: A column to send in place: the only one of the layout, [rows, ...]. It must stay as it is until it is sent.
+        in_place: The only column of the layout, [rows, ...], to send without a copy. It must not
+            change until it is sent.
     """
 
-    def __init__(self, layout: Layout, ptr: np.ndarray, lent: np.ndarray | None = None):
+    def __init__(self, layout: Layout, ptr: np.ndarray, in_place: np.ndarray | None = None):
         self._layout, self._ptr = layout, ptr
         counts = np.diff(ptr)
         room = counts * layout.width
-        # a column alone has no gaps; otherwise every message begins with a cache line
+        # a single column has no gaps; otherwise every message begins on a cache line
         room = room if layout.alone else -(-room // buffers.LINE) * buffers.LINE
         self._begin = np.cumsum(room) - room
         self._counts = counts
         size = int(room.sum())
-        self._bytes = buffers.empty((size,), np.uint8) if lent is None else np.ascontiguousarray(lent).reshape(-1).view(np.uint8)
+        self._bytes = buffers.empty((size,), np.uint8) if in_place is None else _raw(in_place)
 
     @classmethod
-    def of(cls, layout: Layout, ptr: np.ndarray, columns: Columns) -> Mail:
-        """Messages of rows in order; a column alone is sent from where it is."""
-        lent = next((columns[name] for name, slot in layout.slots.items() if slot.width), None)
-        if layout.alone and lent is not None:
-            return cls(layout, ptr, lent)
+    def of(cls, layout: Layout, ptr: np.ndarray, columns: Columns) -> MessageBuffer:
+        """Messages with all rows in order; a single column is sent in place."""
+        single = next((columns[name] for name, slot in layout.slots.items() if slot.width), None)
+        if layout.alone and single is not None:
+            return cls(layout, ptr, single)
         return cls(layout, ptr).write(columns, _IN_ORDER)
 
-    def write(self, columns: Columns, rows: np.ndarray) -> Mail:
-        """Fill the messages with columns[name][rows], or with all rows in order if ``rows`` has none."""
+    def write(self, columns: Columns, rows: np.ndarray) -> MessageBuffer:
+        """Fill the messages with columns[name][rows]; empty ``rows`` are all rows in order."""
         for name, slot in self._layout.slots.items():
             if slot.width:
                 x = _words(np.ascontiguousarray(columns[name]))
@@ -126,7 +130,7 @@ class Mail:
         return self
 
     def messages(self) -> list[Send]:
-        """What goes to or comes from each partner, if anything does."""
+        """The messages that are not empty, with their partners."""
         return [(q, self._bytes[a: a + n * self._layout.width]) for q, (a, n) in enumerate(zip(self._begin, self._counts, strict=True))
                 if n * self._layout.width]
 
@@ -138,17 +142,17 @@ class Mail:
         return {name: self._joined(slot) for name, slot in self._layout.slots.items()}
 
     def part(self, q: int) -> Columns:
-        """The columns of one partner's rows, where they are; rounded ones as float32."""
+        """The columns of one partner's rows, without a copy; rounded ones as float32."""
         found, n = {}, int(self._counts[q])
         for name, slot in self._layout.slots.items():
             begin = int(self._begin[q]) + n * slot.begin
             found[name] = self._bytes[begin: begin + n * slot.width].view(slot.sent).reshape(n, *slot.shape)
             if slot.rounded:
-                found[name] = _widened(found[name])
+                found[name] = _as_float32(found[name])
         return found
 
     def _joined(self, slot: Slot) -> np.ndarray:
-        """A column over all partners."""
+        """One column over all partners, contiguous."""
         n = int(self._ptr[-1])
         if self._layout.alone and slot.width:
             return self._bytes.view(slot.dtype).reshape(n, *slot.shape)
@@ -163,7 +167,7 @@ class Mail:
         buffers.by_blocks(lambda b, begin, end: kernel(*arguments, begin, end), int(self._ptr[-1]), width)
 
     def _items(self, slot: Slot) -> np.ndarray:
-        """All messages as words of a column's size."""
+        """All messages as unsigned integers of the size of a column's items."""
         return self._bytes.view(f"u{slot.sent.itemsize}")
 
     def _start(self, slot: Slot) -> np.ndarray:
@@ -177,14 +181,18 @@ def _sent_as(x: np.ndarray) -> np.dtype[Any]:
     return np.dtype(np.uint16) if rounded else x.dtype
 
 
-def _widened(x: np.ndarray) -> np.ndarray:
-    """Rows of upper halves as float32."""
+def _as_float32(x: np.ndarray) -> np.ndarray:
+    """Rounded rows as float32."""
     out = buffers.empty(x.shape, np.float32)
     words, ptr, start = _words(out), np.array([0, len(x)]), np.zeros(1, np.int64)
     buffers.by_blocks(lambda b, begin, end: unpack_rounded(x.reshape(-1), ptr, start, words, begin, end), len(x), words.shape[1])
     return out
 
 
+def _raw(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+
+
 def _words(x: np.ndarray) -> np.ndarray:
-    """Rows as unsigned numbers of their items' size: what is copied need not be understood."""
+    """Rows as unsigned integers of their item size, so one kernel copies all types of a size."""
     return x.reshape(len(x), prod(x.shape[1:])).view(f"u{x.dtype.itemsize}")

@@ -1,12 +1,13 @@
-"""A worker's part of the graph.
+"""Partitions: the masters, mirrors and edges of one worker.
 
 Local rows are masters [0, n_masters), then mirrors grouped by owner; ids ascend within a group, so that a receive
 lands in place. Mirrors are placeholders: they have a row number and no values.
 
-Edges are kept in up to four blocks, by whether source and destination are masters or mirrors here. The first block
-(both masters) is the core, which can be computed without waiting for messages; in each block every end lies in one
-kind of row, so a kernel reads one array per end. A block is compressed by destination (CSC) and by source (CSR) over
-one storage order, in which edge values are kept once.
+Edges are stored in up to four blocks, by whether source and destination are masters or mirrors
+here. The first block (both masters) is the core, which can be computed without waiting for
+messages; in each block every end lies in one kind of row, so a kernel reads one array per end. A
+block is compressed by destination (CSC) and by source (CSR) over one storage order, in which edge
+values are stored once.
 """
 from __future__ import annotations
 
@@ -35,9 +36,9 @@ from .partitioner import DEFAULT_PLACEMENT, assign
 from .relation import EDGE, EdgeBlock, Served, StoredRelation
 
 MASTER, MIRROR = 0, 1
-# rows of 128 numbers that a few megabytes of cache hold, and how many edges are asked which rows they read
-CACHED_ROWS, EDGES_ASKED = 1 << 13, 1 << 20
-# of columns of a graph; all others are features
+# rows of 128 numbers that fit into a few megabytes of cache; edges sampled to order the rows
+CACHED_ROWS, SAMPLED_EDGES = 1 << 13, 1 << 20
+# roles of columns of a graph; all others are features
 ROLES = {"y": Role.TARGET, "train": Role.MASK, "val": Role.MASK, "test": Role.MASK}
 
 
@@ -46,10 +47,10 @@ class Partition:
     """This worker's masters, mirrors and edges.
 
     Attributes:
-        halo_comm: The workers that share its views: halo moves, sampling and expansion go over it.
-        job_comm: The workers that share parameters: sums of gradients and of metrics go over it. ``halo_comm`` is a part of it,
-            today all of it.
-        n_nodes, n_edges: Of the whole graph.
+        halo_comm: The workers that share views, for halo moves, sampling and expansion.
+        job_comm: The workers that share parameters, for sums of gradients and metrics. It contains
+            those of ``halo_comm``; today both are the same.
+        n_nodes, n_edges: Size of the whole graph.
         gid: Global ids of local rows, masters then mirrors, [n_local] int64.
         directory: Owner of every node and its master row there.
         relations: The stored kinds of edges by name; there is one, "edge".
@@ -70,7 +71,7 @@ class Partition:
 
     @cached_property
     def spare(self) -> list[np.ndarray]:
-        """Arrays to number masters in, [n_masters] int32 and all -1; a view that grows takes one out."""
+        """Arrays for numbering masters, [n_masters] int32, all -1; expanding a view takes one."""
         return []
 
     @property
@@ -144,7 +145,7 @@ def empty_partition(partition: Partition) -> Partition:
 def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEMENT, node_partitioner: str = "hash", seed: int = 0,
                     dtype: Any = np.float32, directory: Callable[[Comm, np.ndarray], Directory] | None = None, *,
                     job_comm: Comm | None = None) -> Partition:
-    """Take this worker's part of a graph.
+    """Build this worker's part of a graph.
 
     Args:
         graph: The whole graph, the same on every rank.
@@ -153,8 +154,8 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
             ":field=value,...".
         seed: Seed of the node partitioner.
         dtype: Floating type of features and edge values.
-        directory: Makes the directory from the workers and the masters of this one in the order of their rows, as
-            ``TableDirectory`` does; None is a ``DenseDirectory``.
+        directory: Makes the directory from comm and the masters of this worker in the order of
+            their rows, such as ``TableDirectory``; None is a ``DenseDirectory``.
         job_comm: The workers that share parameters; by default those of comm, which share the graph.
 
     Raises:
@@ -169,21 +170,22 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
     owner, worker = assign(source, comm, edge_placement, node_partitioner, seed)
     order, row_of = _ordered(graph, owner, comm.size)
     mine = order[np.searchsorted(owner[order], comm.rank): np.searchsorted(owner[order], comm.rank, side="right")]
-    kept = np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
-    given = comm.all_sum(np.array([len(mine), len(kept)]))
-    if list(given) != [graph.n_nodes, graph.n_edges]:
-        raise PartitionError(f"masters={node_partitioner}: {given[0]} of {graph.n_nodes} nodes have an owner and {given[1]} of "
+    edge_ids = np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
+    assigned = comm.all_sum(np.array([len(mine), len(edge_ids)]))
+    if list(assigned) != [graph.n_nodes, graph.n_edges]:
+        raise PartitionError(f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and {assigned[1]} of "
                              f"{graph.n_edges} edges a worker; assign must return the same on every rank")
     where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
-    return _assemble(graph, comm, mine, kept, where, dtype, comm if job_comm is None else job_comm)
+    return _assemble(graph, comm, mine, edge_ids, where, dtype, comm if job_comm is None else job_comm)
 
 
-def _assemble(graph: Any, comm: Comm, mine: np.ndarray, kept: np.ndarray, directory: Directory, dtype: Any, job_comm: Comm) -> Partition:
+def _assemble(graph: Any, comm: Comm, mine: np.ndarray, edge_ids: np.ndarray, directory: Directory, dtype: Any,
+              job_comm: Comm) -> Partition:
     """The partition of a worker with these masters and edges.
 
     Collective: all ranks of comm.
     """
-    src, dst = graph.src[kept], graph.dst[kept]
+    src, dst = graph.src[edge_ids], graph.dst[edge_ids]
     local = np.full(graph.n_nodes, -1, np.int32)
     local[src] = local[dst] = 0
     local[mine] = -1
@@ -198,25 +200,25 @@ def _assemble(graph: Any, comm: Comm, mine: np.ndarray, kept: np.ndarray, direct
     src_mirror, dst_mirror = src_row >= len(mine), dst_row >= len(mine)
     src_row[src_mirror] -= len(mine)
     dst_row[dst_mirror] -= len(mine)
-    blocks, storage = _build_blocks(src_row, dst_row, src_mirror, dst_mirror, kept, len(mine), len(mirrors))
-    kept = kept[storage]
+    blocks, storage = _build_blocks(src_row, dst_row, src_mirror, dst_mirror, edge_ids, len(mine), len(mirrors))
+    edge_ids = edge_ids[storage]
     sources, destinations = (_build_plan(comm, len(mine), owner, row, np.unique(used))
                              for used in (src_row[src_mirror], dst_row[dst_mirror]))
-    edges = StoredRelation(EDGE, kept, True, n_edges=graph.n_edges, blocks=blocks, sources=sources, destinations=destinations)
+    edges = StoredRelation(EDGE, edge_ids, True, n_edges=graph.n_edges, blocks=blocks, sources=sources, destinations=destinations)
     return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), directory, {EDGE: edges},
-                     _node_columns(graph, mine, dtype), _edge_columns(graph, kept, dtype), job_comm=job_comm)
+                     _node_columns(graph, mine, dtype), _edge_columns(graph, edge_ids, dtype), job_comm=job_comm)
 
 
 def _ordered(graph: Any, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All nodes by owner, and the row of each: in the order in which more of what edges read stays in the caches.
+    """All nodes by owner, and the row of each, in the better of two orders for cache locality.
 
-    By falling degree, the rows that many edges read lie together at the front. As they were numbered, those of nodes that were
-    numbered together do, which is more if the numbers follow communities.
+    By falling degree, the rows that many edges read are adjacent. By id, the rows of adjacent ids
+    are adjacent, which is better if ids follow communities. A sample of the edges decides.
     """
     degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
     counts = np.bincount(owner, minlength=size)
     first = np.repeat(np.cumsum(counts) - counts, counts)
-    sample = slice(None, None, max(1, len(graph.src) // EDGES_ASKED))
+    sample = slice(None, None, max(1, len(graph.src) // SAMPLED_EDGES))
     src, dst = graph.src[sample], graph.dst[sample]
     def rows(rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         order = np.lexsort((rank, owner))
@@ -254,7 +256,7 @@ def _compress(rows: np.ndarray, n: int) -> np.ndarray:
 
 
 def _build_plan(comm: Comm, n_masters: int, owner: np.ndarray, row: np.ndarray, used: np.ndarray) -> Served:
-    """The plan that serves some mirrors, and which they are."""
+    """The plan for some mirrors, with these mirrors."""
     bounds = np.searchsorted(owner[used], np.arange(comm.size + 1))
     return Served(plan_requests(comm, n_masters, [row[used[a:b]] for a, b in pairwise(bounds)]), used)
 
@@ -265,10 +267,10 @@ def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> ColumnStore:
     return _store(degrees, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, mine, dtype)
 
 
-def _edge_columns(graph: Any, kept: np.ndarray, dtype: Any) -> ColumnStore:
-    ones = {} if graph.edge_weight is not None else {"weight": np.ones(len(kept), dtype)}
+def _edge_columns(graph: Any, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:
+    ones = {} if graph.edge_weight is not None else {"weight": np.ones(len(edge_ids), dtype)}
     given = {name: getattr(graph, f"edge_{name}") for name in ("weight", "attr", *ROLES)}
-    return _store(ones, given | graph.edge_columns, kept, dtype)
+    return _store(ones, given | graph.edge_columns, edge_ids, dtype)
 
 
 def _store(made: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any) -> ColumnStore:

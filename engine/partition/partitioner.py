@@ -1,4 +1,4 @@
-"""Partitioners: which worker owns a node, and which worker keeps an edge.
+"""Partitioners: which worker owns a node, and which worker stores an edge.
 
 A partitioner reads the edges and gives every node an owner. Most leave the edges to an edge placement, which takes the
 worker of an edge from the owners of its two ends; one that places edges itself, as vertex-cut partitioners do, gives
@@ -26,13 +26,13 @@ from .edge_source import EdgeChunk, EdgeSource
 
 
 class Assignment(NamedTuple):
-    """What a partitioner decided.
+    """The result of a partitioner.
 
     Attributes:
-        owner: Owners of nodes by their ids, [n] int64 to [n] int, such as ``Directory.owner`` or the look-up in an array;
-            the same on every rank.
-        worker: Workers of the edges of a chunk, [n] int; None leaves the edges to the edge placement. It is called once for
-            each chunk of the source, in order.
+        owner: Function from ids [n] int64 to their owners [n] int, the same on every rank, such as
+            ``Directory.owner`` or the look-up in an array.
+        worker: Function from a chunk to the workers of its edges, [n] int, called once for each
+            chunk of the source, in order. None leaves the edges to the edge placement.
     """
 
     owner: Callable[[np.ndarray], np.ndarray]
@@ -44,7 +44,7 @@ class Partitioner(ABC):
     """Gives every node an owner.
 
     Attributes:
-        name: What a job calls it.
+        name: Name in a job.
     """
 
     name: ClassVar[str]
@@ -63,7 +63,7 @@ class Partitioner(ABC):
 
 @dataclass(frozen=True)
 class HashPartitioner(Partitioner):
-    """Owners by the hash of the id: even without looking at the graph."""
+    """Owners by the hash of the id: balanced without reading the graph."""
 
     name = "hash"
     seed: int = 0
@@ -85,11 +85,12 @@ class BlockPartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class EdgePlacement:
-    """Takes the workers of edges from the owners of their two ends.
+    """Computes the workers of edges from the owners of their two ends.
 
     Attributes:
-        name: What a job calls it.
-        workers: Owners of the sources and of the destinations, [n] int32 each, and the number of workers, to the workers of the edges.
+        name: Name in a job.
+        workers: Function from the owners of the sources and of the destinations, [n] int32 each,
+            and the number of workers, to the workers of the edges.
     """
 
     name: str
@@ -97,12 +98,12 @@ class EdgePlacement:
 
 
 def edges_by_source(src_owner: np.ndarray, dst_owner: np.ndarray, size: int) -> np.ndarray:
-    """1D-edge: an edge lives where its source is master (the paper's default)."""
+    """1D-edge: the owner of the source stores an edge (the paper's default)."""
     return src_owner
 
 
 def edges_by_destination(src_owner: np.ndarray, dst_owner: np.ndarray, size: int) -> np.ndarray:
-    """1D-edge by destination: every sum is local."""
+    """1D-edge by destination: its owner stores an edge, so every sum is local."""
     return dst_owner
 
 
@@ -129,7 +130,7 @@ DEFAULT_PLACEMENT = "1d-src"
 
 def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str,
            seed: int) -> tuple[np.ndarray, Callable[[EdgeChunk], np.ndarray]]:
-    """The workers of all nodes and edges, by name of partitioner and placement; what they return is checked.
+    """Owners of nodes and workers of edges; checks what partitioner and placement return.
 
     Args:
         source: The edges of a graph in memory.
@@ -142,7 +143,7 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
         Owners of all nodes, [n_nodes] int32, and a function that gives the workers of a chunk's edges, [n] int32.
 
     Raises:
-        ConfigError: Unknown name or option, or both places edges.
+        ConfigError: Unknown name or option, or both place edges.
 
     Collective: all ranks of comm.
     """
@@ -191,7 +192,7 @@ def _checked(found: Any, n: int, size: int, what: str) -> np.ndarray:
     """Workers that a partitioner returned, [n] int32."""
     found = np.asarray(found)
     if found.shape != (n,) or found.dtype.kind not in "iu":
-        raise PartitionError(f"{what} are {found.dtype}{list(found.shape)}; expected integers, one each")
+        raise PartitionError(f"{what} have dtype {found.dtype} and shape {list(found.shape)}; expected integers of shape [{n}]")
     if n and not 0 <= found.min() <= found.max() < size:
         raise PartitionError(f"{what} range from {found.min()} to {found.max()}; expected 0 to {size - 1}")
     return found.astype(np.int32, copy=False)

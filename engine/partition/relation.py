@@ -53,7 +53,7 @@ class EdgeBlock:
 
 
 class Served(NamedTuple):
-    """A plan, and the mirror rows (from 0) it serves, ascending."""
+    """A plan, and the mirror rows (counted from 0) that it fills, ascending."""
 
     plan: MovePlan
     mirrors: np.ndarray
@@ -64,7 +64,7 @@ class Relation:
     """A kind of edges.
 
     Attributes:
-        name: What it is called.
+        name: Name of the relation.
         gid: Global ids of its edges by storage position, [n] int64; random draws are keyed by them.
         columns: Whether ``Partition.edge`` holds values of its edges.
         ends: Node sets of the sources and of the destinations.
@@ -78,12 +78,13 @@ class Relation:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredRelation(Relation):
-    """Edges that are kept in blocks.
+    """A relation whose edges are stored in blocks.
 
     Attributes:
-        n_edges: Number of edges of all workers; global ids are below.
+        n_edges: Number of edges over all workers; global ids are 0 to n_edges - 1.
         blocks: Edge blocks, core first.
-        sources, destinations: Moves for the mirrors that are sources, and that are destinations, of edges here.
+        sources, destinations: Plans for the mirrors that are sources of edges here, and for those
+            that are destinations.
     """
 
     n_edges: int
@@ -92,5 +93,5 @@ class StoredRelation(Relation):
     destinations: Served
 
     def served(self, reverse: bool) -> tuple[Served, Served]:
-        """Moves of the sending ends and of the receiving ends."""
+        """Plans for the sending ends and for the receiving ends."""
         return (self.destinations, self.sources) if reverse else (self.sources, self.destinations)

@@ -1,6 +1,7 @@
-"""Tables distributed over the workers, and numbers that do not depend on how many workers there are.
+"""Tables distributed over the workers, and ranks of ids among those of all workers.
 
-No worker holds more than its share of a table. All look-ups are collective: a worker that asks for nothing takes part.
+A worker holds its share of a table only. Look-ups are collective; a worker takes part even without
+keys.
 """
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ _HOMES = key(0, Purpose.PLACEMENT)
 
 
 class Route:
-    """Items that are sent to workers, with the way back for the answers.
+    """Splits items by worker, and puts the answers back in the order of the items.
 
     Args:
-        worker: Worker that each item is sent to, [n] int.
+        worker: Worker to which each item is sent, [n] int.
         size: Number of workers.
     """
 
@@ -44,13 +45,13 @@ class Route:
 
 
 class Table:
-    """Integers by key; each entry is held by the home of its key.
+    """Integers by key. Each entry is stored at the home of its key, a worker.
 
     Args:
         comm: The workers.
         keys: Keys of the entries that this worker contributes, [n] int64; no key twice.
         values: Their values, [n] or [n, k] int.
-        home: Worker that holds each of some keys, the same function on every rank; by default a hash.
+        home: Function from keys to their homes, the same on every rank; by default a hash.
 
     Collective: all ranks of comm.
     """
@@ -68,8 +69,8 @@ class Table:
         Collective: all ranks of comm.
         """
         route = Route(self._home(keys), self._comm.size)
-        asked = self._comm.all_to_all(route.parts(keys))
-        return route.back(self._comm.all_to_all([self._find(part) for part in asked]))
+        requested = self._comm.all_to_all(route.parts(keys))
+        return route.back(self._comm.all_to_all([self._find(part) for part in requested]))
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
         out = np.full((len(keys), *self._values.shape[1:]), -1, self._values.dtype)
@@ -86,7 +87,7 @@ class Table:
 
 
 def ranks_among_all(comm: Comm, ids: np.ndarray) -> np.ndarray:
-    """The rank of each id of this worker among the ids of all workers: the same however the ids are spread over workers.
+    """The rank of each id of this worker among the ids of all workers, however distributed.
 
     Args:
         comm: The workers.
@@ -98,7 +99,7 @@ def ranks_among_all(comm: Comm, ids: np.ndarray) -> np.ndarray:
     Collective: all ranks of comm.
     """
     total, end = int(comm.all_sum(np.array(len(ids)))), int(comm.all_max(np.array(ids.max(initial=0)))) + 1
-    # blocks of ids are dealt out to the workers in turn, so that ids that lie close together do not all come to one
+    # blocks of ids go to the workers in turn, so that no worker gets all ids of a dense range
     n_blocks = max(comm.size, isqrt(total))
     width = -(-end // n_blocks)
     counts = comm.all_sum(np.bincount(ids // width, minlength=n_blocks))

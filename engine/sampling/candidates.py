@@ -107,8 +107,8 @@ class Sample(NamedTuple):
 
     Attributes:
         chosen: The edges, by block as the candidates.
-        kept: Rows of the frontier's moves that still have edges at mirrors, as ``MovePlan.kept`` takes them: positions of
-            the sent rows, and halo rows. None if all may have.
+        kept: Rows of the frontier's moves that still have edges at mirrors, as ``MovePlan.subset``
+            takes them: positions of the sent rows, and halo rows. None if all may have.
     """
 
     chosen: list[Chosen]

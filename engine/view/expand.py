@@ -170,7 +170,7 @@ def _choose(partition: Partition, frame: Frame, relation: StoredRelation, revers
         exchange = Exchange(partition.halo_comm, plan.renumbered(frame.place, len(frame.rows)))
         chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange), hop=hop, step=step)
         if kept is not None:
-            narrower = Served(plan.kept(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
+            narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
             return _Sweep(partition, relation, reverse, chosen, narrower)
         candidates = chosen
     # every mirror of the plan has edges, unless some were taken out

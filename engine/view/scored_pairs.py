@@ -65,7 +65,7 @@ class PairPlan:
         self._partition, self._pairs = partition, pairs
         self._ends = locate(partition, np.concatenate((pairs.src, pairs.dst)))
         self.needed = np.zeros(partition.n_masters, bool)
-        self.needed[self._ends.row[~self._ends.away]] = True
+        self.needed[self._ends.row[~self._ends.remote]] = True
         self.needed[self._ends.plan.rows] = True
 
     def level(self, place: np.ndarray | None, n_in: int) -> PairLevel:
@@ -73,10 +73,10 @@ class PairPlan:
         partition, pairs = self._partition, self._pairs
         if place is not None and np.any(place[self.needed] < 0):
             raise ViewError("a pair has an end outside the view; a task's pairs must lie among the nodes its batch is limited to")
-        away, row = self._ends.away, self._ends.row.copy()
+        remote, row = self._ends.remote, self._ends.row.copy()
         if place is not None:
-            row[~away] = place[row[~away]]
-        (src_kind, dst_kind), (src, dst) = np.split(away.astype(np.int8), 2), np.split(row, 2)
+            row[~remote] = place[row[~remote]]
+        (src_kind, dst_kind), (src, dst) = np.split(remote.astype(np.int8), 2), np.split(row, 2)
         kind = dst_kind * 2 + src_kind
         order = np.lexsort((dst, kind))
         relation, stored = self._relation(order)

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from graphtheta.engine.partition.exchange import pointers
-from graphtheta.engine.partition.message import WIDE, Layout, Mail, halo_scope
+from graphtheta.engine.partition.message import WIDE, Layout, MessageBuffer, halo_scope
 
 COUNTS = [3, 0, 5]
 
 
 def sent(columns, counts=COUNTS):
-    """What arrives of some columns: messages written by one mail and read by another."""
+    """What arrives of some columns: messages written to one buffer and read from another."""
     layout, ptr = Layout(columns), pointers(counts)
-    out, into = Mail.of(layout, ptr, columns), Mail(layout, ptr)
+    out, into = MessageBuffer.of(layout, ptr, columns), MessageBuffer(layout, ptr)
     for (q, a), (p, b) in zip(out.messages(), into.messages(), strict=True):
         assert q == p and a.nbytes == counts[q] * layout.width
         b[:] = a
