@@ -1,1 +1,1 @@
-"""Stored values of nodes and edges: columns with a role, read by rows; knows neither partitions nor views."""
+"""Stored values of nodes and edges: columns with a role, read by rows."""

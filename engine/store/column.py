@@ -1,7 +1,7 @@
 """Columns: stored values of nodes or edges, read by rows.
 
-A read is begun and ended separately. A column whose values lie in memory has them at once; one whose values lie in a
-file or on another machine can fetch them while the engine computes.
+A read begins and ends in separate calls: a column in memory returns its values at once, a column
+in a file or on another machine can fetch them while the engine computes.
 """
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Role(Enum):
 
 
 class Read(Protocol):
-    """A read that was begun."""
+    """A started read."""
 
     def end(self) -> Any:
-        """The rows, [m, ...], a plain array or, of a sparse column, scipy CSR rows. Called once."""
+        """The rows, [m, ...]: a plain array, or scipy CSR for a sparse column. Called once."""
 
 
 class Column(Protocol):
@@ -52,14 +52,14 @@ class Column(Protocol):
         """Begin to read.
 
         Args:
-            rows: Row numbers in any order, [m]; None for all rows in order, without a copy where possible. What a read of
-                all rows returns must not be changed.
+            rows: Row numbers in any order, [m]; None for all rows in order, without a copy where
+                possible. The result of a read of all rows must not be changed.
         """
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A read whose values are there already."""
+    """A read whose values are available."""
 
     values: Any
 

@@ -1,4 +1,4 @@
-"""Columns in a file: the operating system reads the rows that are asked for."""
+"""Columns in a memory-mapped file: the operating system reads the rows that are used."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from .column import Read, Ready
 
 
 class MappedColumn:
-    """The rows of a ``.npy`` file, mapped into memory; rows are read from the file when they are needed.
+    """The rows of a ``.npy`` file, mapped into memory.
 
     Args:
         path: A file that ``numpy.save`` wrote: [n_rows, ...] numbers in C order. Every worker opens it.
@@ -29,9 +29,9 @@ class MappedColumn:
             raise FormatError(f"{path}: cannot be mapped as a column ({error}); write it with numpy.save") from error
         kind = getattr(values, "dtype", np.dtype(object)).kind
         if not isinstance(values, np.ndarray) or values.ndim < 1 or kind not in "fiub" or not values.flags.c_contiguous:
-            raise FormatError(f"{path}: a mapped column is an array of numbers with one row or more axes in C order; write it with "
-                              "numpy.save(path, numpy.ascontiguousarray(values))")
-        # a plain array over the mapping, which it keeps open
+            raise FormatError(f"{path}: cannot be mapped as a column; expected an array of numbers with one axis or more, in C order; "
+                              "write it with numpy.save(path, numpy.ascontiguousarray(values))")
+        # a plain array that keeps the mapping open
         self._values = np.asarray(values)
         self.shape: tuple[int, ...] = values.shape
         self.dtype: np.dtype = values.dtype

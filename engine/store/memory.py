@@ -33,5 +33,5 @@ class MemoryColumn:
 
 
 def empty_column(shape: tuple[int, ...], dtype: np.dtype, sparse: bool) -> MemoryColumn:
-    """A column of no rows, and otherwise of such a shape."""
+    """A column without rows, of the same trailing shape."""
     return MemoryColumn(sp.csr_array((0, shape[1]), dtype=dtype) if sparse else np.zeros((0, *shape[1:]), dtype))

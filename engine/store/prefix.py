@@ -1,4 +1,4 @@
-"""Reads of the first rows of a batch: later layers need fewer rows, and these are a prefix of what earlier ones need."""
+"""Reads of prefixes: each layer of a batch needs a prefix of the rows of the layer before."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -12,11 +12,11 @@ Begin = Callable[[Iterable[str], np.ndarray | None], dict[str, Read]]
 
 
 class PrefixReader:
-    """Reads the first few of some rows; the longest prefix of a column is read once and cut for shorter ones.
+    """Reads prefixes of some rows; the longest is read once and sliced for shorter ones.
 
     Args:
-        read_begin: Of a store.
-        rows: Row numbers, [n]; None for all rows, which are read anew each time and not kept.
+        read_begin: ``ColumnStore.read_begin`` of the store.
+        rows: Row numbers, [n]; None for all rows, which are read again each time.
     """
 
     def __init__(self, read_begin: Begin, rows: np.ndarray | None):
@@ -25,14 +25,14 @@ class PrefixReader:
         self._known: dict[str, Any] = {}
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
-        """Begin to read the first n rows of those columns of which not so many are known or begun; ``read`` returns them.
+        """Begin to read the first n rows of columns, unless so many were read or begun before.
 
         Raises:
             KeyError: There is no such column.
         """
         wanted = [name for name in dict.fromkeys(names) if self._reach(name) < n]
         for name in wanted:
-            # a read that was begun is ended, also if it is too short
+            # every started read is ended, even if it is too short
             if name in self._begun:
                 self._begun.pop(name)[1].end()
         if wanted:
@@ -50,7 +50,7 @@ class PrefixReader:
         return known if known.shape[0] == n else known[:n]
 
     def _reach(self, name: str) -> int:
-        """How many rows are begun or known; -1 for a column of which nothing is."""
+        """How many rows were read or begun; -1 if none were."""
         if name in self._begun:
             return self._begun[name][0]
         return self._known[name].shape[0] if name in self._known else -1

@@ -1,4 +1,4 @@
-"""Some rows of another column, in another order: how a worker sees a column of the whole graph."""
+"""Rows of another column by number: the part of a column of the whole graph that a worker uses."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +11,7 @@ from .column import Column, Read
 
 
 class SelectedColumn:
-    """A column whose row i is row ``rows[i]`` of another one; its values stay where they are.
+    """A column whose row i is row ``rows[i]`` of another one; values are not copied.
 
     Args:
         column: The other column.
@@ -35,9 +35,9 @@ class SelectedColumn:
 
 
 class _Checked:
-    """A read of a column that may come from a user: its rows are those that were asked for, in the wanted type, in memory of our own.
+    """A read that checks the shape of what a user's column returns, since compiled code does not.
 
-    Compiled code follows shapes without looking.
+    Plain arrays are returned writable, in C order.
     """
 
     def __init__(self, read: Read, column: SelectedColumn, owner: str, n: int):
@@ -47,7 +47,7 @@ class _Checked:
         """The rows.
 
         Raises:
-            UserFunctionError: The column returns something else.
+            UserFunctionError: The result has another format or shape.
         """
         x, column = self._read.end(), self._column
         shape, form = (self._n, *column.shape[1:]), "csr" if column.sparse else "ndarray"
@@ -55,5 +55,5 @@ class _Checked:
         got = kind, tuple(getattr(x, "shape", ()))
         if got != (form, shape):
             raise UserFunctionError(f"{self._owner}: a read of {self._n} rows returned {got[0]} {list(got[1])}; expected {form} "
-                                    f"{list(shape)}, by the column's shape and sparse")
+                                    f"{list(shape)}, from its attributes shape and sparse")
         return x.astype(column.dtype, copy=False) if column.sparse else np.require(np.asarray(x), column.dtype, ["C", "W"])

@@ -1,7 +1,7 @@
 """The columns of one set of rows, by name and with their roles.
 
-Row i means the same in every column: master row i of a worker, or the edge at storage position i. A store is never
-changed; an overlay is a new store that shares the other columns.
+Row i means the same in every column: master row i of a worker, or the edge at storage position i.
+A store is immutable; an overlay is a new store that shares the other columns.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ColumnStore:
         return name in self._columns
 
     def names(self, role: Role | None = None) -> tuple[str, ...]:
-        """Names of all columns, or of those of a role."""
+        """Names of all columns, or of those with a role."""
         return tuple(name for name, (own, _) in self._columns.items() if role in (None, own))
 
     def readable(self) -> tuple[str, ...]:
@@ -69,22 +69,26 @@ class ColumnStore:
         return {name: self._columns[name][1].read_begin(rows) for name in names}
 
     def read(self, name: str, rows: np.ndarray | None = None) -> Any:
-        """Rows of a column, [m, ...]; KeyError if there is none. All rows are not copied where possible, and not to be changed."""
+        """Rows of a column, [m, ...]; do not change those of a read of all rows.
+
+        Raises:
+            KeyError: There is no such column.
+        """
         return self._columns[name][1].read_begin(rows).end()
 
     def prefixes(self, rows: np.ndarray | None) -> PrefixReader:
-        """A reader of the first few of some rows; None for all rows."""
+        """A reader of prefixes of these rows; None for all rows."""
         return PrefixReader(self.read_begin, rows)
 
     def overlay(self, values: Mapping[str, Any]) -> ColumnStore:
-        """A store with more columns on top of this one, or others of the same names.
+        """A store with additional columns, or with columns that replace those of the same names.
 
         Args:
-            values: Columns or arrays [n_rows, ...] by name, in the order of rows of this store. One that replaces a column has
-                its role, a new one the role DERIVED.
+            values: Columns or arrays [n_rows, ...] by name, in the order of rows of this store. A
+                replacement keeps the role of its column; a new column has the role DERIVED.
 
         Raises:
-            ShapeError: One has another number of rows.
+            ShapeError: A column has another number of rows.
         """
         added = {name: (self.role(name) if name in self else Role.DERIVED, x if is_column(x) else MemoryColumn(x))
                  for name, x in values.items()}
