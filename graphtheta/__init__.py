@@ -43,7 +43,7 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'graphtheta' has no attribute '{name}'")
-    import_module("graphtheta.engine.runtime.start").watch()
+    import_module("graphtheta.engine.runtime.start").install_excepthook()
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -1,5 +1,5 @@
-"""Messages between workers: communicators, transports, channels, ordered sums, and what is counted of them.
+"""Messages between ranks: communicators, channels, sums in rank order, and ledgers.
 
-Nothing here knows graphs. ``communicator`` is the interface; ``serial``, ``simulated`` and ``delayed`` implement it,
-and so does ``mpi`` in ``engine.runtime``.
+Nothing here depends on graphs. ``communicator`` defines the interface; ``serial``, ``simulated``,
+``delayed`` and ``engine.runtime.mpi`` implement it.
 """

@@ -1,7 +1,7 @@
-"""A stream of messages between ranks, and what a task that waits for one must do.
+"""Channels: independent streams of messages between ranks, one for each active work item.
 
-Several tasks may be under way on a rank. Each uses a channel of its own, so that the order in which tasks take turns
-may differ from rank to rank and no message goes to the wrong one.
+Several work items may be active on a rank. Each has a channel of its own, so ranks may interleave
+their work items in different orders and no message reaches the wrong one.
 """
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from .call_site import call_site
 from .ledger import Ledger
 from .ordered_reduce import Reduction
 
-# A tag is the purpose of a move and, above it, the last bits of its number. MPI promises tags up to 32767.
+# A tag is the purpose of a move in the low bits and the number of the move, modulo NUMBERS, above.
+# MPI guarantees tags up to 32767.
 PURPOSES, NUMBERS = 64, 512
 
 Send = tuple[int, np.ndarray]
@@ -40,7 +41,7 @@ class Tag(IntEnum):
 
 
 def numbered(purpose: int, number: int) -> int:
-    """The tag of a move: messages of moves that are not the same do not match, even if they serve the same purpose."""
+    """The tag of a move. Messages of different moves do not match, even for the same purpose."""
     return number % NUMBERS * PURPOSES + purpose
 
 
@@ -50,43 +51,44 @@ def purpose(tag: int) -> str:
     return Tag(kind).name.lower() if kind in list(Tag) else f"move {kind}"
 
 
-class Running(Protocol):
-    """What runs in the current thread, if it is one of several tasks of a rank (``engine.runtime.scheduler``)."""
+class WorkItem(Protocol):
+    """One of several work items of a rank; implemented in ``engine.train.scheduler``."""
 
     channel: int
 
     def wait(self, ready: Callable[[], bool], line: str) -> None:
-        """Let other tasks compute until ``ready``; ``line`` says what for."""
+        """Let other work items run until ``ready`` returns True; ``line`` describes the wait."""
 
-    def look(self) -> tuple[str, FrameType | None]:
-        """What it is and waits for, and where, unless it runs."""
-
-
-TASK: ContextVar[Running | None] = ContextVar("graphtheta_task", default=None)
-# all there are, for reports of where a rank is
-TASKS: WeakSet[Running] = WeakSet()
+    def state(self) -> tuple[str, FrameType | None]:
+        """Its name and what it waits for, and the frame it is suspended in; None while it runs."""
 
 
-def under_way() -> list[Running]:
-    """Tasks of this process; of use in any thread."""
+# the work item that runs in the current context
+WORK_ITEM: ContextVar[WorkItem | None] = ContextVar("graphtheta_work_item", default=None)
+# active work items of this process, for reports
+WORK_ITEMS: WeakSet[WorkItem] = WeakSet()
+
+
+def active_work_items() -> list[WorkItem]:
+    """Active work items of this process; may be called from any thread."""
     while True:
         try:
-            return list(TASKS)
+            return list(WORK_ITEMS)
         except RuntimeError:
-            # another thread has started a task meanwhile
+            # another thread started a work item during the iteration
             continue
 
 
 @dataclass
 class Channel:
-    """What a communicator keeps for each stream of messages.
+    """State of one channel of a communicator.
 
     Attributes:
-        ledger: Account of the stream.
-        reduction: How arrays of all ranks are combined; it keeps buffers.
+        ledger: Time, bytes and messages of the channel.
+        reduction: Combines arrays of all ranks; owns the receive buffer.
         operation: The collective being run, for error messages.
         calls: Collectives and moves begun so far.
-        header: What the first message of the collective begins with.
+        header: First eight bytes of the first message of the collective.
     """
 
     ledger: Ledger
@@ -97,7 +99,7 @@ class Channel:
 
 
 class Pending:
-    """Messages under way. Until ``end`` returns, sent arrays must not be changed and received ones not be read."""
+    """A started move. Until ``end``, do not change sent arrays and do not read receive buffers."""
 
     __slots__ = ("_finish", "_ledger")
 
@@ -109,7 +111,8 @@ class Pending:
         """Wait until every array is sent and received.
 
         Raises:
-            CommError: If called twice, or if a message has not the size its receiver expects.
+            CommError: If called twice, or if a message does not have the size that its receiver
+                expects.
         """
         if self._finish is None:
             raise CommError(f"Pending.end was called twice (second time at {call_site()}); call end once for each move_begin")
@@ -118,39 +121,45 @@ class Pending:
             finish()
 
 
-def follow(ledger: Ledger, sends: list[Send], recvs: list[Send], tag: int, finish: Callable[[], None]) -> Pending:
-    """A move that has been posted: counted by receiver, and kept as an event if there is a timeline.
+def record_move(ledger: Ledger, sends: list[Send], recvs: list[Send], tag: int, finish: Callable[[], None]) -> Pending:
+    """Count a posted move by receiver, and store it as an event if there is an event log.
 
     Args:
         finish: Waits for the messages.
+
+    Returns:
+        The pending move.
     """
     for partner, array in sends:
         ledger.sent_to(partner, array.nbytes)
-    if ledger.trace is not None:
-        finish = ledger.trace.moved(ledger.row, purpose(tag), sends, recvs, finish)
+    if ledger.event_log is not None:
+        finish = ledger.event_log.record_move(ledger.row, purpose(tag), sends, recvs, finish)
     return Pending(ledger, finish)
 
 
 def check_move(rank: int, size: int, sends: list[Send], recvs: list[Send], tag: int) -> None:
-    """Refuse what would hang or corrupt data: see ``Comm.move_begin``.
+    """Check the arguments of ``Comm.move_begin``, which would otherwise hang or corrupt data.
 
     Raises:
         CommError: A partner, an array or the tag cannot be used.
     """
     for partner, array in (*sends, *recvs):
         if not 0 <= partner < size or partner == rank:
-            raise CommError(f"move: rank {rank} of {size} cannot exchange with rank {partner}, at {call_site()}")
+            raise CommError(f"move: rank {rank} of {size} cannot exchange with rank {partner}, at {call_site()}; "
+                            f"give another rank, 0 to {size - 1}")
         if not array.flags.c_contiguous:
-            raise CommError(f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; copy it first")
+            raise CommError(f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; use "
+                            "numpy.ascontiguousarray to send, or a new array to receive into")
     for partner, array in recvs:
         if not array.flags.writeable:
-            raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}")
+            raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}; "
+                            "allocate a new array")
     if not 0 <= tag < PURPOSES:
         raise CommError(f"move: expected a tag from 0 to {PURPOSES - 1}, got {tag} at {call_site()}")
 
 
 def check_rows(name: str, kinds: list[tuple[str, tuple[int, ...]]]) -> None:
-    """Refuse parts of different dtypes or trailing shapes.
+    """Check that all parts have the same dtype and trailing shape.
 
     Args:
         name: The collective.

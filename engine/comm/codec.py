@@ -1,8 +1,9 @@
 """Small objects and arrays as bytes: msgpack with three extensions, no pickle.
 
-Unlike plain msgpack the round trip is exact: tuples stay tuples, numpy scalars and arrays keep type and shape. What
-could run code or hide a pointer (object arrays, classes, functions) is refused when writing and when reading.
-Large arrays need not be copied into the bytes: ``encode`` sets them aside and ``decode`` leaves room for them.
+Unlike plain msgpack the round trip is exact: tuples stay tuples, numpy scalars and arrays keep
+type and shape. Object arrays, classes and functions, which could run code or contain pointers, are
+refused in both directions. Large arrays need not be copied into the bytes: ``encode`` sets them
+aside and ``decode`` allocates them.
 """
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from graphtheta.errors import FormatError
 LARGE = 1 << 16
 _TUPLE, _ARRAY, _ASIDE = 1, 2, 3
 _KINDS = "biufcSUmM"
-# of the names of dtypes of these kinds, such as <M8[25us]
+# longest name of a dtype of these kinds, such as <M8[25us]
 _LONGEST_DTYPE = 20
+_FOREIGN = "the data are damaged or were not written by encode"
 
 
 def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
@@ -74,8 +76,9 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
 
     Args:
         data: The bytes.
-        aside: Where arrays that were set aside go: for each one a new array of its dtype and shape is appended, in
-            the order of ``encode``, and it is for the caller to fill it. The object refers to these arrays.
+        aside: If given, a new array is appended to it for each array that was set aside, with the
+            same dtype and shape and in the order of ``encode``. The caller fills these arrays; the
+            object refers to them.
 
     Returns:
         The object. Arrays are fresh and writable.
@@ -91,14 +94,14 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
         text, shape, *raw = value
         dtype = np.dtype(text) if isinstance(text, str) and len(text) <= _LONGEST_DTYPE else None
         if dtype is None or dtype.kind not in _KINDS:
-            raise FormatError(f"refused to decode an array of dtype {text!r:.60}")
+            raise FormatError(f"refused to decode an array of dtype {text!r:.60}; {_FOREIGN}")
         if shape is not None and (type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape)):
-            raise FormatError(f"refused to decode an array of shape {shape!r:.60}")
+            raise FormatError(f"refused to decode an array of shape {shape!r:.60}; {_FOREIGN}")
         if code == _ASIDE and aside is not None and shape is not None:
             aside.append(np.empty(shape, dtype))
             return aside[-1]
         if code != _ARRAY:
-            raise FormatError(f"cannot decode extension {code}")
+            raise FormatError(f"cannot decode extension {code}; {_FOREIGN}")
         if shape is None:
             # an empty text has no bytes
             return (np.frombuffer(raw[0], dtype) if dtype.itemsize else np.zeros(1, dtype))[0]
@@ -112,4 +115,4 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
     except FormatError:
         raise
     except (ValueError, TypeError, LookupError, MemoryError, RecursionError, OverflowError, SyntaxError, msgpack.UnpackException) as error:
-        raise FormatError(f"cannot decode {len(data)} bytes: {error}; the data are damaged or were not written by encode") from error
+        raise FormatError(f"cannot decode {len(data)} bytes: {error}; {_FOREIGN}") from error

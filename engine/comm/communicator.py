@@ -1,7 +1,7 @@
-"""How ranks talk: one interface for MPI, a single rank, and simulated ranks.
+"""The communicator: one interface for MPI, a single rank, and simulated ranks.
 
-An implementation supplies four primitives on plain buffers; everything that gives a result its value is here, once, so
-that all implementations agree.
+An implementation supplies ``poll`` and four primitives on plain buffers. The collectives are built
+on them here, once, so all implementations return the same values.
 """
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ import numpy as np
 from graphtheta.errors import CommError, ShapeError
 
 from .call_site import call_site, collective
-from .channel import Pending, Send, Tag, check_move, check_rows, follow, numbered
+from .channel import Pending, Send, Tag, check_move, check_rows, numbered, record_move
 from .codec import decode, encode
-from .failure import kinds, rebuild
+from .failure import class_names, rebuild
 from .ordered_reduce import fold
-from .transport import Wire
+from .transport import Transport
 
-# An array up to this many bytes is copied behind the header of its collective; for a longer one the header goes first.
+# Arrays up to this many bytes are copied behind the header of their collective; before longer ones
+# the header is sent alone.
 SHORT = 1 << 15
 
 
-class Comm(Wire):
+class Comm(Transport):
     """A group of ranks.
 
-    Messages of one channel never match those of another. Within a channel all ranks run the same operations in the
-    same order; between channels there is no order, so that tasks with a channel each may take turns on every rank as
-    they like. Outside of tasks channel 0 is used.
+    Messages of one channel never match those of another. Within a channel all ranks run the same
+    operations in the same order. Operations of different channels have no order, so each rank may
+    interleave its work items as it likes. Code outside of work items uses channel 0.
 
     Attributes:
         rank: Number of this rank, 0 to ``size - 1``.
@@ -38,13 +39,13 @@ class Comm(Wire):
 
     @collective
     def open_channels(self, n: int) -> None:
-        """Have at least so many channels besides channel 0.
+        """Open channels until there are at least ``n`` besides channel 0.
 
         Args:
-            n: Their number, the same on all ranks.
+            n: Number of channels, the same on all ranks.
         """
         self._enter("open_channels", n)
-        self._meet(np.empty(0, np.uint8))
+        self._gather_checked(np.empty(0, np.uint8))
         while len(self._channels) <= n:
             self._channels.append(self._new_channel(self._channels[0].ledger.branch()))
 
@@ -52,7 +53,7 @@ class Comm(Wire):
     def barrier(self) -> None:
         """Return when every rank has called it."""
         self._enter("barrier")
-        self._meet(np.empty(0, np.uint8))
+        self._gather_checked(np.empty(0, np.uint8))
         self._count(0)
 
     @collective
@@ -138,7 +139,7 @@ class Comm(Wire):
         self._enter("broadcast", root)
         arrays: list[np.ndarray] = []
         data = encode(obj, arrays) if self.rank == root else b""
-        head = np.array([self._now.header, len(data)], np.int64)
+        head = np.array([self._channel.header, len(data)], np.int64)
         with self.ledger.waiting():
             self._broadcast_flat(head.view(np.uint8), root)
             self._check(head[:1])
@@ -197,7 +198,7 @@ class Comm(Wire):
         kinds = [(part.dtype.str, part.shape[1:]) for part in parts]
         check_rows("all_to_all", kinds)
         self._enter("all_to_all", *kinds[0])
-        header = self._now.header
+        header = self._channel.header
         heads = np.array([(header, len(part)) for part in parts], np.int64)
         arriving = np.empty_like(heads)
         self._swap_into(heads, arriving)
@@ -213,17 +214,18 @@ class Comm(Wire):
 
     @collective
     def agree(self, error: Exception | None) -> None:
-        """Raise on all ranks if any rank has an error, so that none waits for one that has given up.
+        """Raise on all ranks if any rank has an error, so that no rank waits for one that failed.
 
         Args:
-            error: What went wrong on this rank, or None.
+            error: The error of this rank, or None.
 
         Raises:
-            Exception: A rank with an error raises its own; the others raise the error of the lowest failing rank, of
-                the same class where that is a builtin or ours (otherwise its nearest such base), text "rank r: ...".
+            Exception: A rank with an error raises its own; the others raise the error of the
+                lowest failing rank, with the text "rank r: ..." and the same class, or its nearest
+                base that is a builtin or in ``graphtheta.errors``.
         """
         self._enter("agree")
-        own = None if error is None else (kinds(error), str(error))
+        own = None if error is None else (class_names(error), str(error))
         heads = [decode(data) for data in self._gather_bytes(encode(own))]
         if error is not None:
             raise error
@@ -234,13 +236,15 @@ class Comm(Wire):
     def move_begin(self, sends: list[Send], recvs: list[Send], tag: int, *, at_most: bool = False) -> Pending:
         """Start sending and receiving arrays whose sizes both sides know.
 
-        Every rank begins the same moves, also one that has nothing to send or receive. Empty arrays are not sent at all.
+        Every rank begins the same moves, even with nothing to send or receive. Empty arrays are
+        not sent.
 
         Args:
             sends: Pairs of destination rank and C-contiguous array.
             recvs: Pairs of source rank and C-contiguous, writable array to be filled.
             tag: Purpose of the move, 0 to 63, usually a ``Tag``.
-            at_most: Arrays received may be longer than what arrives, which fills their beginning and says where it ends.
+            at_most: Receive buffers may be longer than the messages. A message fills the beginning
+                of its buffer and must contain its own length.
 
         Returns:
             The pending move; call its ``end``.
@@ -251,19 +255,20 @@ class Comm(Wire):
         sends = [item for item in sends if item[1].size]
         recvs = [item for item in recvs if item[1].size]
         check_move(self.rank, self.size, sends, recvs, tag)
-        now = self._now
-        now.calls += 1
-        return follow(now.ledger, sends, recvs, tag, self._post(sends, recvs, numbered(tag, now.calls), at_most))
+        channel = self._channel
+        channel.calls += 1
+        return record_move(channel.ledger, sends, recvs, tag, self._post(sends, recvs, numbered(tag, channel.calls), at_most))
 
     def leave(self, text: str, code: int) -> int:
-        """End this rank's part after an uncaught error; other processes of the job end too.
+        """End the job after an uncaught error on this rank.
 
         Args:
-            text: What to tell the user, complete with newline; printed at most once in the job if all ranks fail alike.
-            code: Exit status to end with.
+            text: Message for the user, with a newline at its end; printed once if all ranks fail
+                alike.
+            code: Exit status.
 
         Returns:
-            The exit status, if the caller is to exit by itself.
+            The exit status, if the caller must exit by itself.
         """
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -272,7 +277,7 @@ class Comm(Wire):
     def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
         x = np.asarray(x)
         if x.dtype.kind not in "fiub":
-            raise CommError(f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}")
+            raise CommError(f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}; convert it first")
         self._enter(name, x.dtype, x.shape)
         return self._reduce(x, combine)
 
@@ -281,10 +286,10 @@ class Comm(Wire):
         if self.size > 1:
             if x.nbytes <= SHORT:
                 raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-                return fold(self._meet(raw).view(x.dtype), combine).reshape(x.shape).copy()
-            self._meet(np.empty(0, np.uint8))
-        return self._now.reduction.combine(x, combine)
+                return fold(self._gather_checked(raw).view(x.dtype), combine).reshape(x.shape).copy()
+            self._gather_checked(np.empty(0, np.uint8))
+        return self._channel.reduction.combine(x, combine)
 
     def _check_rank(self, root: int, name: str) -> None:
         if not 0 <= root < self.size:
-            raise CommError(f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}")
+            raise CommError(f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}; give 0 to {self.size - 1}")

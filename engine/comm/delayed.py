@@ -1,12 +1,13 @@
-"""A network that can be chosen: every message of another communicator arrives as late as it would over a given link.
+"""A communicator that delays the messages of another one, as a slower link would.
 
-For benches and tests. Ranks of one machine exchange messages through memory, in no time; what a program does while it
-waits can then neither be measured nor seen. Here a message that was sent at t is there at
+For benchmarks and tests. Ranks on one machine exchange messages through memory, too fast to
+measure how much communication a program overlaps with computation. Here a message that was sent at
+time t arrives at
 
     max(t + latency, end of the message before it on the receiver's link) + bytes / bandwidth
 
-and a collective takes as many latencies as a tree over the ranks has levels, from the moment the last rank is in it.
-Ranks must share a clock, and so a machine.
+and a collective takes as many latencies as a tree over the ranks has levels, counted from the
+moment the last rank enters it. Ranks must share a clock, so all must run on one machine.
 """
 from __future__ import annotations
 
@@ -27,18 +28,17 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "bit/s": 1 / 8, "kbit/s": 1e3 / 8, "
 
 
 class SlowComm(Comm):
-    """The ranks of another communicator, farther apart.
+    """Another communicator with slower links.
 
     Args:
-        inner: Carries the messages.
+        inner: Communicator that carries the messages.
         latency: Seconds from sending to receiving a message of no bytes.
-        bandwidth: Bytes a second that a rank can receive.
-        blocking: Whether each move is waited for where it is begun, so that nothing is computed meanwhile: what there is
-            to win by not doing so.
+        bandwidth: Bytes per second that a rank can receive.
+        blocking: Whether ``move_begin`` waits for the messages: the baseline without overlap.
 
     Attributes:
-        link_seconds: How long moves of this rank were under way on the links.
-        exposed_seconds: How much of that it waited for them, after they had been sent.
+        link_seconds: Seconds that the messages received by this rank in moves spent on the link.
+        exposed_seconds: Seconds of these that computation did not hide: this rank waited for them.
     """
 
     def __init__(self, inner: Comm, latency: float, bandwidth: float, blocking: bool = False):
@@ -49,20 +49,20 @@ class SlowComm(Comm):
         self._free_at = self.link_seconds = self.exposed_seconds = 0.0
 
     def open_channels(self, n: int) -> None:
-        """Have at least so many channels besides channel 0; collective."""
+        """Open channels until there are at least ``n`` besides channel 0; collective."""
         self.inner.open_channels(n)
         super().open_channels(n)
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``, without letting other tasks compute."""
+        """Return when ``ready``, without letting other work items run."""
         self.inner.poll(ready, line)
 
     def leave(self, text: str, code: int) -> int:
-        """End this rank's part after an uncaught error, as the communicator inside does."""
+        """End the job after an uncaught error on this rank, as the inner communicator does."""
         return self.inner.leave(text, code)
 
     def _enter(self, *operation: Any) -> None:
-        # errors are raised inside
+        # the inner communicator composes the error messages
         self.inner._enter(*operation)
         super()._enter(*operation)
 
@@ -81,7 +81,7 @@ class SlowComm(Comm):
         self._unpack(arrived, out, (self.size - 1) * x.nbytes // self.size)
 
     def _unpack(self, arrived: np.ndarray, out: np.ndarray, n_bytes: int) -> None:
-        """Take rows and stamps of all ranks apart; returns when the last to begin can be here."""
+        """Separate rows from time stamps; returns when the message of the last rank is due."""
         out.reshape(self.size, -1).view(np.uint8)[...] = arrived[:, :-_STAMP]
         began = float(arrived[:, -_STAMP:].copy().view(np.float64).max())
         self._arrive(began, self._levels, n_bytes)
@@ -93,7 +93,7 @@ class SlowComm(Comm):
         self._arrive(float(stamps.max()), self._levels, x.nbytes if self.rank != root else 0)
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
-        # when each was sent, and how long it is
+        # time of sending and size of each message
         stamps = [np.empty(2) for _ in recvs]
         finish = self.inner._post([pair for q, x in sends for pair in ((q, np.array([monotonic(), x.nbytes])), (q, x))],
                                   [pair for (q, x), stamp in zip(recvs, stamps, strict=True) for pair in ((q, stamp), (q, x))],
@@ -116,7 +116,7 @@ class SlowComm(Comm):
         return lambda: None
 
     def _arrive(self, sent: float, latencies: int, n_bytes: int) -> None:
-        """Return when bytes that were sent then are here."""
+        """Return when bytes sent at time ``sent`` are due."""
         self._free_at = self._due(sent, latencies, n_bytes)
         self._wait_until(self._free_at)
 
@@ -135,10 +135,13 @@ def _stamped(rows: np.ndarray) -> np.ndarray:
 
 
 def read_link(text: str) -> tuple[float, float, bool]:
-    """Latency in seconds, bandwidth in bytes a second, and whether moves block, from a text such as "50us,10Gbit/s,blocking".
+    """Parse a link such as "50us,10Gbit/s,blocking".
+
+    Returns:
+        Latency in seconds, bandwidth in bytes per second, and whether moves block.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The text is not a valid link.
     """
     found = re.fullmatch(r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?", text.strip())
     if found is None or not float(found[3]):

@@ -1,7 +1,8 @@
-"""A timeline of one rank: what every thread did when, kept as tuples until the end of a run.
+"""The event log of one rank: what each thread did and when, stored as tuples until the run ends.
 
-Written as events of the Chrome trace format, which Perfetto and chrome://tracing show. A row of the timeline belongs to
-one ledger, on which one thread works at a time; what is booked on it and the tasks around nest like the ``with`` blocks of the code.
+It is written in the Chrome trace format, which Perfetto and chrome://tracing display. A row of the
+timeline belongs to one ledger, which one thread uses at a time, so spans nest like the ``with``
+blocks of the code.
 """
 from __future__ import annotations
 
@@ -13,22 +14,23 @@ from typing import Any
 
 import numpy as np
 
-Parcel = tuple[int, np.ndarray]
-# events kept for a rank, of about 200 bytes each until they are written
+# partner and array
+Message = tuple[int, np.ndarray]
+# events stored for a rank; each takes about 200 bytes until it is written
 MOST = 1_000_000
 ROWS_APART = 10_000
-# the kinds of events, as the format calls them
+# the kinds of events in the trace format
 SPAN, MARK, MOVE = "X", "i", "b"
 
 
-class Trace:
+class EventLog:
     """Collects events; several threads may write to it.
 
     Args:
-        most: Number of events to keep; later ones are counted and dropped.
+        most: Number of events to store; later ones are counted and dropped.
 
     Attributes:
-        dropped: Events that came when there were ``most`` already.
+        dropped: Number of events that were dropped.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -38,13 +40,13 @@ class Trace:
         self._events: list[tuple[str, str, str, str, float, float, dict[str, Any] | None]] = []
 
     def add(self, kind: str, row: str, category: str, name: str, began: float, ended: float, args: dict[str, Any] | None = None) -> None:
-        """Keep one event.
+        """Store one event.
 
         Args:
             kind: ``SPAN``, ``MARK`` or ``MOVE``.
             row: Name of the row.
-            category: What viewers can filter by: "stage", "wait", "task", "move" or "mark".
-            name: What is shown.
+            category: Category for filters of viewers: "stage", "wait", "task", "move" or "mark".
+            name: Label of the event.
             began, ended: Readings of ``perf_counter``.
             args: Shown when the event is selected.
         """
@@ -54,7 +56,7 @@ class Trace:
             self.dropped += 1
 
     @contextmanager
-    def task(self, row: str, name: str, args: dict[str, Any]) -> Iterator[None]:
+    def span(self, row: str, name: str, args: dict[str, Any]) -> Iterator[None]:
         """A ``with`` block that becomes a span."""
         began = perf_counter()
         try:
@@ -62,40 +64,42 @@ class Trace:
         finally:
             self.add(SPAN, row, "task", name, began, perf_counter(), args)
 
-    def moved(self, row: str, name: str, sends: list[Parcel], recvs: list[Parcel], finish: Callable[[], None]) -> Callable[[], None]:
-        """Follow a move that begins now.
+    def record_move(self, row: str, name: str, sends: list[Message], recvs: list[Message],
+                    finish: Callable[[], None]) -> Callable[[], None]:
+        """Record a move that begins now.
 
         Args:
             sends, recvs: Partners and arrays.
             finish: Waits for the messages.
 
         Returns:
-            ``finish``, after which the move is an event; if there is nothing to move, ``finish`` itself.
+            A function that calls ``finish`` and stores the event; ``finish`` itself if there is
+            nothing to move.
         """
         if not sends and not recvs:
             return finish
         args = {"to": {q: x.nbytes for q, x in sends}, "from": {q: x.nbytes for q, x in recvs}}
         began = perf_counter()
 
-        def finish_and_keep() -> None:
+        def finish_and_store() -> None:
             finish()
             self.add(MOVE, row, "move", name, began, perf_counter(), args)
 
-        return finish_and_keep
+        return finish_and_store
 
     def encode(self, rank: int, origin: float) -> str:
-        """All events as JSON objects, a line each, by the time they begin.
+        """All events as JSON objects, one per line, sorted by the time they begin.
 
         Args:
-            rank: Stands for the process.
+            rank: This rank; viewers show it as a process.
             origin: Reading of this rank's clock that is shown as zero.
 
         Returns:
-            Lines joined by commas, without the brackets of the list they belong in.
+            Lines joined by commas, without the brackets around the list.
         """
         # "view 2" before "view 10"
         names = sorted({event[1] for event in self._events} - {"main"}, key=lambda row: (len(row), row))
-        # viewers take the row that has the number of its process for the main thread
+        # viewers take the row whose number is that of the process for the main thread
         rows = {row: rank + ROWS_APART * i for i, row in enumerate(["main", *names])}
         lost = f" ({self.dropped} later events dropped)" if self.dropped else ""
         lines = [_about("process_name", rank, rank, {"name": f"rank {rank}{lost}"})]

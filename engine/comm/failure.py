@@ -1,4 +1,4 @@
-"""Errors that cross the border of a rank: how they are named, rebuilt elsewhere, and printed."""
+"""Errors of a rank: sent to other ranks, turned into an exit status, and printed."""
 from __future__ import annotations
 
 import builtins
@@ -13,28 +13,28 @@ from time import monotonic, sleep
 from graphtheta import errors
 from graphtheta.errors import CommError, ConfigError, GraphThetaError
 
-# exit status if nobody reads what is printed; there is nothing to say then
+# exit status if the reader of the output has gone; nothing is printed then
 BROKEN_PIPE = 141
 
 
-def kinds(error: Exception) -> list[str]:
+def class_names(error: Exception) -> list[str]:
     """Names of the class of an error and its bases, nearest first.
 
     Args:
         error: Any exception.
 
     Returns:
-        What ``rebuild`` needs beside the text.
+        The names that ``rebuild`` takes.
     """
     return [kind.__name__ for kind in type(error).__mro__ if kind.__module__ in (errors.__name__, "builtins")]
 
 
 def rebuild(names: list[str], text: str) -> Exception:
-    """Make an error of another rank again.
+    """Recreate an error of another rank.
 
     Args:
-        names: What ``kinds`` returned there.
-        text: Its message.
+        names: Result of ``class_names`` on that rank.
+        text: Message of the error.
 
     Returns:
         An error of the first class in ``names`` that can be made from a text.
@@ -56,9 +56,9 @@ def exit_code(error: BaseException) -> int:
         error: The uncaught error.
 
     Returns:
-        What ``SystemExit`` asks for, 2 for a job or a command that cannot be understood, 1 for everything else that goes
-        wrong, 130 for Ctrl-C, 141 if nobody reads what is printed; the last two are what a shell says of programs that
-        end by these signals.
+        The status of a ``SystemExit``; 2 for an invalid job or command; 130 for Ctrl-C and 141 for
+        a broken pipe, which shells return for programs that these signals end; 1 for every other
+        error.
     """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -67,18 +67,18 @@ def exit_code(error: BaseException) -> int:
 
 
 def close_output() -> None:
-    """Stop printing: the reader (head, less) has seen enough, and Python would fail to write the rest when it ends."""
-    # in a notebook or under a test it is no file of the system's
+    """Discard further output: its reader (head, less) has exited, so writing would fail."""
+    # in a notebook or under a test, stdout has no file descriptor
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def wait_until_read(pipe: int, patience: float = 0.7) -> None:
-    """Wait until a launcher has read what was written; MPICH's loses what is left in its pipes when a job is aborted.
+    """Wait until the launcher has read the output; that of MPICH loses the rest of an aborted job.
 
     Args:
-        pipe: File descriptor; of a file or a terminal there is nothing to wait for.
-        patience: Seconds after which it is left unread.
+        pipe: File descriptor. For a file or a terminal the function returns at once.
+        patience: Longest wait in seconds.
     """
     end = monotonic() + patience
     with suppress(OSError):
@@ -87,16 +87,17 @@ def wait_until_read(pipe: int, patience: float = 0.7) -> None:
 
 
 def report(error: BaseException, rank: int, size: int) -> str:
-    """What the user reads about an uncaught error.
+    """Text about an uncaught error for the user.
 
     Args:
         error: The error.
-        rank: Where it was raised.
+        rank: Rank that raised it.
         size: Number of ranks.
 
     Returns:
-        Class and message for an error raised on purpose, since a traceback adds nothing to it; the traceback for
-        others, which are bugs. Prefixed by the rank where there are several. Empty if there is nothing to say.
+        Class and message of an error raised on purpose, to which a traceback would add nothing;
+        the traceback of any other error, which is a bug. It starts with the rank if there are
+        several. Empty if nothing is to be printed.
     """
     if isinstance(error, KeyboardInterrupt):
         text = "interrupted"
@@ -108,7 +109,7 @@ def report(error: BaseException, rank: int, size: int) -> str:
         text = f"{type(error).__name__}: {error}"
     else:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
-        # Python 3.10 does not show them
+        # Python 3.10 does not show notes
         text = "\n".join([text, *(note for note in getattr(error, "__notes__", []) if note not in text)])
     if not text:
         return ""

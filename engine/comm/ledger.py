@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .event_log import MARK, SPAN, Trace
+from .event_log import MARK, SPAN, EventLog
 
 STAGES = ("transform", "move", "gather", "apply", "reduce", "batch", "evaluate", "other")
 FIELDS = ("seconds", "wait", "bytes", "messages")
@@ -22,7 +22,7 @@ Snapshot = dict[str, dict[str, float]]
 
 
 class _Bucket:
-    """A reusable ``with`` block that books time under one field of one stage."""
+    """A reusable ``with`` block that counts time under one field of one stage."""
 
     __slots__ = ("_field", "_ledger", "_stage")
 
@@ -32,7 +32,7 @@ class _Bucket:
         self._field = field
 
     def __enter__(self) -> None:
-        # waiting has no stage of its own: it is booked under the stage it happens in
+        # waiting has no stage of its own: it is counted under the current stage
         stage = self._ledger.current if self._stage is None else self._stage
         self._ledger._enter(stage, self._field)
 
@@ -52,9 +52,10 @@ class Ledger:
         800
 
     Attributes:
-        current: Stage that time and messages are booked under now; "other" outside of every ``with`` block.
-        trace: Where every booking becomes an event of a timeline, or None.
-        row: The row of the timeline they go to.
+        current: Stage for which time and messages are counted; "other" outside of all ``with``
+            blocks.
+        event_log: Stores every interval as an event, or None.
+        row: Row of these events in the timeline.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Ledger:
         self._sent_to: dict[int, list[int]] = {}
         self._outer: list[tuple[str, str, float]] = []
         self.current = "other"
-        self.trace: Trace | None = None
+        self.event_log: EventLog | None = None
         self.row = "main"
         self._field = "seconds"
         self._since = perf_counter()
@@ -72,7 +73,7 @@ class Ledger:
         self._branches: list[Ledger] = []
 
     def stage(self, name: str) -> _Bucket:
-        """A ``with`` block whose time belongs to stage ``name``; the time of blocks inside it is taken out.
+        """A ``with`` block whose time belongs to stage ``name``, except that of stages inside it.
 
         Args:
             name: One of ``STAGES``.
@@ -86,15 +87,15 @@ class Ledger:
         return self._stages[name]
 
     def waiting(self) -> _Bucket:
-        """A ``with`` block that books its time as waiting, apart from the working seconds of the stage around it."""
+        """A ``with`` block whose time counts as waiting, not as seconds of the stage around it."""
         return self._waiting
 
     def sent(self, n_bytes: int, messages: int = 1) -> None:
-        """Count what this rank sends under the current stage.
+        """Count messages that this rank sends, under the current stage.
 
         Args:
             n_bytes: Bytes of payload.
-            messages: Number of messages they go in.
+            messages: Number of messages.
         """
         book = self._books[self.current]
         book["bytes"] += n_bytes
@@ -104,7 +105,7 @@ class Ledger:
         """Count a message to another rank, under the current stage and under that rank.
 
         Args:
-            rank: Who receives it.
+            rank: Rank that receives it.
             n_bytes: Bytes of payload.
         """
         self.sent(n_bytes)
@@ -117,41 +118,41 @@ class Ledger:
         own = np.array([self._sent_to.get(rank, (0, 0)) for rank in range(size)], np.int64)
         return sum((branch.receivers(size) for branch in self._branches), own)
 
-    def record(self, trace: Trace | None) -> None:
-        """Keep what this ledger and its branches book as events of a trace, or no longer."""
-        self.trace = trace
+    def record(self, event_log: EventLog | None) -> None:
+        """Store intervals of this ledger and its branches in an event log; None stops."""
+        self.event_log = event_log
         for branch in self._branches:
-            branch.record(trace)
+            branch.record(event_log)
 
-    def task(self, name: str, **args: Any) -> AbstractContextManager[None]:
-        """A ``with`` block that shows as one bar of the timeline, around what is booked inside it.
+    def span(self, name: str, **args: Any) -> AbstractContextManager[None]:
+        """A ``with`` block that is one bar of the timeline, around the stages inside it.
 
         Args:
-            name: What it says, such as "forward".
-            **args: What else to show, such as the step or the version of the parameters.
+            name: Label of the bar, such as "forward".
+            **args: Further values to show, such as the step or the version of the parameters.
         """
-        return nullcontext() if self.trace is None else self.trace.task(self.row, name, args)
+        return nullcontext() if self.event_log is None else self.event_log.span(self.row, name, args)
 
     def mark(self, name: str) -> None:
-        """A moment on the timeline."""
-        if self.trace is not None:
-            self.trace.add(MARK, self.row, "mark", name, now := perf_counter(), now)
+        """Mark the current moment on the timeline."""
+        if self.event_log is not None:
+            self.event_log.add(MARK, self.row, "mark", name, now := perf_counter(), now)
 
     def branch(self) -> Ledger:
-        """A ledger of its own for another thread, which stands still until it is resumed; this one's snapshots contain it."""
+        """A paused ledger for another thread; snapshots of this ledger include it."""
         branch = Ledger()
         branch._running = False
-        branch.trace, branch.row = self.trace, f"channel {len(self._branches) + 1}"
+        branch.event_log, branch.row = self.event_log, f"channel {len(self._branches) + 1}"
         self._branches.append(branch)
         return branch
 
     def pause(self) -> None:
-        """Book no time from now on."""
+        """Stop counting time."""
         self._book()
         self._running = False
 
     def resume(self) -> None:
-        """Book time again, from now on."""
+        """Count time again from now on."""
         self._since = perf_counter()
         self._running = True
 
@@ -192,7 +193,7 @@ class Ledger:
         self._book()
         stage, field = self.current, self._field
         self.current, self._field, began = self._outer.pop()
-        if self.trace is not None:
+        if self.event_log is not None:
             waits = field == "wait"
-            self.trace.add(SPAN, self.row, "wait" if waits else "stage", "wait" if waits else stage, began, self._since,
-                           {"stage": stage} if waits else None)
+            self.event_log.add(SPAN, self.row, "wait" if waits else "stage", "wait" if waits else stage, began, self._since,
+                               {"stage": stage} if waits else None)

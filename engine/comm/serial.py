@@ -1,4 +1,4 @@
-"""The communicator of a single rank: nobody to talk to, every collective is a copy."""
+"""The communicator of a single rank: every collective is a copy."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import numpy as np
 from .channel import Send
 from .communicator import Comm
 
-# seconds between two looks
+# seconds between two polls
 PAUSE = 5e-5
 
 
@@ -20,7 +20,7 @@ class SerialComm(Comm):
         super().__init__(rank=0, size=1)
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``, which takes another thread of this rank."""
+        """Return when another thread of this rank has made ``ready`` true."""
         while not ready():
             sleep(PAUSE)
 

@@ -1,9 +1,10 @@
-"""Many ranks inside one process, for tests and debuggers.
+"""Simulated ranks inside one process, for tests and debuggers.
 
-Each rank is a thread, but only the one that holds the baton runs; it hands the baton on when it waits for others. The
-order is therefore the same in every run, a debugger can stop anywhere, and numpy is never called from two threads at
-once. Mistakes that under MPI would hang or corrupt data are errors here: mismatched collectives, messages nobody
-sends or receives, and buffers touched between ``move_begin`` and ``end``.
+Each rank is a thread, but only one runs at a time: when it waits for others, the next rank
+continues. The order is therefore the same in every run, a debugger can stop anywhere, and numpy is
+never called from two threads at once. Mistakes that would hang or corrupt data under MPI raise
+errors here: mismatched collectives, messages without a sender or receiver, and buffers that are
+accessed between ``move_begin`` and ``end``.
 """
 from __future__ import annotations
 
@@ -28,24 +29,24 @@ _Key = tuple[int, int, int, int, int]
 
 @dataclass
 class _Wait:
-    """Why a rank does not run: what it waits for, and whether that has come."""
+    """A rank that waits: its condition, and a description for error messages."""
 
     ready: Callable[[], bool]
     line: str
 
 
 @dataclass
-class _Meeting:
-    """One collective under way."""
+class _Collective:
+    """An active collective: values and positions of the ranks in it, and how many have left."""
 
     operation: tuple[Any, ...]
     values: dict[int, np.ndarray] = field(default_factory=dict)
-    lines: dict[int, str] = field(default_factory=dict)
+    positions: dict[int, str] = field(default_factory=dict)
     left: int = 0
 
 
 class _World:
-    """What the simulated ranks share: the baton, the letters and the meetings."""
+    """State shared by the simulated ranks: turns, messages, and active collectives."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -53,13 +54,13 @@ class _World:
         self.finished = threading.Semaphore(0)
         self.waits: list[_Wait | None] = [None] * size
         self.done = [False] * size
-        self.letters: dict[_Key, np.ndarray] = {}
-        self.meetings: dict[tuple[int, int], _Meeting] = {}
+        self.messages: dict[_Key, np.ndarray] = {}
+        self.collectives: dict[tuple[int, int], _Collective] = {}
         self.failures: list[tuple[int, BaseException]] = []
         self.deadlock: str | None = None
 
     def wait(self, rank: int, ready: Callable[[], bool], line: str) -> None:
-        """Let others run until ``ready``; raises if that can no longer come about."""
+        """Let other ranks run until ``ready`` is true; raises if it cannot become true."""
         if ready():
             return
         self.waits[rank] = _Wait(ready, line)
@@ -74,7 +75,7 @@ class _World:
         raise CommError(self.deadlock or "deadlock: every rank waits for another rank")
 
     def pass_on(self, rank: int) -> None:
-        """Give the baton to the next rank, counting up from ``rank``, that can use it."""
+        """Let the next rank that can continue run, counting up from ``rank``."""
         live = [q % self.size for q in range(rank + 1, rank + 1 + self.size) if not self.done[q % self.size]]
         for q in live:
             wait = self.waits[q]
@@ -88,7 +89,7 @@ class _World:
             self.finished.release()
 
     def state(self, rank: int) -> str:
-        """Where a rank is, for error messages."""
+        """Position of a rank, for error messages."""
         wait = self.waits[rank]
         if self.done[rank]:
             return "has returned"
@@ -101,13 +102,13 @@ class SimComm(Comm):
     def __init__(self, rank: int, world: _World) -> None:
         super().__init__(rank, world.size)
         self._world = world
-        self._met: Counter[int] = Counter()
+        self._started: Counter[int] = Counter()
         self._counts: Counter[tuple[str, int, int, int]] = Counter()
         self._open: dict[int, str] = {}
         self._moves = 0
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Let other ranks run until ``ready``."""
+        """Let other ranks run until ``ready`` is true."""
         self._world.wait(self.rank, ready, line)
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
@@ -120,72 +121,74 @@ class SimComm(Comm):
         x[:] = self._exchange(x)[root]
 
     def _exchange(self, x: np.ndarray) -> list[np.ndarray]:
-        """Everybody's ``x``, once everybody is here."""
-        world, channel = self._world, self._number
-        number = channel, self._met[channel]
-        self._met[channel] += 1
-        meeting = world.meetings.setdefault(number, _Meeting(self.operation))
-        meeting.lines[self.rank] = line = self._place()
-        if meeting.operation != self.operation:
-            raise CommError(mismatch([meeting.lines.get(q) or world.state(q) for q in range(self.size)]))
-        meeting.values[self.rank] = x.copy()
-        self.until(lambda: len(meeting.values) == self.size, f"waits in {line}")
-        meeting.left += 1
-        if meeting.left == self.size:
-            del world.meetings[number]
-        return [meeting.values[q] for q in range(self.size)]
+        """``x`` of every rank, once all ranks have entered the collective."""
+        world, channel = self._world, self._channel_number
+        number = channel, self._started[channel]
+        self._started[channel] += 1
+        active = world.collectives.setdefault(number, _Collective(self.operation))
+        active.positions[self.rank] = position = self._own_position()
+        if active.operation != self.operation:
+            raise CommError(mismatch([active.positions.get(q) or world.state(q) for q in range(self.size)]))
+        active.values[self.rank] = x.copy()
+        self.until(lambda: len(active.values) == self.size, f"waits in {position}")
+        active.left += 1
+        if active.left == self.size:
+            del world.collectives[number]
+        return [active.values[q] for q in range(self.size)]
 
-    def _places(self) -> list[str]:
-        return [self._place() if q == self.rank else self._world.state(q) for q in range(self.size)]
+    def _positions(self) -> list[str]:
+        return [self._own_position() if q == self.rank else self._world.state(q) for q in range(self.size)]
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
-        site = call_site()
+        begun_at = call_site()
         out = [(self._key("send", self.rank, q, tag), array, array.copy()) for q, array in sends]
         into = [(self._key("recv", q, self.rank, tag), array) for q, array in recvs]
         for key, _, copy in out:
-            self._world.letters[key] = copy
+            self._world.messages[key] = copy
         for _, array in into:
-            _spoil(array)
+            _poison(array)
         self._moves += 1
         move = self._moves
-        self._open[move] = site
+        self._open[move] = begun_at
 
         def finish() -> None:
             for key, array in into:
-                line = f"waits for {array.size} {array.dtype} from rank {key[0]} ({purpose(tag)}) at {call_site()}, begun at {site}"
-                self.until(lambda key=key: key in self._world.letters, line)  # type: ignore[misc]
-                self._receive(key, array, site, at_most)
+                line = f"waits for {array.size} {array.dtype} from rank {key[0]} ({purpose(tag)}) at {call_site()}, begun at {begun_at}"
+                self.until(lambda key=key: key in self._world.messages, line)  # type: ignore[misc]
+                self._receive(key, array, begun_at, at_most)
             for key, array, copy in out:
                 if array.tobytes() != copy.tobytes():
-                    raise CommError(f"the array sent to rank {key[1]} ({purpose(tag)}) at {site} was changed before end(); copy it first")
+                    raise CommError(f"the array sent to rank {key[1]} ({purpose(tag)}) at {begun_at} was changed before end(); "
+                                    "copy it first")
             self._open.pop(move, None)
 
         return finish
 
-    def _receive(self, key: _Key, array: np.ndarray, site: str, at_most: bool) -> None:
-        letter = self._world.letters.pop(key)
-        if letter.dtype != array.dtype or not (letter.size == array.size or (at_most and letter.size < array.size)):
+    def _receive(self, key: _Key, array: np.ndarray, begun_at: str, at_most: bool) -> None:
+        message = self._world.messages.pop(key)
+        if message.dtype != array.dtype or not (message.size == array.size or (at_most and message.size < array.size)):
             raise CommError(
                 f"move: rank {self.rank} expects {array.size} {array.dtype} from rank {key[0]} ({purpose(key[2])}, begun at "
-                f"{site}), got {letter.size} {letter.dtype}; both sides must use the same plan"
+                f"{begun_at}), got {message.size} {message.dtype}; both sides must use the same plan"
             )
-        array.reshape(-1)[: letter.size] = letter.reshape(-1)
+        array.reshape(-1)[: message.size] = message.reshape(-1)
 
     def _key(self, side: str, src: int, dst: int, tag: int) -> _Key:
-        """Messages between two ranks with one tag are numbered on both sides, which keeps them in order as MPI does."""
+        """Key of the next message with this tag; both ranks count, so the order is that of MPI."""
         partner = dst if side == "send" else src
-        number = self._counts[side, partner, self._number, tag]
-        self._counts[side, partner, self._number, tag] += 1
-        return src, dst, tag, self._number, number
+        number = self._counts[side, partner, self._channel_number, tag]
+        self._counts[side, partner, self._channel_number, tag] += 1
+        return src, dst, tag, self._channel_number, number
 
     def check_closed(self) -> None:
-        """Raise if a move was begun and not ended.
+        """Check that every move was ended.
 
         Raises:
-            CommError: Naming where it was begun.
+            CommError: A move was not; the message says where it was begun.
         """
         if self._open:
-            raise CommError(f"rank {self.rank} returned without end() of the move begun at {next(iter(self._open.values()))}")
+            raise CommError(f"rank {self.rank} returned without end() of the move begun at {next(iter(self._open.values()))}; "
+                            "call end once for each move_begin")
 
 
 def run_simulated(size: int, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
@@ -196,14 +199,14 @@ def run_simulated(size: int, fn: Callable[..., T], *args: Any, **kwargs: Any) ->
     Args:
         size: Number of ranks.
         fn: The program; called once for each rank with its communicator.
-        *args: Passed on. The same objects for all ranks, so treat them as read-only.
-        **kwargs: Passed on.
+        *args: Passed to ``fn``. All ranks share these objects, so treat them as read-only.
+        **kwargs: Passed to ``fn``.
 
     Returns:
         The results in rank order.
 
     Raises:
-        CommError: If ranks wait for each other and none can go on, or messages are left over.
+        CommError: If every rank waits for another one, or messages were not received.
         BaseException: The first error raised on a rank, with a note saying which; the other ranks see PeerError.
     """
     if size < 1:
@@ -218,7 +221,7 @@ def run_simulated(size: int, fn: Callable[..., T], *args: Any, **kwargs: Any) ->
             results[rank] = fn(comm, *args, **kwargs)
             if not world.failures:
                 comm.check_closed()
-        except BaseException as error:  # every kind must reach the caller, SystemExit too
+        except BaseException as error:  # the caller must see every kind, SystemExit too
             world.failures.append((rank, error))
         world.done[rank] = True
         world.pass_on(rank)
@@ -237,14 +240,14 @@ def _raise_first(world: _World) -> None:
         if not isinstance(error, PeerError):
             annotate(error, f"on simulated rank {rank}")
             raise error
-    if world.letters:
-        (src, dst, tag, *_), letter = next(iter(world.letters.items()))
-        raise CommError(f"rank {src} sent {letter.size} {letter.dtype} to rank {dst} ({purpose(tag)}), which did not receive "
+    if world.messages:
+        (src, dst, tag, *_), message = next(iter(world.messages.items()))
+        raise CommError(f"rank {src} sent {message.size} {message.dtype} to rank {dst} ({purpose(tag)}), which did not receive "
                         "them; every send needs a matching receive")
 
 
-def _spoil(array: np.ndarray) -> None:
-    """Overwrite what must not be read before ``end``, so that reading it shows."""
+def _poison(array: np.ndarray) -> None:
+    """Fill a receive buffer with NaN or the largest integer, to expose reads before ``end``."""
     if array.dtype.kind in "fc":
         array[...] = np.nan
     elif array.dtype.kind in "iu":

@@ -1,7 +1,8 @@
-"""What carries the collectives: channels of messages, and the primitives that a kind of communicator supplies.
+"""The base of communicators: channels, the primitives that each kind supplies, and the verifier.
 
-The first message of every collective carries a header of eight bytes, made of the number and the name of the operation. A
-rank that is in another operation than the others is therefore noticed by the message that would have gone wrong.
+The first message of every collective starts with a header of eight bytes, made of the number and
+the name of the operation. The first message that a rank would misinterpret therefore shows that
+ranks are in different operations.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import numpy as np
 from graphtheta.errors import CommError
 
 from .call_site import call_site, describe, mismatch
-from .channel import TASK, Channel, Send
+from .channel import WORK_ITEM, Channel, Send
 from .ledger import Ledger
 from .ordered_reduce import Reduction
 
@@ -24,8 +25,8 @@ from .ordered_reduce import Reduction
 FRAME = 240
 
 
-class Wire(ABC):
-    """Ranks, channels and headers; see ``Comm`` for what is done with them."""
+class Transport(ABC):
+    """Ranks, channels and headers; ``Comm`` builds the collectives on them."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
@@ -35,33 +36,34 @@ class Wire(ABC):
 
     @property
     def ledger(self) -> Ledger:
-        """Account of time, bytes and messages of the current channel; that of channel 0 contains the others.
+        """Time, bytes and messages of the current channel; that of channel 0 includes the others.
 
         A collective counts as one message with the bytes this rank contributes; with one rank nothing is counted.
         """
-        return self._now.ledger
+        return self._channel.ledger
 
     @property
     def operation(self) -> tuple[Any, ...]:
         """The collective being run in the current channel, for error messages."""
-        return self._now.operation
+        return self._channel.operation
 
     def until(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``; meanwhile other tasks of this rank may compute.
+        """Return when ``ready`` is true; meanwhile other work items of this rank may run.
 
         Args:
-            ready: Cheap and without side effects on what others see; called from any thread, often.
-            line: What is waited for, for messages about ranks that wait for each other.
+            ready: Called often and from any thread; must be cheap and must not change what other
+                threads see.
+            line: Description of the wait, for messages about deadlocks.
         """
-        task = TASK.get()
-        if task is None:
+        item = WORK_ITEM.get()
+        if item is None:
             self.poll(ready, line)
         else:
-            task.wait(ready, line)
+            item.wait(ready, line)
 
     @abstractmethod
     def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``, without letting other tasks compute."""
+        """Return when ``ready`` is true, without letting other work items run."""
 
     @abstractmethod
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
@@ -77,55 +79,56 @@ class Wire(ABC):
 
     @abstractmethod
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
-        """Start messages between distinct ranks, as ``move_begin`` takes them; returns the function that waits for them."""
+        """Start the messages of ``move_begin``; returns a function that waits for them."""
 
     def _new_channel(self, ledger: Ledger) -> Channel:
         return Channel(ledger, Reduction(self.size, self._gather_into, self._swap_into))
 
     @property
-    def _number(self) -> int:
-        task = TASK.get()
-        return 0 if task is None else task.channel
+    def _channel_number(self) -> int:
+        item = WORK_ITEM.get()
+        return 0 if item is None else item.channel
 
     @property
-    def _now(self) -> Channel:
-        return self._channels[self._number]
+    def _channel(self) -> Channel:
+        return self._channels[self._channel_number]
 
     # -- headers ---------------------------------------------------------------------------------------------------
 
     def _enter(self, *operation: Any) -> None:
-        now = self._now
-        now.calls += 1
-        now.operation = operation
+        channel = self._channel
+        channel.calls += 1
+        channel.operation = operation
         # number and name of the operation in 64 bits
-        now.header = (now.calls & 0x7FFFFFFF) << 32 | _code(operation)
+        channel.header = (channel.calls & 0x7FFFFFFF) << 32 | _code(operation)
 
     def _check(self, headers: np.ndarray) -> None:
-        """Raise if a rank is in another operation.
+        """Compare received headers with that of this rank.
 
         Args:
-            headers: Those that have arrived, [n].
+            headers: Headers of other ranks, [n].
 
         Raises:
-            CommError: Naming the place of every rank.
+            CommError: A rank is in another operation; the message gives the position of every
+                rank.
         """
         # a list is compared in a tenth of the time of a short array
-        if headers.tolist() != [self._now.header] * len(headers):
+        if headers.tolist() != [self._channel.header] * len(headers):
             raise self._disagreement()
 
     def _disagreement(self) -> CommError:
-        return CommError(mismatch(self._places()))
+        return CommError(mismatch(self._positions()))
 
-    def _place(self) -> str:
-        """Where this rank is, in the current channel."""
-        now = self._now
-        return f"operation {now.calls}, {describe(now.operation)} at {call_site()}"
+    def _own_position(self) -> str:
+        """Position of this rank in the current channel, for error messages."""
+        channel = self._channel
+        return f"operation {channel.calls}, {describe(channel.operation)} at {call_site()}"
 
-    def _places(self) -> list[str]:
-        """Where every rank is, as far as that can be known."""
-        return [self._place()]
+    def _positions(self) -> list[str]:
+        """Positions of all ranks, as far as they are known."""
+        return [self._own_position()]
 
-    # -- primitives with headers and accounts ----------------------------------------------------------------------
+    # -- primitives with headers and the ledger ---------------------------------------------------------------------
 
     def _count(self, n_bytes: int, messages: int = 1) -> None:
         if self.size > 1:
@@ -139,11 +142,11 @@ class Wire(ABC):
         with self.ledger.waiting():
             self._swap_flat(x, out)
 
-    def _meet(self, data: np.ndarray) -> np.ndarray:
-        """Bytes [n] of every rank, [size, n], which are in the same operation."""
+    def _gather_checked(self, data: np.ndarray) -> np.ndarray:
+        """Gather bytes [n] of every rank into [size, n], and check that operations are equal."""
         n = data.nbytes
         own = np.empty(1 + (n + 7) // 8, np.int64)
-        own[0] = self._now.header
+        own[0] = self._channel.header
         if n:
             own.view(np.uint8)[8 : 8 + n] = data
         rows = np.empty((self.size, len(own)), np.int64)
@@ -155,7 +158,7 @@ class Wire(ABC):
         frame = np.zeros(8 + FRAME, np.uint8)
         frame[:8].view(np.int64)[0] = len(data)
         frame[8 : 8 + len(data)] = np.frombuffer(data[:FRAME], np.uint8)
-        frames = self._meet(frame)
+        frames = self._gather_checked(frame)
         lengths = frames[:, :8].copy().view(np.int64)[:, 0]
         rest = int(lengths.max()) - FRAME
         if rest > 0:
@@ -169,5 +172,5 @@ class Wire(ABC):
 
 @lru_cache(4096)
 def _code(operation: tuple[Any, ...]) -> int:
-    """32 bits that tell operations apart, the same in every process."""
+    """A 32-bit hash of an operation, the same in every process."""
     return zlib.crc32(repr(operation).encode())

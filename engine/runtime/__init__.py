@@ -1,4 +1,4 @@
 """How the processes of a job run: MPI, start, threads, work items, timelines, and the watchdog."""
-from ..comm.call_site import MACHINERY
+from ..comm.call_site import INTERNAL_MODULES
 
-MACHINERY.add(__package__)
+INTERNAL_MODULES.add(__package__)

@@ -1,4 +1,4 @@
-"""How many threads a rank may use, from the cores it may run on and the ranks it shares them with."""
+"""The number of threads of a rank, from the cores it may run on and the ranks that share them."""
 from __future__ import annotations
 
 import os
@@ -21,8 +21,9 @@ class Threads:
         count: Threads that dense products and compiled kernels may use, at least 1.
         cores: Cores this rank may run on.
         ranks_on_node: Ranks on this machine.
-        crowded: Whether there are more ranks than cores for them, so that a rank that waits must make room.
-        blas: Whether BLAS was told to use one thread; it can only be with threadpoolctl installed.
+        crowded: Whether there are more ranks than cores, so that a waiting rank must yield its
+            core.
+        blas: Whether BLAS was limited to one thread, which needs threadpoolctl.
     """
 
     count: int
@@ -32,22 +33,22 @@ class Threads:
     blas: bool
 
     def __str__(self) -> str:
-        told = "" if self.blas else "; BLAS not limited, install threadpoolctl"
-        return f"{self.count} threads per rank ({self.cores} cores, {self.ranks_on_node} ranks on this machine{told})"
+        note = "" if self.blas else "; BLAS not limited, install threadpoolctl"
+        return f"{self.count} threads per rank ({self.cores} cores, {self.ranks_on_node} ranks on this machine{note})"
 
 
 @collective
-def place_threads(comm: Comm) -> Threads:
-    """Choose the number of threads of each rank and hand it to Numba; BLAS gets one, for each of these threads calls it.
+def choose_threads(comm: Comm) -> Threads:
+    """Choose the number of threads of this rank and pass it to Numba; BLAS gets one thread.
 
-    A core that several ranks may use counts for each of them in equal parts, so that pinned and unpinned ranks both
-    get their share. A CPU quota of the control group and OMP_NUM_THREADS are upper bounds.
+    A core that several ranks may use is divided equally among them, so pinned and unpinned ranks
+    both get their share. A CPU quota of the control group and OMP_NUM_THREADS are upper bounds.
 
     Args:
         comm: All ranks.
 
     Returns:
-        What was chosen for this rank.
+        The threads of this rank.
     """
     cores = available_cores()
     neighbours = [others for node, others in comm.all_gather((platform.node(), cores)) if node == platform.node()]
@@ -62,16 +63,16 @@ def place_threads(comm: Comm) -> Threads:
 
 
 def share(cores: list[int], neighbours: list[list[int]], quota: float | None, omp: str) -> float:
-    """Cores that fall to one rank.
+    """The share of the cores of a machine that one rank may use.
 
     Args:
-        cores: Cores it may use.
-        neighbours: The same for every rank of the machine, this one included.
-        quota: CPUs all ranks of the machine may use together, or None.
+        cores: Cores the rank may run on.
+        neighbours: Cores of every rank on the machine, including this one.
+        quota: CPUs that all ranks on the machine may use together, or None.
         omp: Text of OMP_NUM_THREADS; only its first number counts.
 
     Returns:
-        Their number; a fraction if ranks must take turns.
+        Number of cores; a fraction if ranks must take turns.
     """
     users = Counter(core for others in neighbours for core in others)
     fair = sum(1.0 / users[core] for core in cores)
@@ -91,7 +92,10 @@ def available_cores() -> list[int]:
 
 
 def _limit_blas() -> bool:
-    """One thread for BLAS: blocks of rows are spread over threads by us, so that sums do not depend on their number."""
+    """Limit BLAS to one thread.
+
+    The engine divides rows among threads itself, so that sums do not depend on their number.
+    """
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:

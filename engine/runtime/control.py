@@ -1,7 +1,8 @@
-"""What ranks tell each other beside the data: that one has left the program or failed, and where each of them is.
+"""Control messages between ranks: failures, exits, reports, and queries of positions.
 
-Letters are read by the watchdog, a few times a second, and by whoever asks or ends. Each reads everything there is and answers
-questions at once, so that a rank can be asked whatever its program is doing.
+The watchdog of a rank receives them a few times a second, and so does a rank that queries the
+others or exits. Every receive takes all messages that have arrived and answers queries at once,
+whatever the program of the rank is doing.
 """
 from __future__ import annotations
 
@@ -15,117 +16,123 @@ import numpy as np
 
 from ..comm.codec import decode, encode
 
-# How long messages of a rank that has left may still be under way.
-LATE = 1.0
+# Seconds in which the messages of a rank that has exited arrive.
+DELIVERY = 1.0
 # Seconds to wait for answers. A rank that can answer does so within a tick of its watchdog.
 ANSWER = 2.0
-# How long ranks that have something to say wait for each other, so that the lowest speaks for all.
+# Seconds that ranks with an error or a report wait for each other, so that only the lowest prints.
 TOGETHER = 0.7
+# Seconds between two polls.
 PAUSE = 2e-3
 
-Place = dict[str, Any]
+Position = dict[str, Any]
 
 
 class Kind(IntEnum):
-    """What a letter says."""
+    """Kind of a control message."""
 
     FAILED = 1
     LEFT = 2
-    ASK = 3
-    HERE = 4
+    QUERY = 3
+    POSITION = 4
     REPORTS = 5
 
 
-class Letters(Protocol):
-    """Short messages that arrive without anybody waiting for them; ``lock`` is held by who reads or sends."""
+class ControlTransport(Protocol):
+    """Delivers short messages that no rank has to wait for; hold ``lock`` to send or receive."""
 
     rank: int
     size: int
     lock: RLock
 
     def send(self, to: int, kind: int, data: bytes) -> None:
-        """Start sending a letter."""
+        """Start to send a message."""
 
-    def take(self) -> list[tuple[int, int, bytes]]:
-        """Sender, kind and content of every letter that has arrived since the last call."""
+    def receive(self) -> list[tuple[int, int, bytes]]:
+        """Sender, kind and content of every message that has arrived since the last call."""
 
-    def sent(self) -> bool:
-        """Whether all letters sent from here are out of this rank's hands."""
+    def all_sent(self) -> bool:
+        """Whether all sends of this rank are complete."""
 
 
 class Control:
-    """The letters of one rank.
+    """The control messages of one rank.
 
     Args:
-        letters: Carries them.
-        here: Tells where this rank is, and what it does in a channel.
+        transport: Delivers the messages.
+        position: Returns the position of this rank, with its operation in a channel.
 
     Attributes:
-        left: Ranks that have ended their program: collectives started in each channel, and when their messages are late.
+        left: Ranks that have exited: collectives they started in each channel, and when all their
+            messages have arrived.
         failed: Ranks with an uncaught error.
-        reporting: When each rank last said that it is about to report that nothing goes on any more.
-        asked: When each rank last asked for places.
+        reporting: When each rank last announced a report.
+        queried: When each rank last queried positions.
     """
 
-    def __init__(self, letters: Letters, here: Callable[[int | None], Place]) -> None:
-        self.rank, self.size = letters.rank, letters.size
-        self._letters, self._here = letters, here
+    def __init__(self, transport: ControlTransport, position: Callable[[int | None], Position]) -> None:
+        self.rank, self.size = transport.rank, transport.size
+        self._transport, self._position = transport, position
         self.left: dict[int, tuple[np.ndarray, float]] = {}
         self.failed: set[int] = set()
         self.reporting: dict[int, float] = {}
-        self.asked: dict[int, float] = {}
-        self._answers: dict[int, tuple[float, Place]] = {}
+        self.queried: dict[int, float] = {}
+        self._answers: dict[int, tuple[float, Position]] = {}
 
-    def tell(self, kind: Kind, data: bytes = b"") -> None:
-        """Send a letter to every other rank."""
+    def send_all(self, kind: Kind, data: bytes = b"") -> None:
+        """Send a message to every other rank."""
         for q in range(self.size):
             if q != self.rank:
-                self._letters.send(q, kind, data)
+                self._transport.send(q, kind, data)
 
-    def told(self) -> bool:
-        """Whether all letters sent from here are out of this rank's hands."""
-        return self._letters.sent()
+    def all_sent(self) -> bool:
+        """Whether all sends of this rank are complete."""
+        return self._transport.all_sent()
 
-    def hear(self) -> None:
-        """Read all letters there are, and answer questions."""
-        with self._letters.lock:
-            for source, kind, data in self._letters.take():
+    def receive(self) -> None:
+        """Read all messages that have arrived, and answer queries."""
+        with self._transport.lock:
+            for source, kind, data in self._transport.receive():
                 self._read(source, kind, data)
 
     def _read(self, source: int, kind: int, data: bytes) -> None:
         if kind == Kind.FAILED:
             self.failed.add(source)
         elif kind == Kind.LEFT:
-            self.left[source] = np.frombuffer(data, np.int64), monotonic() + LATE
+            self.left[source] = np.frombuffer(data, np.int64), monotonic() + DELIVERY
         elif kind == Kind.REPORTS:
             self.reporting[source] = monotonic()
-        elif kind == Kind.ASK:
-            self.asked[source] = monotonic()
-            self._letters.send(source, Kind.HERE, encode(self._here(decode(data))))
-        elif kind == Kind.HERE:
+        elif kind == Kind.QUERY:
+            self.queried[source] = monotonic()
+            self._transport.send(source, Kind.POSITION, encode(self._position(decode(data))))
+        elif kind == Kind.POSITION:
             self._answers[source] = monotonic(), decode(data)
 
-    def ask(self, channel: int | None = None) -> dict[int, Place]:
-        """Where every rank is: its place by its number. Ranks that have not answered in time are missing.
+    def query(self, channel: int | None = None) -> dict[int, Position]:
+        """Positions by rank. Ranks that do not answer within ``ANSWER`` seconds are missing.
 
         Args:
-            channel: Whose operation to tell.
+            channel: The channel whose operation ranks report; None for that of an active work
+                item.
         """
         began = monotonic()
-        self.tell(Kind.ASK, encode(channel))
+        self.send_all(Kind.QUERY, encode(channel))
         while True:
-            self.hear()
-            fresh = {q: place for q, (when, place) in list(self._answers.items()) if when >= began}
+            self.receive()
+            fresh = {q: position for q, (when, position) in list(self._answers.items()) if when >= began}
             if len(fresh) == self.size - 1 or monotonic() > began + ANSWER:
-                return dict(sorted({**fresh, self.rank: self._here(channel)}.items()))
+                return dict(sorted({**fresh, self.rank: self._position(channel)}.items()))
             sleep(PAUSE)
 
     def first_to_report(self) -> bool:
-        """Announce a report; whether no lower rank announces one within ``TOGETHER`` seconds, and none has failed."""
+        """Announce a report and wait ``TOGETHER`` seconds; returns whether to print it.
+
+        It is printed if no lower rank announces one in this time and no rank has failed.
+        """
         began = monotonic()
-        self.tell(Kind.REPORTS)
+        self.send_all(Kind.REPORTS)
         while monotonic() < began + TOGETHER:
-            self.hear()
+            self.receive()
             sleep(PAUSE)
         lower = any(q < self.rank and when > began - 2 * TOGETHER for q, when in list(self.reporting.items()))
         return not lower and not self.failed

@@ -1,23 +1,23 @@
-"""Whether a process does anything: computes, reads or writes files, waits for a disk or for swapped memory."""
+"""Liveness of a process: whether it computes, reads or writes files, or waits for a disk."""
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
 
-# A process that uses less of a core than this does nothing.
+# A process that uses a smaller share of a core than this is idle.
 LEAST_SHARE = 0.02
-# Seconds over which that is looked at.
+# Seconds over which the share is measured.
 WINDOW = 1.0
-# the process waits for a disk, is held by a debugger, is stopped, or has ended
+# states of a process: waits for a disk, held by a debugger, stopped, ended
 _BLOCKED, _TRACED, _STOPPED, _ENDED = "D", "t", "T", "ZX"
 
 
-class Life:
-    """Signs of life of a process of this machine.
+class Liveness:
+    """Signs of life of a process on this machine.
 
     Args:
-        pid: Its number.
+        pid: Process id.
     """
 
     def __init__(self, pid: int) -> None:
@@ -25,8 +25,8 @@ class Life:
         self._folder = Path("/proc") / str(pid)
         self._since, self._seen = time.monotonic(), self._counters()
 
-    def look(self) -> bool:
-        """Whether it has done anything since this last returned True, or in the last seconds."""
+    def check(self) -> bool:
+        """Whether the process was active since the last True, or in the current window."""
         now, seen = time.monotonic(), self._counters()
         computed, moved = seen[0] - self._seen[0], seen[1:] != self._seen[1:]
         alive = moved or computed > LEAST_SHARE * max(now - self._since, WINDOW) or self._state() == _BLOCKED
@@ -36,7 +36,7 @@ class Life:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be expected of it any more: it has ended, or is stopped and not by a debugger."""
+        """Whether it has ended, or is stopped and not by a debugger."""
         state = self._state()
         return state is None or state in _ENDED or state == _STOPPED
 
@@ -45,15 +45,15 @@ class Life:
         """Whether a debugger holds it."""
         return self._state() == _TRACED
 
-    def words(self) -> str:
-        """What can be said of a process that does not answer."""
+    def describe(self) -> str:
+        """Text for a report about a process that does not answer."""
         state = self._state()
         if state is None or state in _ENDED:
             return "its process has ended"
         return "its process is stopped" if state == _STOPPED else "its process runs, but its Python interpreter is blocked"
 
     def _state(self) -> str | None:
-        """Letter by which the system names the state of the process; None if there is none, D if any of its threads has it."""
+        """State letter in /proc: D if any thread has it; None if there is no process."""
         try:
             states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in (self._folder / "task").iterdir()]
         except OSError:
@@ -61,18 +61,20 @@ class Life:
         return _BLOCKED if _BLOCKED in states else states[0]
 
     def _counters(self) -> tuple[float, ...]:
-        """Seconds of processor, faults that needed a disk, and bytes read from and written to disks.
+        """CPU seconds, page faults that needed a disk, and bytes read from and written to disks.
 
-        Of this process, the calling thread is left out: it looks and answers questions, which is no sign of life.
+        In this process the calling thread is left out: what the watchdog computes is no sign of
+        life.
         """
         computed, faults, moved = 0.0, 0.0, list[float]()
         own = self._pid == os.getpid()
         try:
-            # exact; the times in "stat" are counted in ticks, and a thread that wakes by the clock is always seen at one
+            # exact; the times in "stat" count clock ticks and overstate a thread that wakes at
+            # each of them
             computed = time.process_time() - time.thread_time() if own else sum(
                 int((task / "schedstat").read_text().split()[0]) / 1e9 for task in (self._folder / "task").iterdir())
             faults = float((self._folder / "stat").read_text().rpartition(")")[2].split()[9])
-            # what reached a disk; reading this very file would count as reading otherwise
+            # bytes that reached a disk; the other counters include the reading of this file
             words = (self._folder / "io").read_text().split()
             moved = [float(words[words.index(name) + 1]) for name in ("read_bytes:", "write_bytes:")]
         except (OSError, ValueError, IndexError):

@@ -1,9 +1,10 @@
-"""The communicator of real processes. The only file that imports mpi4py.
+"""The communicator of MPI processes. The only file that imports mpi4py.
 
-Waiting is never left to the MPI library, which spins: with more ranks than cores a spinning rank keeps the one it waits
-for from running (measured: four ranks on two cores become a hundred times slower). All operations are started
-non-blocking and polled here, first with ``sched_yield`` in between, which costs nothing when the message is near, then
-with short sleeps. Polling also lets Ctrl-C through and notices ranks that have left the program.
+Blocking calls of an MPI library spin. With more ranks than cores, a spinning rank keeps the rank
+it waits for from running (measured: four ranks on two cores become a hundred times slower). All
+operations are therefore non-blocking and polled here, first with ``sched_yield`` in between, which
+costs nothing if the message arrives soon, then with short sleeps. Polling also lets Ctrl-C through
+and detects ranks that have exited.
 """
 from __future__ import annotations
 
@@ -22,25 +23,25 @@ import numpy as np
 from graphtheta.errors import CommError
 
 from ..comm.call_site import call_site, collective, describe, mismatch
-from ..comm.channel import Send, purpose, under_way
+from ..comm.channel import Send, active_work_items, purpose
 from ..comm.communicator import Comm
 from ..comm.failure import BROKEN_PIPE, wait_until_read
 from .control import ANSWER, TOGETHER, Kind
-from .watchdog import Watchdog, meanwhile, position, with_stacks
+from .watchdog import Watchdog, meanwhile, operation_line, with_stacks
 
 mpi4py.rc.thread_level = "serialized"
 from mpi4py import MPI  # noqa: E402  (starts MPI, with the thread level set above)
 
-# Seconds of looking before the first sleep: little where ranks take turns on a core.
+# Seconds of polling before the first sleep: SHORT if ranks share cores, LONG if not.
 SHORT, LONG = 1e-4, 2e-3
 FIRST_SLEEP, LONGEST_SLEEP = 1e-5, 2e-4
-# Longest message in one piece: counts stay below 2^31 for libraries of any age.
+# Longer messages are sent in pieces of this many bytes: old libraries need counts below 2^31.
 PIECE = 1 << 30
 
 
 @dataclass
 class _Link:
-    """What carries one channel: communicators of its own for moves and collectives, and how many of these were started."""
+    """The MPI communicators of one channel, and the number of collectives started."""
 
     moves: MPI.Comm
     collectives: MPI.Comm
@@ -51,50 +52,51 @@ def _new_link() -> _Link:
     return _Link(MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup())
 
 
-class _Letters:
-    """Letters of the watchdogs, on a communicator of their own: no message of ours can match one of the user's."""
+class _ControlTransport:
+    """Control messages on a communicator of their own: none matches one of the program."""
 
     def __init__(self, lock: RLock) -> None:
         self._comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self.lock = lock
-        # requests with the memory they use
-        self._leaving: list[tuple[MPI.Request, bytearray]] = []
-        self._arriving: list[tuple[MPI.Request, bytearray, int, int]] = []
+        # requests with their buffers
+        self._sending: list[tuple[MPI.Request, bytearray]] = []
+        self._receiving: list[tuple[MPI.Request, bytearray, int, int]] = []
 
     def send(self, to: int, kind: int, data: bytes) -> None:
         with self.lock:
             buffer = bytearray(data)
-            self._leaving.append((self._comm.Isend([buffer, MPI.BYTE], to, kind), buffer))
+            self._sending.append((self._comm.Isend([buffer, MPI.BYTE], to, kind), buffer))
 
-    def take(self) -> list[tuple[int, int, bytes]]:
+    def receive(self) -> list[tuple[int, int, bytes]]:
         with self.lock:
             status = MPI.Status()
             while message := self._comm.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
                 buffer = bytearray(status.Get_count(MPI.BYTE))
-                self._arriving.append((message.Irecv([buffer, MPI.BYTE]), buffer, status.Get_source(), status.Get_tag()))
-            here = [letter[0].Test() for letter in self._arriving]
-            found = [(source, kind, bytes(buffer)) for done, (_, buffer, source, kind) in zip(here, self._arriving, strict=True) if done]
-            self._arriving = [letter for done, letter in zip(here, self._arriving, strict=True) if not done]
-            return found
+                self._receiving.append((message.Irecv([buffer, MPI.BYTE]), buffer, status.Get_source(), status.Get_tag()))
+            arrived = [item[0].Test() for item in self._receiving]
+            items = list(zip(arrived, self._receiving, strict=True))
+            self._receiving = [item for done, item in items if not done]
+            return [(source, kind, bytes(buffer)) for done, (_, buffer, source, kind) in items if done]
 
-    def sent(self) -> bool:
+    def all_sent(self) -> bool:
         with self.lock:
-            self._leaving = [letter for letter in self._leaving if not letter[0].Test()]
-            return not self._leaving
+            self._sending = [item for item in self._sending if not item[0].Test()]
+            return not self._sending
 
 
 class MpiComm(Comm):
     """All processes started by mpiexec or srun.
 
     Args:
-        patience: How long a rank may make no progress while others wait for it, as ``watchdog.Pace`` takes it.
+        patience: Seconds that a rank may make no progress while others wait for it, as in
+            ``watchdog.Pace``.
     """
 
     def __init__(self, patience: float | None = None) -> None:
         self._eager = SHORT
         world = MPI.COMM_WORLD
-        # one thread at a time may be in the library
+        # held in every call of the library
         self._lock = RLock()
         self._links = [_new_link()]
         self._open: list[MPI.Request] = []
@@ -102,17 +104,17 @@ class MpiComm(Comm):
         super().__init__(world.Get_rank(), world.Get_size())
         processes = enumerate(world.allgather((platform.node(), os.getpid())))
         pids = {rank: pid for rank, (node, pid) in processes if node == platform.node()}
-        self._watchdog = Watchdog(_Letters(self._lock), patience, self._position, self._end, pids)
+        self._watchdog = Watchdog(_ControlTransport(self._lock), patience, self._activity, self._end, pids)
         self._control = self._watchdog.control
         if MPI.Query_thread() >= MPI.THREAD_SERIALIZED:
             self._watchdog.start()
 
     @collective
     def open_channels(self, n: int) -> None:
-        """Have at least so many channels besides channel 0.
+        """Open channels until there are at least ``n`` besides channel 0.
 
         Args:
-            n: Their number, the same on all ranks.
+            n: Number of channels, the same on all ranks.
 
         Raises:
             CommError: The MPI library does not let threads take turns.
@@ -125,7 +127,7 @@ class MpiComm(Comm):
             self._links.append(_Link(self._new_comm(), self._new_comm()))
 
     def _new_comm(self) -> MPI.Comm:
-        """A communicator of all ranks, made without staying in the library until the last of them is there."""
+        """A new MPI communicator of all ranks, made without blocking inside the library."""
         with self._lock:
             made, request = MPI.COMM_WORLD.Idup()
         self._wait([request], None, None, describe(self.operation), 0)
@@ -145,7 +147,7 @@ class MpiComm(Comm):
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
         requests, sizes = [], []
-        moves = self._links[self._number].moves
+        moves = self._links[self._channel_number].moves
         with self._lock:
             for partner, array in recvs:
                 for piece in _pieces(array):
@@ -171,7 +173,7 @@ class MpiComm(Comm):
         return finish
 
     def _collect(self, start: Callable[[MPI.Comm], MPI.Request], n_bytes: int) -> None:
-        link = self._links[self._number]
+        link = self._links[self._channel_number]
         link.started += 1
         with self._lock:
             request = start(link.collectives)
@@ -179,7 +181,7 @@ class MpiComm(Comm):
         self._wait([request], None, None, describe(self.operation), n_bytes)
 
     def own_core(self) -> None:
-        """Wait eagerly from now on: no other rank needs the core of this one."""
+        """Poll for longer before the first sleep: no other rank uses the core of this one."""
         self._eager = LONG
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -187,11 +189,11 @@ class MpiComm(Comm):
     def _wait(self, requests: list[MPI.Request], statuses: list[MPI.Status] | None, sources: list[int] | None, what: str,
               n_bytes: int) -> None:
         """Return when all requests are done; ``sources`` are the ranks they depend on, None for a collective."""
-        number, arrived, patience = self._number, False, monotonic() + self._eager
+        number, arrived, patience = self._channel_number, False, monotonic() + self._eager
 
         def done() -> bool:
             nonlocal arrived
-            # a second look at finished requests would overwrite their statuses
+            # a second test of finished requests would overwrite their statuses
             if arrived:
                 return True
             with self._lock:
@@ -213,7 +215,7 @@ class MpiComm(Comm):
             self._open = [request for request in self._open if request]
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Look until ``ready``: eagerly at first, then with pauses."""
+        """Return when ``ready`` is true; polls without sleeping at first, then with pauses."""
         waits, thread = self._watchdog.waits, get_ident()
         waits[thread] = line
         try:
@@ -230,49 +232,50 @@ class MpiComm(Comm):
             waits[thread] = None
 
     def _check_left(self, number: int, sources: list[int] | None, what: str) -> None:
-        """Raise if a rank that channel ``number`` waits for has ended its program."""
+        """Raise if a rank that channel ``number`` waits for has exited."""
         if not self._watchdog.watching:
-            self._control.hear()
+            self._control.receive()
         own = self._links[number].started
         for rank, (started, deadline) in self._control.left.items():
             missing = (number >= len(started) or started[number] < own) if sources is None else rank in sources and monotonic() > deadline
             if missing:
-                raise CommError(f"rank {rank} has exited, but rank {self.rank} waits for it in {what} at {call_site()}")
+                raise CommError(f"rank {rank} has exited, but rank {self.rank} waits for it in {what} at {call_site()}; all "
+                                "ranks must run the same operations")
 
-    # -- where ranks are -------------------------------------------------------------------------------------------
+    # -- positions of ranks ----------------------------------------------------------------------------------------
 
-    def _position(self, channel: int | None) -> tuple[str, int, str]:
-        """What the program does in a channel, or in that of one of its tasks: operation, its number, stage."""
+    def _activity(self, channel: int | None) -> tuple[str, int, str]:
+        """Operation, its number, and stage in a channel; None is that of an active work item."""
         if channel is None:
-            channel = next((task.channel for task in under_way()), 0)
+            channel = next((item.channel for item in active_work_items()), 0)
         now = self._channels[min(channel, len(self._channels) - 1)]
         return describe(now.operation), now.calls, now.ledger.current
 
     def _disagreement(self) -> CommError:
-        places = self._control.ask(channel=self._number)
-        lines = [position(places[q]) if q in places else "does not answer" for q in range(self.size)]
-        return CommError(f"{mismatch(lines)}\n\n{with_stacks(places)}")
+        positions = self._control.query(channel=self._channel_number)
+        lines = [operation_line(positions[q]) if q in positions else "does not respond" for q in range(self.size)]
+        return CommError(f"{mismatch(lines)}\n\n{with_stacks(positions)}")
 
     def _broken(self, collective: bool, text: str) -> CommError:
-        """The error to raise when the library has found one: ranks in different collectives, if that is why."""
+        """The error for a failure in the library: a mismatch, if collectives differ."""
         if collective:
-            places = self._control.ask(channel=self._number)
-            if len({(place["number"], place["operation"]) for place in places.values()}) > 1:
+            positions = self._control.query(channel=self._channel_number)
+            if len({(position["number"], position["operation"]) for position in positions.values()}) > 1:
                 return self._disagreement()
         return CommError(text)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave in good order: returns when every rank is done. Called when Python exits."""
+        """Announce the end of this rank and wait for the others. Called when Python exits."""
         if self._ended or MPI.Is_finalized():
             return
         self._ended = True
         self._watchdog.left = True
-        self._control.tell(Kind.LEFT, self._started())
+        self._control.send_all(Kind.LEFT, self._started())
         pause = FIRST_SLEEP
-        while len(self._control.left) < self.size - 1 or not self._control.told():
-            self._control.hear()
+        while len(self._control.left) < self.size - 1 or not self._control.all_sent():
+            self._control.receive()
             sleep(pause)
             pause = min(2 * pause, LONGEST_SLEEP)
         self._watchdog.stop()
@@ -280,11 +283,12 @@ class MpiComm(Comm):
     def leave(self, text: str, code: int) -> int:
         """End the job after an uncaught error on this rank.
 
-        If all ranks fail within ``TOGETHER`` seconds, the lowest one prints and all exit by themselves. Otherwise the
-        lowest failing rank prints, also where the others were, and aborts them.
+        If all ranks fail within ``TOGETHER`` seconds, the lowest one prints ``text`` and all exit
+        by themselves. Otherwise the lowest failing rank prints it with the positions of the
+        others, and aborts them.
 
         Args:
-            text: What to tell the user.
+            text: Message for the user.
             code: Exit status.
 
         Returns:
@@ -294,44 +298,47 @@ class MpiComm(Comm):
             return code
         self._ended = True
         if self.rank == 0:
-            _say(text)
-        self._control.tell(Kind.FAILED, self._started())
+            _print(text)
+        self._control.send_all(Kind.FAILED, self._started())
         failed = self._control.failed
         deadline = monotonic() + TOGETHER
         while monotonic() < deadline:
-            self._control.hear()
-            if len(failed) == self.size - 1 and self._control.told() and self._at_rest():
+            self._control.receive()
+            if len(failed) == self.size - 1 and self._control.all_sent() and self._at_rest():
                 self._watchdog.stop()
                 _finalize(code)
                 return code
             sleep(LONGEST_SLEEP)
         if failed and min(failed) < self.rank:
-            sleep(TOGETHER + ANSWER)  # a lower rank is about to speak and abort
+            sleep(TOGETHER + ANSWER)  # a lower rank is about to print and abort
         elif code != BROKEN_PIPE:
             if self.rank or not text:
-                _say(text or f"rank {self.rank}/{self.size}: the program ended here with exit status {code}\n")
-            self._say_meanwhile()
+                _print(text or f"rank {self.rank}/{self.size}: the program ended here with exit status {code}\n")
+            self._print_positions()
         self._abort(code)
         return code
 
     def _at_rest(self) -> bool:
-        """Whether no message of this rank is under way."""
+        """Whether all requests of this rank are complete."""
         with self._lock:
             return bool(MPI.Request.Testall(self._open))
 
-    def _say_meanwhile(self) -> None:
-        """Say where the ranks are that have not failed; those that fail because of this one are of no interest."""
-        places = self._control.ask()
+    def _print_positions(self) -> None:
+        """Print the positions of the ranks that have not failed."""
+        positions = self._control.query()
         others = set(range(self.size)) - {self.rank} - self._control.failed
-        _say(meanwhile({q: places[q] for q in others if q in places}, sorted(others - set(places))))
+        _print(meanwhile({q: positions[q] for q in others if q in positions}, sorted(others - set(positions))))
 
     def _end(self, text: str) -> None:
-        """Of the watchdog: end the job."""
-        _say(text)
+        """End the job; called by the watchdog."""
+        _print(text)
         self._abort(1)
 
     def _abort(self, code: int) -> None:
-        """End all processes. If another thread is in the library for ever, end this one; the launcher then ends the others."""
+        """End all processes.
+
+        If another thread blocks the library, end this process; the launcher then ends the others.
+        """
         if self._lock.acquire(timeout=TOGETHER):
             _abort(code)
         os._exit(code)
@@ -350,13 +357,13 @@ def _pieces(x: np.ndarray) -> list[np.ndarray]:
     return [raw[begin : begin + PIECE] for begin in range(0, raw.nbytes, PIECE)]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
 
 
 def _finalize(code: int) -> None:
-    """End MPI; a library that cannot, because of something left half done, must not keep the job alive."""
+    """Finalize MPI. Unfinished operations may block the library, so a timer ends the process."""
     guard = threading.Timer(2.0, os._exit, [code])
     guard.daemon = True
     guard.start()
@@ -365,7 +372,7 @@ def _finalize(code: int) -> None:
 
 
 def _abort(code: int) -> None:
-    """End all processes. The library's own message would only repeat, in its words, what has been said."""
+    """End all processes. Output of the library is discarded, since the error has been printed."""
     sys.stdout.flush()
     sys.stderr.flush()
     for pipe in (1, 2):

@@ -1,4 +1,4 @@
-"""Where a rank is: the lines its threads and tasks are at, as far as a reader wants to see them."""
+"""Stack traces of the threads and work items of a rank, without lines that do not help."""
 from __future__ import annotations
 
 import linecache
@@ -8,18 +8,18 @@ import threading
 from collections.abc import Iterable
 from types import FrameType
 
-from ..comm.call_site import in_machinery, site_of
-from ..comm.channel import under_way
+from ..comm.call_site import format_frame, is_internal
+from ..comm.channel import active_work_items
 
-# lines of a stack that are kept: where it began, and where it is
+# number of outermost and of innermost lines shown of a long stack
 OUTER, INNER = 3, 14
-# name of the thread that watches
+# name of the thread of the watchdog
 WATCHDOG = "watchdog"
-# longest text of a source line
+# longest source line that is shown
 WIDTH = 120
 _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 _LIBRARIES = {"numpy", "scipy", "numba", "llvmlite", "greenlet", "mpi4py", "msgpack", "pydantic", "threadpoolctl", "tqdm"}
-# a rank that is in one of these is being looked at
+# a thread with a frame in one of these modules is being debugged
 _DEBUGGERS = ("bdb", "pydevd", "debugpy")
 
 
@@ -49,33 +49,34 @@ def is_users(frame: FrameType) -> bool:
 
 
 def in_step(stack: Iterable[FrameType]) -> bool:
-    """Whether a thread is in a step of training or evaluation, and not in code of the user's between steps.
+    """Whether a thread is in a step of training or evaluation, and not in user code between steps.
 
-    Modules that run such steps say so: ``RUNS_STEPS = True``.
+    Modules that run steps contain ``RUNS_STEPS = True``.
     """
     return any(frame.f_globals.get("RUNS_STEPS") is True for frame in stack)
 
 
 def in_debugger(stack: Iterable[FrameType]) -> bool:
-    """Whether somebody is stepping through a thread."""
+    """Whether a thread is being debugged."""
     return any(_module(frame).split(".")[0] in _DEBUGGERS for frame in stack)
 
 
 def where(stack: list[FrameType]) -> str:
-    """The line a thread is at, and the user's line that led there if that is another one."""
-    wanted = [frame for frame in stack if (is_ours(frame) and not in_machinery(frame)) or is_users(frame)]
+    """The current line of a thread, and the line of user code that led to it if another one."""
+    wanted = [frame for frame in stack if (is_ours(frame) and not is_internal(frame)) or is_users(frame)]
     if not wanted:
-        return site_of(stack[0])
+        return format_frame(stack[0])
     users = next((frame for frame in wanted if is_users(frame)), wanted[0])
-    return site_of(wanted[0]) + (f", called from {site_of(users)}" if users is not wanted[0] else "")
+    return format_frame(wanted[0]) + (f", called from {format_frame(users)}" if users is not wanted[0] else "")
 
 
 def lines(stack: list[FrameType]) -> list[str]:
-    """A stack as text, outermost first: the lines of the user and of this package, and the innermost of any library.
+    """A stack as text, outermost call first.
 
-    Empty for threads of libraries.
+    It contains the lines of user code and of this package, and the innermost line of any library.
+    It is empty for threads of libraries.
     """
-    stack = [frame for frame in stack if not in_machinery(frame)]
+    stack = [frame for frame in stack if not is_internal(frame)]
     wanted = [frame for frame in stack if is_ours(frame) or is_users(frame)]
     text = [_line(frame) for frame in ([] if not wanted else wanted if wanted[0] is stack[0] else [stack[0], *wanted])[::-1]]
     return text if len(text) <= OUTER + INNER else [*text[:OUTER], f"... {len(text) - OUTER - INNER} more", *text[-INNER:]]
@@ -83,16 +84,16 @@ def lines(stack: list[FrameType]) -> list[str]:
 
 def _line(frame: FrameType) -> str:
     source = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals).strip()
-    return site_of(frame) + (f": {source[:WIDTH]}" if source else "")
+    return format_frame(frame) + (f": {source[:WIDTH]}" if source else "")
 
 
 def stacks() -> list[tuple[str, list[str]]]:
-    """Names and lines of all threads of this process, and of all tasks that wait."""
+    """Names and lines of all threads of this process, and of all work items that wait."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = [(names.get(ident, "thread"), lines(frames(frame))) for ident, frame in sorted(sys._current_frames().items())
              if names.get(ident) != WATCHDOG]
-    for task in under_way():
-        name, frame = task.look()
+    for item in active_work_items():
+        name, frame = item.state()
         if frame is not None:
             found.append((name, lines(frames(frame))))
     return [(name, text) for name, text in found if text]

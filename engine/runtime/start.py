@@ -1,6 +1,7 @@
-"""How a process finds its communicator, and how it ends.
+"""Start and end of a process: its communicator, its threads, and its exit status.
 
-Plain ``python`` never imports MPI. A process that was started by a launcher (``mpiexec``, ``srun``) joins the others.
+Plain ``python`` never imports MPI. A process that a launcher (``mpiexec``, ``srun``) has started
+joins the others.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from ..comm.call_site import collective
 from ..comm.communicator import Comm
 from ..comm.failure import close_output, exit_code, report
 from ..comm.serial import SerialComm
-from .affinity import Threads, place_threads
+from .affinity import Threads, choose_threads
 
 if TYPE_CHECKING:
     from .mpi import MpiComm
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("graphtheta.engine")
 _comm: Comm | None = None
 _threads: Threads | None = None
-# (rank, size) as launchers tell it. Slurm sets SLURM_NTASKS in batch scripts too, where only one process runs;
-# SLURM_STEP_NUM_TASKS is the number of processes srun has really started.
+# environment variables of rank and size, by launcher. Slurm sets SLURM_NTASKS in batch scripts
+# too, where only one process runs; SLURM_STEP_NUM_TASKS is the number of processes srun has really
+# started.
 _LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -39,7 +41,7 @@ _LAUNCHERS = (
 
 
 def launched() -> tuple[int, int]:
-    """Rank and size as the launcher's environment tells them, (0, 1) for plain ``python``."""
+    """Rank and size from the environment of the launcher; (0, 1) for plain ``python``."""
     for rank, size in _LAUNCHERS:
         if os.environ.get(rank, "").isdigit() and os.environ.get(size, "").isdigit():
             return int(os.environ[rank]), int(os.environ[size])
@@ -50,28 +52,29 @@ def launched() -> tuple[int, int]:
 def start() -> Comm:
     """The communicator of this process, the same object at each call.
 
-    The first call starts MPI if a launcher has started several processes, places threads, and sees to it that an
-    uncaught error on one rank ends all of them.
+    The first call starts MPI if a launcher has started several processes, chooses the number of
+    threads, and installs the hook by which an uncaught error on one rank ends all ranks.
 
     Returns:
         An ``MpiComm`` under ``mpiexec -n P`` with P > 1, otherwise a ``SerialComm``.
 
     Raises:
         ConfigError: If several processes were started but MPI is not installed.
-        CommError: If the processes do not find each other, because the launcher belongs to another MPI.
+        CommError: If the processes cannot communicate, because the launcher belongs to another MPI
+            library.
     """
     global _comm, _threads
     if _comm is None:
         size = launched()[1]
         if size > 1:
-            watch()
+            install_excepthook()
             _comm = mpi = _start_mpi(size)
-            _threads = place_threads(mpi)
+            _threads = choose_threads(mpi)
             if not _threads.crowded:
                 mpi.own_core()
         else:
             _comm = SerialComm()
-            _threads = place_threads(_comm)
+            _threads = choose_threads(_comm)
         _comm.cores = _threads.count
         if os.environ.get("GRAPHTHETA_LINK"):
             from ..comm.delayed import SlowComm, read_link
@@ -81,8 +84,8 @@ def start() -> Comm:
     return _comm
 
 
-def watch() -> None:
-    """See to it that an uncaught error ends all processes of a launcher with one message, also before ``start``."""
+def install_excepthook() -> None:
+    """Let an uncaught error end all processes of a launcher, with one message."""
     if launched()[1] > 1:
         sys.excepthook = _excepthook
 
@@ -95,7 +98,7 @@ def threads() -> Threads:
 
 
 def run_main(fn: Callable[[], int | None]) -> int:
-    """Run a whole program; whatever happens, all ranks end, and the user reads one message.
+    """Run a whole program. After an error on any rank, all ranks end and one message is printed.
 
     Args:
         fn: The program. It may call ``start`` for the communicator.
@@ -111,10 +114,13 @@ def run_main(fn: Callable[[], int | None]) -> int:
 
 
 def read_patience(text: str) -> float | None:
-    """Seconds that a rank may make no progress while others wait for it, from a text; None for nothing.
+    """Parse GRAPHTHETA_PATIENCE.
+
+    Returns:
+        Seconds that a rank may make no progress while others wait for it; None for an empty text.
 
     Raises:
-        ConfigError: It is no number of seconds.
+        ConfigError: The text is not a number of seconds.
     """
     if not text.strip():
         return None
@@ -131,7 +137,7 @@ def read_patience(text: str) -> float | None:
 def _start_mpi(size: int) -> MpiComm:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py suspects what is checked below
+            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py warns of what is checked below
             from .mpi import MpiComm
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
@@ -154,7 +160,7 @@ def _fail(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         close_output()
     if _comm is None and launched()[1] > 1:
-        # to agree on who speaks; a rank that fails alone must be heard as well
+        # ranks need a communicator to agree which of them prints, also if only one fails
         with suppress(Exception):
             start()
     if _comm is not None:
@@ -162,7 +168,7 @@ def _fail(error: BaseException) -> int:
             return 0
         return _comm.leave(report(error, _comm.rank, _comm.size), code)
     rank, size = launched()
-    if rank == 0:  # without MPI the ranks cannot agree who speaks, but they fail alike
+    if rank == 0:  # without MPI the ranks cannot agree which of them prints, but they fail alike
         sys.stderr.write(report(error, rank, size))
     return code
 

@@ -1,4 +1,4 @@
-"""The timeline of all ranks in one file: clocks that agree, and one trace a rank, gathered when the run is over."""
+"""The timeline of all ranks: event logs with aligned clocks, written to one file at the end."""
 from __future__ import annotations
 
 import json
@@ -16,54 +16,56 @@ from graphtheta.errors import FormatError
 
 from ..comm.call_site import collective
 from ..comm.communicator import Comm
-from ..comm.event_log import Trace
+from ..comm.event_log import EventLog
 
 TRACE_FILE = "trace.json"
-# barriers that clocks are compared at
+# number of barriers at which clocks are compared
 ROUNDS = 10
 
 
 @contextmanager
-def tracing(comm: Comm, path: Path) -> Iterator[Trace]:
+def tracing(comm: Comm, path: Path) -> Iterator[EventLog]:
     """A ``with`` block whose timeline is written to a file.
 
-    At the end rank 0 takes the events of all ranks and writes ``path``; no file system need be shared. After an error ranks
-    cannot be relied on to meet, and each that still can writes its own events beside ``path``, as a timeline in itself.
+    At the end rank 0 receives the events of all ranks and writes ``path``; no shared file system
+    is needed. After an error collectives may fail, so each rank that can writes its own events to
+    a timeline beside ``path``.
 
     Args:
-        comm: All ranks; its ledger is traced.
+        comm: All ranks; its ledger records the events.
         path: File to write.
 
     Raises:
-        FormatError: The file cannot be written; on all ranks together.
+        FormatError: The file cannot be written; raised on all ranks.
 
     Collective: all ranks of comm.
     """
     _agree_writable(comm, path)
     ahead, doubt = clock_offset(comm)
-    trace = Trace()
+    log = EventLog()
     origin = float(comm.broadcast(perf_counter())) + ahead
     about = {"clock": f"rank 0's; those of other ranks agree with it to {1e6 * doubt:.0f} us"}
-    comm.ledger.record(trace)
+    comm.ledger.record(log)
     try:
-        yield trace
+        yield log
     except BaseException:
         comm.ledger.record(None)
         with suppress(OSError):
-            write_events(part_of(path, comm.rank), [trace.encode(comm.rank, origin)], about)
+            write_events(part_of(path, comm.rank), [log.encode(comm.rank, origin)], about)
         raise
     comm.ledger.record(None)
-    _gather(comm, path, trace.encode(comm.rank, origin), about)
+    _gather(comm, path, log.encode(comm.rank, origin), about)
 
 
 def clock_offset(comm: Comm) -> tuple[float, float]:
     """How far this rank's clock is ahead of that of rank 0.
 
-    Nobody leaves a barrier before the last has entered it: each barrier bounds the difference of two clocks from both sides.
-    Clocks that may agree for all that is seen, as they do on one machine, are taken to agree.
+    No rank leaves a barrier before the last one has entered it, so each barrier bounds the
+    difference of two clocks from both sides. If the bounds include zero, as on one machine, the
+    difference is zero.
 
     Returns:
-        Seconds ahead, and how wrong that can be on any rank.
+        Seconds ahead, and the largest error that these can have on any rank.
 
     Collective: all ranks of comm.
     """
@@ -80,12 +82,12 @@ def clock_offset(comm: Comm) -> tuple[float, float]:
 
 
 def part_of(path: Path, rank: int) -> Path:
-    """Where a rank leaves its own events when a run ends by an error."""
+    """The file of one rank's events, for a run that ends with an error."""
     return path.with_name(f"{path.stem}-rank-{rank}{path.suffix}")
 
 
 def files_of(path: Path) -> list[Path]:
-    """The timelines a run left that was to write ``path``: that file, or those of its ranks."""
+    """Existing timelines of a run that writes ``path``: this file, or those of its ranks."""
     return sorted(file for file in (path, *path.parent.glob(f"{path.stem}-rank-*{path.suffix}")) if file.is_file())
 
 
@@ -93,8 +95,8 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
     """Write a file of the Chrome trace format; it appears whole or not at all.
 
     Args:
-        parts: What ``Trace.encode`` returned.
-        about: What else to say in the file.
+        parts: Results of ``EventLog.encode``.
+        about: Further entries of the file.
     """
     aside = path.with_name(path.name + ".part")
     with aside.open("w", encoding="utf-8") as f:
@@ -108,20 +110,20 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
 @collective
 def _gather(comm: Comm, path: Path, own: str, about: dict[str, Any]) -> None:
     """Write the events of all ranks on rank 0."""
-    # a tenth of the text; rank 0 unpacks one part at a time
+    # compressed to a tenth; rank 0 decompresses one part at a time
     parts = comm.gather_rows(np.frombuffer(zlib.compress(own.encode(), 1), np.uint8))
     error = None
     try:
         if parts is not None:
             write_events(path, (zlib.decompress(part.tobytes()).decode() for part in parts), about)
     except OSError as e:
-        error = FormatError(f"{path}: the timeline cannot be written: {e.strerror or e}")
+        error = FormatError(f"{path}: the timeline cannot be written: {e.strerror or e}; choose another folder with --out")
     comm.agree(error)
 
 
 @collective
 def _agree_writable(comm: Comm, path: Path) -> None:
-    """Make the folder, so that a run that cannot leave its timeline fails at once."""
+    """Make the folder and remove old timelines; an unwritable folder raises before the run."""
     error = None
     try:
         if comm.rank == 0:

@@ -23,11 +23,11 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from graphtheta.errors import CommError
 
-from ..comm.call_site import MACHINERY
-from ..comm.channel import TASK, TASKS
+from ..comm.call_site import INTERNAL_MODULES
+from ..comm.channel import WORK_ITEM, WORK_ITEMS
 from ..comm.communicator import Comm
 
-MACHINERY.add(__name__)
+INTERNAL_MODULES.add(__name__)
 
 T = TypeVar("T")
 # channels per task in flight: a task that takes long does not keep later ones from starting
@@ -43,9 +43,9 @@ class _Task:
         self.line = "starts"
         self.over = False
         coroutine.gr_context = copy_context()
-        TASKS.add(self)
+        WORK_ITEMS.add(self)
 
-    def look(self) -> tuple[str, FrameType | None]:
+    def state(self) -> tuple[str, FrameType | None]:
         """What it is and waits for, and where, unless it runs."""
         return f"view {self.number} {self.line}", self.coroutine.gr_frame
 
@@ -200,7 +200,7 @@ class _Run(Generic[T]):
             task = getcurrent().parent.switch()
 
     def _serve_one(self, task: _Task) -> None:
-        TASK.set(task)
+        WORK_ITEM.set(task)
         ledger = self.comm.ledger
         ledger.resume()
         try:

@@ -132,11 +132,11 @@ class Training:
         Collective: all ranks.
         """
         ledger = self.job_comm.ledger
-        with ledger.task("backward"):
+        with ledger.span("backward"):
             total = GradientSum(self.job_comm, self.versions.optimiser.parameters)
             gradients = tape.backward(loss, final=total.add)
         changes, tape.changes = tape.changes, []
-        with ledger.task("reduce"):
+        with ledger.span("reduce"):
             return total.finish(gradients), changes
 
     def _run(self, makers: list[Callable[[], GraphView]]) -> list[float]:
@@ -153,12 +153,12 @@ class Training:
     def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
         """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
         ledger = self.job_comm.ledger
-        with ledger.task(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
+        with ledger.span(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()
                 view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number) as tape:
-                with ledger.task("forward"):
+                with ledger.span("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))
                 reduced, changes = self.backward(tape, loss)
             self.versions.deliver(step, place, views, reduced, changes)

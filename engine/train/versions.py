@@ -146,7 +146,7 @@ class ParameterManager:
         for place in sorted(step.changes):
             for change in step.changes[place]:
                 change()
-        with self.comm.ledger.task("update", version=self.newest + 1):
+        with self.comm.ledger.span("update", version=self.newest + 1):
             self.rule.apply(self.optimiser, step.total(), self.newest)
         self.newest += 1
         self._forget()

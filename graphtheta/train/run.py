@@ -64,7 +64,7 @@ class Run(Session):
         # the tape stays open, so that it records what the user computes from the outputs
         self._tape = self.training.tape(self.training.views).__enter__()
         self.training.views += 1
-        with np.errstate(**QUIET), self.training.scope(), self.comm.ledger.task("forward"):
+        with np.errstate(**QUIET), self.training.scope(), self.comm.ledger.span("forward"):
             return self.model(view)
 
     def loss(self, out: Var, view: GraphView) -> Var:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.engine.comm.channel import TASK, Tag
+from graphtheta.engine.comm.channel import WORK_ITEM, Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
@@ -105,12 +105,12 @@ def test_several_cores_compute_at_a_time() -> None:
         most[0] = max(most[0], at_once[0])
         np.linalg.svd(np.random.default_rng(i).standard_normal((150, 150)))
         at_once[0] -= 1
-        assert TASK.get() is not None
+        assert WORK_ITEM.get() is not None
         return i
 
     assert TaskQueue(comm, 4).run([lambda i=i: task(i) for i in range(20)]) == list(range(20))  # type: ignore[misc]
     assert most[0] == 2
-    assert TASK.get() is None
+    assert WORK_ITEM.get() is None
 
 
 def test_books_hold_the_time_of_all_tasks() -> None:

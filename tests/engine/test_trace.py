@@ -11,7 +11,7 @@ import pytest
 from timelines import booked, read_timeline
 
 from graphtheta.engine.comm.channel import Tag
-from graphtheta.engine.comm.event_log import MARK, SPAN, Trace
+from graphtheta.engine.comm.event_log import MARK, SPAN, EventLog
 from graphtheta.engine.comm.ledger import Ledger
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime import timeline
@@ -24,7 +24,7 @@ def ring(comm, steps=3):
     """Every rank sends to the next and computes meanwhile."""
     for step in range(steps):
         comm.ledger.mark(f"step {step}")
-        with comm.ledger.task(f"step {step}", version=step):
+        with comm.ledger.span(f"step {step}", version=step):
             with comm.ledger.stage("move"):
                 to, source = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
                 alone = comm.size == 1
@@ -46,7 +46,7 @@ def test_timeline_of_all_ranks(ranks, tmp_path):
             before = comm.ledger.snapshot()
             ring(comm)
             after = comm.ledger.since(before)
-        assert comm.ledger.trace is None
+        assert comm.ledger.event_log is None
         return after
 
     books = run_simulated(ranks, program)
@@ -73,8 +73,8 @@ def test_rows_of_several_threads(tmp_path):
         with tracing(comm, tmp_path / "trace.json") as trace:
             def work(row):
                 ledger = Ledger()
-                ledger.trace, ledger.row = trace, row
-                with ledger.task("forward", version=7), ledger.stage("apply"):
+                ledger.event_log, ledger.row = trace, row
+                with ledger.span("forward", version=7), ledger.stage("apply"):
                     time.sleep(0.001)
 
             threads = [threading.Thread(target=work, args=(f"view {i}",)) for i in (10, 2)]
@@ -111,21 +111,21 @@ def test_tasks_in_flight_have_rows_of_their_own(tmp_path):
 
 def test_nothing_is_kept_without_a_trace():
     ledger = Ledger()
-    with ledger.task("forward", version=1), ledger.stage("apply"):
+    with ledger.span("forward", version=1), ledger.stage("apply"):
         ledger.mark("here")
-    assert ledger.trace is None
+    assert ledger.event_log is None
 
 
 def test_a_trace_that_begins_inside_a_stage():
-    ledger, trace = Ledger(), Trace()
+    ledger, trace = Ledger(), EventLog()
     with ledger.stage("apply"):
-        ledger.trace = trace
+        ledger.event_log = trace
     lines = [json.loads(line) for line in trace.encode(0, 0.0).split(",\n")]
     assert [e["name"] for e in lines if e["ph"] == "X"] == ["apply"]
 
 
 def test_later_events_are_dropped_and_the_file_says_so():
-    trace = Trace(most=2)
+    trace = EventLog(most=2)
     for i in range(5):
         trace.add(SPAN, "main", "task", f"task {i}", i, i + 1)
     lines = [json.loads(line) for line in trace.encode(3, 0.0).split(",\n")]
@@ -135,7 +135,7 @@ def test_later_events_are_dropped_and_the_file_says_so():
 
 
 def test_the_outer_of_two_that_begin_together_comes_first():
-    trace = Trace()
+    trace = EventLog()
     trace.add(SPAN, "main", "task", "inner", 1.0, 2.0)
     trace.add(SPAN, "main", "task", "outer", 1.0, 3.0)
     trace.add(MARK, "main", "mark", "early", 0.5, 0.5)

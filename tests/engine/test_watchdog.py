@@ -16,7 +16,7 @@ from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime import stacks
 from graphtheta.engine.runtime.control import Control, Kind
-from graphtheta.engine.runtime.liveness import Life
+from graphtheta.engine.runtime.liveness import Liveness
 from graphtheta.engine.runtime.watchdog import BETWEEN, FACTOR, LEAST, SLOWEST, TICK, WORKING, Pace, meanwhile, report
 from graphtheta.errors import CommError
 
@@ -28,11 +28,11 @@ PATIENCE = "4"
 def spend(pace: Pace, seconds: float, alive: bool = False, stepping: bool = True) -> None:
     """Let time pass without progress, tick by tick."""
     for _ in range(round(seconds / TICK)):
-        pace.look(TICK, False, lambda: alive, lambda: stepping)
+        pace.update(TICK, False, lambda: alive, lambda: stepping)
 
 
 def progress(pace: Pace) -> None:
-    pace.look(TICK, True, lambda: False, lambda: True)
+    pace.update(TICK, True, lambda: False, lambda: True)
 
 
 class TestPace:
@@ -95,14 +95,14 @@ class TestPace:
         assert not never.late(False, 0) and not never.late(True, 0)
 
 
-class TestLife:
+class TestLiveness:
     def test_one_that_computes(self):
-        life, stop = Life(os.getpid()), Event()
+        life, stop = Liveness(os.getpid()), Event()
         other = Thread(target=lambda: all(sum(range(100_000)) for _ in iter(stop.is_set, True)))
         other.start()
         try:
             end = time.monotonic() + 5
-            while not (seen := life.look()) and time.monotonic() < end:
+            while not (seen := life.check()) and time.monotonic() < end:
                 time.sleep(0.01)
         finally:
             stop.set()
@@ -110,7 +110,7 @@ class TestLife:
         assert seen
 
     def test_who_looks_shows_no_sign_of_life(self):
-        counters = Life(os.getpid())._counters
+        counters = Liveness(os.getpid())._counters
         before, began = counters()[0], time.thread_time()
         while time.thread_time() - began < 0.3:
             sum(range(100_000))
@@ -118,12 +118,12 @@ class TestLife:
 
     def test_one_that_has_ended(self):
         gone = run([sys.executable, "-c", "import os; print(os.getpid())"])
-        assert Life(int(gone.stdout)).words() == "its process has ended"
-        assert not Life(int(gone.stdout)).look() and Life(int(gone.stdout)).ended and not Life(os.getpid()).ended
+        assert Liveness(int(gone.stdout)).describe() == "its process has ended"
+        assert not Liveness(int(gone.stdout)).check() and Liveness(int(gone.stdout)).ended and not Liveness(os.getpid()).ended
 
 
-class Post:
-    """Letters between controls of one process."""
+class Transport:
+    """Control messages between ranks of one process."""
 
     def __init__(self, rank, boxes):
         self.rank, self.size, self.lock, self._boxes = rank, len(boxes), RLock(), boxes
@@ -131,36 +131,36 @@ class Post:
     def send(self, to, kind, data):
         self._boxes[to].append((self.rank, kind, data))
 
-    def take(self):
+    def receive(self):
         found, self._boxes[self.rank][:] = list(self._boxes[self.rank]), []
         return found
 
-    def sent(self):
+    def all_sent(self):
         return True
 
 
-def test_letters():
+def test_control_messages():
     boxes = [[], []]
-    one, other = (Control(Post(rank, boxes), lambda channel, rank=rank: {"rank": rank, "channel": channel}) for rank in range(2))
-    other.tell(Kind.LEFT, np.array([3, 4]).tobytes())
-    other.tell(Kind.FAILED)
-    one.hear()
+    one, other = (Control(Transport(rank, boxes), lambda channel, rank=rank: {"rank": rank, "channel": channel}) for rank in range(2))
+    other.send_all(Kind.LEFT, np.array([3, 4]).tobytes())
+    other.send_all(Kind.FAILED)
+    one.receive()
     assert one.left[1][0].tolist() == [3, 4] and one.failed == {1}
-    assert list(one.ask(7)) == [0]  # the other one does not respond
-    other.hear()
-    assert list(other.asked) == [0]
-    one.hear()
+    assert list(one.query(7)) == [0]  # the other one does not respond
+    other.receive()
+    assert list(other.queried) == [0]
+    one.receive()
     assert one._answers[1][1] == {"rank": 1, "channel": 7}
-    one.tell(Kind.REPORTS)
+    one.send_all(Kind.REPORTS)
     assert not other.first_to_report()
 
 
-# ---- words
+# ---- text of reports
 
 
 def at(**more):
     return {"waits": False, "left": False, "what": "", "operation": "barrier()", "number": 7, "stage": "gather", "late": True,
-            "where": "my_model.py:33 in gather", "pause": 12.3, "still": 12.0, "stacks": [["MainThread", ["my_model.py:33"]]], **more}
+            "where": "my_model.py:33 in gather", "pause": 12.3, "idle": 12.0, "stacks": [["MainThread", ["my_model.py:33"]]], **more}
 
 
 def test_report_says_who_is_stuck_and_who_waits():
