@@ -25,7 +25,7 @@ COMMAND = "train --dataset sbm:n_nodes=60,n_edges=240 --strategy mini --batch-si
 PATHS = {
     "command": ("from graphtheta train to a step", ["main"], ["Session.__init__", "Trainer.fit", "TaskQueue.run", "Tape.backward"]),
     "features": ("from gt.load to the loss", ["load", "build_partition", "Trainer.fit"],
-                 ["load", "check_edges", "build_partition", "grow", "take_rows", "forward@fused", ".loss", "softmax_cross_entropy"]),
+                 ["load", "check_edges", "build_partition", "k_hop_view", "take_rows", "forward@fused", ".loss", "softmax_cross_entropy"]),
     "gradient": ("from the gradient to the optimiser", ["Training._compute"],
                  ["Tape.backward", "backward@fused", "GradientSum.add", "GradientSum.finish", ".deliver", "Optimiser.step"]),
     "gather": ("from a gather to machine code", ["run_superstep"], [".gather", "record", "plan", "generate", "compiled"]),

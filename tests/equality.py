@@ -119,7 +119,7 @@ def train(comm, model, task, views):
 
 def chosen(comm, level):
     """Global ids of the edges of a level over all workers, and how many edges each stands for."""
-    scale = [np.ones(s.n_edges) if s.scale is None else s.scale for p in level.passes for s in p.selections]
+    scale = [np.ones(s.n_edges) if s.weight is None else s.weight for p in level.passes for s in p.selections]
     parts = comm.all_gather([level.gid, np.concatenate([np.zeros(0), *scale])])
     gid, scale = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
     order = np.argsort(gid)

@@ -6,7 +6,7 @@ import numpy as np
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.expand import k_hop_view
 
 GRAPH = graphs.random_graph(20, 150)
 
@@ -14,12 +14,12 @@ GRAPH = graphs.random_graph(20, 150)
 def sample(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), targets=range(20), excluded=None, step=0, graph=GRAPH):
     """For each superstep the chosen (edge, reverse) with their scales, over all ranks."""
     def scaled(p, s, reverse):
-        ids, scale = p.edge_gid[s.stored], np.ones(s.n_edges) if s.scale is None else s.scale
+        ids, scale = p.edge_gid[s.stored], np.ones(s.n_edges) if s.weight is None else s.weight
         return [((int(e), reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        view = grow(p, np.isin(p.masters, list(targets)), list(layers), sampler=sampler, step=step,
+        view = k_hop_view(p, np.isin(p.masters, list(targets)), list(layers), sampler=sampler, step=step,
                     excluded=None if excluded is None else excluded[p.edge_gid])
         return [[pair for sweep in level.passes for s in sweep.selections for pair in scaled(p, s, sweep.reverse)] for level in view.levels]
 

@@ -1,1 +1,1 @@
-"""Samplers: which edges of a growing view are kept."""
+"""Samplers: which in-edges are kept when a view expands its frontier."""

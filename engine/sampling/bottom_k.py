@@ -1,8 +1,9 @@
-"""The k lowest ranks of each row's edges, over all workers.
+"""Bottom-k sampling: the edges with the k lowest ranks of each row, over all workers.
 
-The lowest of the lowest is a monoid like any aggregator, so the edges of a node may be spread over workers: each sends
-its own lowest ranks to the master, which sends back where to cut. With replacement a row chooses k times, and each time
-the edge that is ranked lowest in a column of its own.
+Lists of the k lowest ranks are merged like the states of an aggregator, so the edges of a node may
+be on several workers: each sends its lowest ranks to the master, and the master sends back the
+cut, the highest rank that is chosen. With replacement a row makes k choices. Every choice has
+ranks of its own and takes the edge with the lowest one.
 
 Source: bottom-k sketches, https://arxiv.org/abs/0802.3448
 """
@@ -50,7 +51,8 @@ class BottomK:
         """
         candidates, receivers = self.frontier.candidates, self.frontier.receivers
         found = [self._shortlist(c) for c in candidates]
-        # without receiving mirrors and with one block all edges of a row are here, and the shortlist is the sample
+        # without receiving mirrors and with one block, all edges of a row are here: the shortlist
+        # is the sample
         if not receivers.plan.anywhere and len(candidates) < 2:
             return Sample([self._weighted(chosen, often, c.end - c.begin) for c, (chosen, often) in zip(candidates, found, strict=True)])
         degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
@@ -102,13 +104,14 @@ class BottomK:
             bound = np.ascontiguousarray(cut[kind] if self.replace else cut[kind][:, 0])
             times = (sample.times_each if self.replace else sample.times_low)(c.ptr, r, bound)
             chosen.append(self._weighted(*c.kept(times), degree[kind]))
-        # from the ranks a worker has sent, it and the master both know whether any of its edges is among the chosen
+        # the ranks that were sent show on both sides whether an edge of the worker is among the
+        # chosen
         sent = [_among(theirs, n, cut[MASTER][rows]) for rows, theirs, n in received]
         return Sample(chosen, (np.flatnonzero(np.concatenate([_NO_ROWS, *sent])), np.flatnonzero(_among(low[MIRROR], mine, cut[MIRROR]))))
 
     def _weighted(self, chosen: Chosen, often: np.ndarray, degree: np.ndarray) -> Chosen:
-        """Edges with their importance weights, given how often each is chosen and how many edges each row has."""
-        # a row that keeps all its edges needs no weights
+        """Edges with their importance weights, given how often each is chosen and row degrees."""
+        # the weights of a row that keeps all its edges are 1
         share = (degree if self.replace else np.maximum(degree, self.k)) / self.k
         weight = self.priority.weight(self.frontier, chosen, share)
         if weight is not None:

@@ -1,4 +1,4 @@
-"""Edges of a growing view: those a sampler chooses from, and those it has chosen."""
+"""Edges at the frontier of a view: the candidates of a sampler, and those it has chosen."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Candidates:
     Attributes:
         rows: Receiving rows of the block, [n_groups] int64.
         begin, end: Where the edges of each row lie in the two lists, [n_groups].
-        edges: Positions within the block; empty if position k stands at k.
+        edges: Positions within the block; empty if edge k is at position k.
         senders: Sending rows of the block.
     """
 
@@ -37,7 +37,7 @@ class Candidates:
 
     @classmethod
     def into(cls, block: EdgeBlock, reverse: bool, rows: np.ndarray) -> Candidates:
-        """All edges of a block into some rows; the lists are the block's own."""
+        """All edges of a block into some rows; the lists are those of the block, not copied."""
         ptr, *lists = (block.out_indptr, block.out_edge, block.out_dst) if reverse else (block.in_indptr, IN_ORDER, block.in_src)
         return cls(block, reverse, rows, ptr[rows], ptr[rows + 1], *lists)
 
@@ -47,7 +47,7 @@ class Candidates:
         return self.block.kinds(self.reverse)
 
     def listed(self) -> Chosen:
-        """The same edges in lists of their own."""
+        """The same edges, copied into lists of their own."""
         return self.of(*expand(self.begin, self.end, self.edges, self.senders))
 
     def of(self, ptr: np.ndarray, edges: np.ndarray, senders: np.ndarray) -> Chosen:
@@ -61,7 +61,7 @@ class Chosen(Candidates):
 
     Attributes:
         ptr: Bounds of the rows' edges, [n_groups + 1].
-        weight: Importance weights: how many edges each stands for, [n_edges]; None for one.
+        weight: Importance weight of each edge, [n_edges]; None if all are 1.
     """
 
     ptr: np.ndarray
@@ -87,11 +87,12 @@ class Chosen(Candidates):
 
 @dataclass
 class Frontier:
-    """What a sampler chooses from: all edges of one pass into the receiving rows of a growing view.
+    """The candidates of a sampler: all edges of one pass into the rows from which a view expands.
 
     Attributes:
         reverse: False if messages run along the edges, True against them.
-        candidates: The edges by block: a group for each row of the moves, also for rows without edges.
+        candidates: The edges by block, with a group for each row of the moves, also for rows
+            without edges.
         receivers: Moves of the receiving rows.
     """
 
@@ -103,12 +104,11 @@ class Frontier:
 
 
 class Sample(NamedTuple):
-    """What a sampler has chosen.
+    """The choice of a sampler.
 
     Attributes:
-        chosen: The edges, by block as the candidates.
         kept: Rows of the frontier's moves that still have edges at mirrors, as ``MovePlan.subset``
-            takes them: positions of the sent rows, and halo rows. None if all may have.
+            expects them: positions of the sent rows, and halo rows. None if all may have edges.
     """
 
     chosen: list[Chosen]

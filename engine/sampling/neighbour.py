@@ -23,13 +23,14 @@ class NeighbourSampler:
         fanouts: Edges per node for each hop, the one furthest from the targets first; -1 keeps all.
         replace: Draw with replacement; an edge drawn twice counts twice.
         seed: Seed of the draws.
-        shared: Use the draws of the first hop in all of them, so that edge values can be carried.
-        priority: Ranks the edges; by default each edge draws.
-        name: What a job calls it.
+        shared: Use the draws of the first hop in all hops, so that edge values can be carried from
+            layer to layer.
+        priority: Ranks the edges; by default each edge draws a random rank.
+        name: Name in a job.
 
     Raises:
-        ConfigError: A fanout is neither positive nor -1; fanouts differ and the draws are shared; or ranks are not drawn and
-            ``replace`` is set.
+        ConfigError: A fanout is neither positive nor -1; fanouts differ and the draws are shared;
+            or ranks are not random and ``replace`` is set.
     """
 
     name: ClassVar[str] = "neighbour"
@@ -41,17 +42,18 @@ class NeighbourSampler:
     priority: Priority = field(default_factory=EdgePriority)
 
     def __post_init__(self) -> None:
-        if any(f == 0 or f < -1 for f in self.fanouts):
-            raise ConfigError(f"fanout {self.fanouts} must hold positive numbers, or -1 for all neighbours")
+        if wrong := [f for f in self.fanouts if f == 0 or f < -1]:
+            raise ConfigError(f"fanouts {self.fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for all neighbours")
         if self.shared and len(set(self.fanouts)) > 1:
-            raise ConfigError(f"one sample shared by all hops needs equal fanouts, got {self.fanouts}")
+            raise ConfigError(f"shared: one sample for all hops needs equal fanouts, got {self.fanouts}; "
+                              "use equal fanouts, or a sample for each hop")
         if self.replace and not self.priority.draws:
             raise ConfigError(f"replace: sampling with replacement needs random ranks, and those of {type(self.priority).__name__} "
                               "are not random; sample without replacement, or use a priority with random ranks")
 
     @property
     def hops(self) -> int:
-        """Number of hops the fanouts are for."""
+        """Number of hops that have a fanout."""
         return len(self.fanouts)
 
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
@@ -59,7 +61,7 @@ class NeighbourSampler:
 
         Args:
             frontier: All edges of the pass.
-            hop: Number of the hop, as in ``fanouts``.
+            hop: Index of the hop in ``fanouts``.
             step: Number of the training step.
 
         Collective: all ranks of the frontier's partition.

@@ -1,4 +1,4 @@
-"""Priorities: how the edges into a node are ranked. A bottom-k sampler keeps those of the lowest ranks."""
+"""Priorities: how the edges into a node are ranked. A bottom-k sampler keeps the lowest ranks."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -23,8 +23,8 @@ class Ranked:
         values: Ids that ranks are drawn for, or ranks themselves, [n] int64 or uint64.
         index: Where in ``values`` the value of each edge of the lists of ``edges`` is; empty if edge k has value k.
         key: Key of the draws; None if ``values`` are ranks.
-        distinct: Whether no two edges have the same rank. If they may, the lowest bits of a rank, as many as edge ids
-            need, are replaced by those of the edge's id.
+        distinct: Whether no two edges have the same rank. If they may, the lowest bits of a rank
+            are replaced by the edge's id, which breaks ties.
     """
 
     edges: Candidates
@@ -34,7 +34,7 @@ class Ranked:
     distinct: bool = False
 
     def arrays(self, relation: StoredRelation) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64]:
-        """The ranks as kernels take them."""
+        """The ranks as arguments of kernels."""
         low = 0 if self.distinct else max(relation.n_edges - 1, 0).bit_length()
         high = np.uint64(ALL_BITS >> low << low)
         ids, values, key = edge_ids(relation, self.edges), self.values.view(np.int64), np.uint64(self.key or 0)
@@ -42,7 +42,7 @@ class Ranked:
 
 
 class Priority(ABC):
-    """How edges are ranked, and what a chosen one stands for.
+    """How edges are ranked, and the importance weights of those that are chosen.
 
     Attributes:
         draws: Whether ranks are drawn (``Ranked.key``); sampling with replacement needs a draw for each choice.
@@ -54,31 +54,31 @@ class Priority(ABC):
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         """Rank some edges of a block.
 
-        The rank of an edge may depend on the key and on global ids and stored values, not on the worker. It is asked for
-        again for the few edges that may be among the chosen.
+        The rank of an edge may depend on the key, on global ids and on stored values, but not on
+        the worker. The method is called again for the few edges that may be among the chosen.
 
         Args:
             frontier: What the edges are chosen from.
             edges: The edges; ``edges.listed()`` has one entry for each.
-            key: Of the draws of this pass.
+            key: Key of the draws of this pass.
         """
 
     def weight(self, frontier: Frontier, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
-        """Importance weights of the chosen edges, each time they are chosen; by default the share of their row.
+        """Importance weight of each edge, for each time it is chosen; by default its row's share.
 
         Args:
             frontier: What the edges are chosen from.
             edges: The chosen edges.
-            share: Edges of each row divided by the edges chosen of it, [n_groups] float64.
+            share: Edges of each row divided by the edges chosen from it, [n_groups] float64.
 
         Returns:
-            [n_edges] floating, or None for one each.
+            [n_edges] floating, or None if all weights are 1.
         """
         return np.repeat(share, np.diff(edges.ptr))
 
 
 class EdgePriority(Priority):
-    """Every edge draws a number of its own: uniform sampling."""
+    """Every edge draws a random rank: uniform sampling."""
 
     draws = True
 
@@ -103,7 +103,8 @@ def ranked_by(edges: Chosen, values: np.ndarray) -> Ranked:
 
     Args:
         edges: The edges.
-        values: [n_edges] floating, without NaN. If edges are many, numbers that differ in their last bits only count as equal.
+        values: [n_edges] floating, without NaN. In a graph with many edges, numbers that differ
+            only in their last bits count as equal.
     """
     bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
     negative = bits >> np.uint64(63) != 0

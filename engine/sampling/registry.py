@@ -11,10 +11,11 @@ from .sampler import Sampler
 
 
 def is_sampler(x: Any) -> bool:
-    """Whether it is a class of samplers."""
+    """Whether x is a class of samplers."""
     return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "choose", None))
 
 
-# Of ``fanouts`` (one number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed`` and
-# ``shared`` a class is given those that its constructor names
+# The constructor of a sampler receives those of these arguments that it names: ``fanouts`` (one
+# number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed`` and
+# ``shared``
 SAMPLERS: Registry[type[Sampler]] = Registry("sampler", is_sampler, (), (NeighbourSampler,))

@@ -1,4 +1,4 @@
-"""The protocol of samplers: which in-edges of the receiving nodes a growing view keeps, hop by hop."""
+"""The protocol of samplers: which in-edges a view keeps when it expands its frontier."""
 from __future__ import annotations
 
 from typing import ClassVar, Protocol
@@ -7,13 +7,13 @@ from .candidates import Frontier, Sample
 
 
 class Sampler(Protocol):
-    """Keeps some of the edges of a growing view.
+    """Keeps some of the edges at the frontier of a view.
 
-    The choice must be a function of (seed, step, hop, global ids), so that it is the same for every number of workers and
-    every partition.
+    The choice must be a function of (seed, step, hop, global ids), so that it is the same for
+    every number of workers and every partition.
 
     Attributes:
-        name: What a job calls it.
+        name: Name in a job.
     """
 
     name: ClassVar[str]
@@ -31,7 +31,8 @@ class Sampler(Protocol):
             step: Number of the training step.
 
         Returns:
-            The edges with their importance weights: an edge of weight w stands for w edges of its receiving node.
+            The edges with their importance weights: an edge of weight w represents w edges of its
+            receiving node.
 
         Collective: all ranks of the frontier's partition.
         """

@@ -1,10 +1,11 @@
-"""Building views: by breadth-first search from targets, or induced by a set of nodes.
+"""Building views: the k-hop neighbourhood of targets, or the subgraph induced by a set of nodes.
 
-The search goes hop by hop from the end of the model to its beginning. At each hop, for every direction of its layers,
-the masters of receiving rows tell their mirrors, every worker numbers the senders of its in-edges that it has not met,
-and mirrors that were met tell their masters. The lists exchanged on the way are the restricted move plans of the view.
-What travels is one number per active (master, mirror) pair. A view costs what it touches, and masks of a byte per node;
-masters are numbered in an array that is kept.
+A breadth-first search expands the frontier hop by hop, from the end of the model to its beginning.
+At each hop, for every direction of its layers, the masters of receiving rows activate their
+mirrors, every worker numbers the new senders of its in-edges, and mirrors among these activate
+their masters. The lists that are exchanged are the restricted move plans of the view: one number
+per active (master, mirror) pair. Time and memory are proportional to the rows and edges of the
+view, except for masks of a byte per node; the array that numbers the masters is reused.
 """
 from __future__ import annotations
 
@@ -28,11 +29,12 @@ Key = tuple[str, bool]
 
 
 class Frame:
-    """The masters of a growing view, numbered in the order in which the search meets them; a ``with`` block.
+    """The masters of a view, in the order in which the search finds them; a context manager.
 
     Attributes:
-        place: Number of each master, below 0 for none, [n_masters] int32; lent by the partition.
-        rows: Masters in the order of their numbers, [n] int64.
+        row_of: Frame row of each master, below 0 for none, [n_masters] int32; borrowed from the
+            partition.
+        rows: Masters in frame order, [n] int64.
     """
 
     def __init__(self, partition: Partition, rows: np.ndarray):
@@ -40,23 +42,23 @@ class Frame:
 
     def __enter__(self) -> Frame:
         spare = self._partition.spare
-        self.place = spare.pop() if spare else np.full(self._partition.n_masters, -1, np.int32)
-        self.place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
+        self.row_of = spare.pop() if spare else np.full(self._partition.n_masters, -1, np.int32)
+        self.row_of[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.place[self.rows] = -1
-        self._partition.spare.append(self.place)
+        self.row_of[self.rows] = -1
+        self._partition.spare.append(self.row_of)
 
-    def meet(self, found: list[np.ndarray]) -> None:
-        """Number the masters among these that have no number yet, ascending."""
+    def append(self, found: list[np.ndarray]) -> None:
+        """Append those of these masters that have no row yet, ascending."""
         n = end = len(self.rows)
-        room = np.append(self.rows, np.empty(min(sum(map(len, found)), len(self.place) - n), np.int64))
+        room = np.append(self.rows, np.empty(min(sum(map(len, found)), len(self.row_of) - n), np.int64))
         for rows in found:
-            end = number(rows, self.place, room, end)
+            end = number(rows, self.row_of, room, end)
         self.rows = room[:end]
-        self.rows[n:] = ascending(room[n:end], len(self.place))
-        self.place[self.rows[n:]] = np.arange(n, end, dtype=np.int32)
+        self.rows[n:] = ascending(room[n:end], len(self.row_of))
+        self.row_of[self.rows[n:]] = np.arange(n, end, dtype=np.int32)
 
 
 class _Sweep:
@@ -72,15 +74,15 @@ class _Sweep:
         self.receive, self.receivers = receivers
         self.send, self.senders = _restricted(partition, relation.served(reverse)[0], [c.senders for c in chosen if c.kinds[0] == MIRROR])
 
-    def met(self) -> list[np.ndarray]:
+    def masters_read(self) -> list[np.ndarray]:
         """The masters whose columns the pass reads at the sending end."""
         return [c.senders for c in self.chosen if c.kinds[0] == MASTER] + [self.send.rows.astype(np.int32)]
 
-    def finish(self, place: np.ndarray, n_in: int) -> Pass:
-        """The pass over a frame in which master row r stands at place[r]."""
+    def finish(self, row_of: np.ndarray, n_in: int) -> Pass:
+        """The pass over a frame in which master r has row row_of[r]."""
         p = self.partition
-        send: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.senders), self.send.n_halo)}
-        receive: Ends = {MASTER: (place, n_in), MIRROR: (halo_map(p, self.receivers), self.receive.n_halo)}
+        send: Ends = {MASTER: (row_of, n_in), MIRROR: (halo_map(p, self.senders), self.send.n_halo)}
+        receive: Ends = {MASTER: (row_of, n_in), MIRROR: (halo_map(p, self.receivers), self.receive.n_halo)}
         selections = []
         for c in self.chosen:
             if len(c.edges):
@@ -89,13 +91,13 @@ class _Sweep:
                 other = c.senders if lookup is None else lookup[c.senders]
                 selections.append(Selection(c.kinds, row, ptr, other, n_senders, self.relation.gid, c.block.start, c.edges, c.weight,
                                             tie_shift(self.relation, self.reverse)))
-        senders, receivers = (Exchange(p.halo_comm, plan.renumbered(place, n_in)) for plan in (self.send, self.receive))
+        senders, receivers = (Exchange(p.halo_comm, plan.renumbered(row_of, n_in)) for plan in (self.send, self.receive))
         return Pass(self.relation, self.reverse, selections, senders, receivers)
 
 
-def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: Sampler | None = None,
-         excluded: np.ndarray | None = None, step: int = 0) -> GraphView:
-    """The view that computes the end of a model for the target nodes and everything they depend on.
+def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: Sampler | None = None,
+               excluded: np.ndarray | None = None, step: int = 0) -> GraphView:
+    """The view of target nodes and their k-hop neighbourhood, of as many hops as the model has.
 
     Args:
         targets: Mask of the masters, [n_masters] bool.
@@ -112,7 +114,7 @@ def grow(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: 
         for hop in range(depth(layers) - 1, -1, -1):
             along = _passes(partition, (x for x in supersteps if x.from_end == len(found)))
             sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step) for key, x in along.items()}
-            frame.meet([rows for sweep in sweeps.values() for rows in sweep.met()])
+            frame.append([rows for sweep in sweeps.values() for rows in sweep.masters_read()])
             sizes.append(len(frame.rows))
             found.append(sweeps)
         return _assemble(partition, frame, supersteps, sizes, found)
@@ -134,16 +136,16 @@ def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded
         return _assemble(partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops)
 
 
-def widen(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
-    """The nodes and everything within ``hops`` edges of them, against and along the edges, [n_masters] bool.
+def k_hop_nodes(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
+    """Mask of the nodes within ``hops`` hops of some nodes in both directions, [n_masters] bool.
 
     Collective: all ranks of the partition.
     """
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         for _ in range(hops):
             sweeps = [_choose(partition, frame, *x, None, None, 0, 0) for x in passes_of(partition, "both")]
-            frame.meet([rows for sweep in sweeps for rows in sweep.met()])
-        return frame.place >= 0
+            frame.append([rows for sweep in sweeps for rows in sweep.masters_read()])
+        return frame.row_of >= 0
 
 
 def _passes(partition: Partition, supersteps: Iterable[Hop]) -> dict[Key, tuple[StoredRelation, bool]]:
@@ -161,19 +163,19 @@ def _choose(partition: Partition, frame: Frame, relation: StoredRelation, revers
     blocks = [b for b in relation.blocks if b.n_edges]
     candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.kinds(reverse)[1]]) for b in blocks]
     if inside:
-        sending = {MASTER: frame.place >= 0, MIRROR: np.zeros(partition.n_mirrors, bool)}
+        sending = {MASTER: frame.row_of >= 0, MIRROR: np.zeros(partition.n_mirrors, bool)}
         sending[MIRROR][_narrowed(partition, relation.served(reverse)[0], frame.rows).mirrors] = True
         candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)]
     if excluded is not None:
         candidates = [c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)]
     if sampler is not None:
-        exchange = Exchange(partition.halo_comm, plan.renumbered(frame.place, len(frame.rows)))
+        exchange = Exchange(partition.halo_comm, plan.renumbered(frame.row_of, len(frame.rows)))
         chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange), hop=hop, step=step)
         if kept is not None:
             narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
             return _Sweep(partition, relation, reverse, chosen, narrower)
         candidates = chosen
-    # every mirror of the plan has edges, unless some were taken out
+    # every mirror of the plan has edges, unless edges were removed
     if inside or excluded is not None:
         receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
     return _Sweep(partition, relation, reverse, _listed(candidates), receivers)
@@ -193,7 +195,7 @@ def _narrowed(partition: Partition, served: Served, masters: np.ndarray) -> Serv
 
 
 def _restricted(partition: Partition, served: Served, used: list[np.ndarray]) -> Served:
-    """A plan that serves only those of its mirrors that are used, and which they are."""
+    """A plan for those of its mirrors only that are used, and these mirrors."""
     plan, mirrors = served
     if not plan.anywhere:
         return Served(plan, NOTHING)
@@ -217,8 +219,8 @@ def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: 
         sweeps, n_out, n_in = found[from_end], *sizes[from_end: from_end + 2]
         key = id(sweeps), direction
         if key not in known:
-            # each level numbers the edges of its passes, so that two levels cannot share a pass
-            passes = [sweeps[r.name, reverse].finish(frame.place, n_in) for r, reverse in passes_of(partition, direction)]
+            # each level numbers the edges of its passes, so two levels cannot share a pass
+            passes = [sweeps[r.name, reverse].finish(frame.row_of, n_in) for r, reverse in passes_of(partition, direction)]
             known[key] = Level(n_in, n_out, passes, direction)
         levels.append(known[key])
     return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

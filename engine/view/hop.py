@@ -1,8 +1,8 @@
-"""Hops: how far before the end of a model each superstep stands.
+"""Hops: how many hops before the end of a model each superstep is.
 
-Data flow decides, not the order of calls. Layers side by side, ``a(graph, h) + b(graph, h)``, are one hop; a layer that
-reads another one is a further hop. A superstep stands as late as possible: one hop before the first superstep that
-reads its values, or at the end if none does.
+Hops follow from data flow, not from the order of calls. Layers side by side, ``a(graph, h) +
+b(graph, h)``, are one hop; a layer that reads another one is a further hop. A superstep is as late
+as possible: one hop before the first superstep that reads its values, or at the end if none does.
 """
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ...ops.autodiff.tape import Var
 
 
 class Hop(NamedTuple):
-    """Where a superstep stands.
+    """The position of a superstep.
 
     Attributes:
-        direction: Of its layer: "in", "out" or "both".
+        direction: Direction of its layer: "in", "out" or "both".
         from_end: Number of hops after it until the end of the model; 0 if no layer reads its values.
     """
 
@@ -29,7 +29,7 @@ Layers = Sequence[Hop | str]
 
 
 def hops(layers: Layers) -> list[Hop]:
-    """Where each superstep stands; directions alone are layers one after another."""
+    """The position of each superstep; directions alone are layers one after another."""
     return [x if isinstance(x, Hop) else Hop(x, len(layers) - 1 - i) for i, x in enumerate(layers)]
 
 
@@ -39,10 +39,11 @@ def depth(layers: Layers) -> int:
 
 
 class Flow:
-    """Which supersteps the values of one forward pass come from.
+    """The supersteps that each value of one forward pass depends on: its sources.
 
-    The totals of a superstep come from it; every other value comes from where its inputs come from. If one source of a
-    value reads another one, only the later one is kept, so that the sources of a value do not grow with depth.
+    The source of a superstep's totals is that superstep; any other value has the sources of its
+    inputs. If one source of a value reads another one, only the later one is stored, so that the
+    number of sources does not increase with depth.
     """
 
     def __init__(self) -> None:
@@ -59,14 +60,14 @@ class Flow:
         return len(self._reads) - 1
 
     def read(self, step: int, values: Iterable[Any]) -> None:
-        """Note that a superstep reads some values."""
+        """Record that a superstep reads some values."""
         for earlier in self._sources(values):
             if earlier < step:
                 self._reads[step].add(earlier)
                 self._before[step] |= self._before[earlier] | 1 << earlier
 
     def made(self, outputs: Iterable[Var], values: Iterable[Any], step: int | None = None) -> None:
-        """Note what outputs come from: a superstep, or the sources of the values they are computed from."""
+        """Record the sources of outputs: a superstep, or the sources of the inputs ``values``."""
         sources = self._sources(values) if step is None else frozenset((step,))
         self._known.update((id(y), (y, sources)) for y in outputs if sources or y.space is not None)
 
@@ -80,11 +81,11 @@ class Flow:
     def _of(self, x: Var) -> frozenset[int]:
         if id(x) not in self._known and x.space is None:
             return frozenset()
-        # rows that no operation has made may come from any superstep so far
+        # rows that no operation has made may depend on any superstep so far
         return self._known.setdefault(id(x), (x, frozenset(range(len(self._reads)))))[1]
 
     def hops(self, directions: Sequence[str]) -> list[Hop]:
-        """Where each superstep stands, given its direction."""
+        """The position of each superstep, given its direction."""
         from_end = [0] * len(self._reads)
         for step in reversed(range(len(self._reads))):
             for earlier in self._reads[step]:

@@ -20,29 +20,32 @@ from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import EDGE, EdgeBlock, Relation, StoredRelation
 
 RowMap = np.ndarray | None
-# by kind of row: its number in the frame or the halo (None where that is the same), and how many there are
+# by kind of row: the row of each in the frame or the halo (None where that is equal), and the
+# number of rows
 Ends = dict[int, tuple[RowMap, int]]
 IN_ORDER = np.zeros(0, np.int32)
 
 
 @dataclass
 class Selection:
-    """Edges that a pass runs over whose ends are each of one kind of row, grouped by the row that receives.
+    """Edges of a pass between one kind of sender and one of receiver, grouped by receiving row.
 
-    Rows are those of the frame where the end is a master, and of the halo of its move where it is a mirror.
+    Rows are those of the frame where the end is a master, and of the halo of its move where it is
+    a mirror.
 
     Attributes:
         kinds: Kinds of the sending and of the receiving rows.
         row: Receiving row of each group, no row twice, [n_groups] int32.
         ptr: Bounds of each group's edges, [n_groups + 1].
         other: Sending row of each edge, [n_edges] int32.
-        n_senders: Rows that may send; ``other`` is below.
+        n_senders: Number of rows that may send; ``other`` is below it.
         gid: Global ids of the relation's edges by storage position.
         start: Storage position that ``edges`` are counted from.
         edges: Positions of the edges, [n_edges] int32; None if they are in order.
-        scale: Importance weights: how many edges each stands for, [n_edges]; None for one.
-        tie_shift: Added to global ids where equal messages are told apart.
-        grouped: Gives the edges by sender as ``EdgeBlock.by_sender`` does, for all rows; None if no block has them so.
+        weight: Importance weight of each edge, [n_edges]; None if all are 1.
+        tie_shift: Added to global ids to break ties between equal messages.
+        grouped: Returns the edges by sender as ``EdgeBlock.by_sender`` does, for all rows; None
+            if no block stores them in that order.
         offset: Position of the first edge in the order of the level.
     """
 
@@ -54,7 +57,7 @@ class Selection:
     gid: np.ndarray
     start: int
     edges: np.ndarray | None = None
-    scale: np.ndarray | None = None
+    weight: np.ndarray | None = None
     tie_shift: int = 0
     grouped: Callable[[], tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None
     offset: int = 0
@@ -81,7 +84,7 @@ class Selection:
             stored = all_stored[a:b]
             gid = self.gid[stored]
             yield Chunk(self.other[a:b], groups.of_edge, stored, slice(self.offset + a, self.offset + b), gid, gid + self.tie_shift, groups,
-                        None if self.scale is None else self.scale[a:b])
+                        None if self.weight is None else self.weight[a:b])
 
     @cached_property
     def by_receiver(self) -> EdgeLists:
@@ -95,7 +98,7 @@ class Selection:
         return self._lists(ptr, np.arange(self.n_senders, dtype=np.int32), receiver, at)
 
     def _lists(self, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
-        return EdgeLists(ptr, row, other, at, self.edges, self.start, self.offset, self.tie_shift, self.scale)
+        return EdgeLists(ptr, row, other, at, self.edges, self.start, self.offset, self.tie_shift, self.weight)
 
 
 @dataclass
@@ -122,7 +125,7 @@ class Level:
 
     Attributes:
         n_in, n_out: Frame rows needed before and after; the latter are a prefix of the former.
-        direction: Of the layers it was made for.
+        direction: Direction of the layers that it was made for.
     """
 
     n_in: int
@@ -155,7 +158,7 @@ class Level:
 
 
 def passes_of(partition: Partition, direction: str) -> list[tuple[StoredRelation, bool]]:
-    """What a layer of a direction runs over: relations, and whether its messages run against their edges."""
+    """The relations of a layer's passes, and whether messages run against the edges."""
     return [(partition.relations[EDGE], reverse) for reverse in {"in": (False,), "out": (True,), "both": (False, True)}[direction]]
 
 
@@ -180,8 +183,8 @@ def _all_of(relation: StoredRelation, block: EdgeBlock, reverse: bool, send: End
 
 
 def tie_shift(relation: StoredRelation, reverse: bool) -> int:
-    """Added to global ids where equal messages are told apart."""
-    # a self loop stands twice in a layer along both directions, and only one of two equal messages wins a maximum
+    """What is added to global ids to break ties between equal messages."""
+    # in direction 'both' a self loop has two equal messages, of which only one wins a maximum
     return relation.n_edges if reverse else 0
 
 
@@ -191,7 +194,8 @@ def receiving(rows: np.ndarray | None, ptr: np.ndarray, lookup: RowMap, n: int) 
     Args:
         rows: Receiving rows of a block; None for all, in order.
         ptr: Bounds of their edges.
-        lookup: Row in the frame or the halo of each, below 0 for a row that is in neither and has no edges; None if equal.
+        lookup: Row of each in the frame or the halo, below 0 for a row without edges that is in
+            neither; None if equal.
         n: Number of rows of the frame or the halo.
 
     Returns:

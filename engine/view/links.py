@@ -1,4 +1,4 @@
-"""Links that a model learns to predict: positives at the owners of their sources, draws of negatives, and the edges along them."""
+"""Links that a model learns to predict: positives at the owners of their sources; negatives."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ class Links:
         numbers: Global numbers of the links, ascending, [n] int64.
         src, dst: Their ends, [n] int64.
         n_links: Links of all workers.
-        known: Sorted keys (src * n_nodes + dst) of all links of all splits whose sources this worker owns; no negative is one of them.
+        known: Sorted keys (src * n_nodes + dst) of all links of all splits whose sources this
+            worker owns; no negative is one of them.
         negatives: Negatives per positive.
         key: Key of the draws.
     """
@@ -39,7 +40,7 @@ class Links:
         """This worker's part of links that all workers hold in memory.
 
         Args:
-            partition: Says who owns the sources.
+            partition: Gives the owners of the sources.
             src, dst: Ends of the positives, [n] int64, the same on every rank; each unordered pair once.
             known: Sorted keys of all links of all splits, the same on every rank.
             negatives: Negatives per positive.
@@ -53,8 +54,9 @@ class Links:
         return cls(mine, src[mine], dst[mine], len(src), own_keys, negatives, key)
 
     def draw(self, own: np.ndarray, n_nodes: int, among: Members | None = None) -> np.ndarray:
-        """Other ends of the negatives of some positives, [k, negatives] int64: hashes of the positive's number, drawn again while
-        the pair is a link or a self loop.
+        """Draw the other ends of the negatives of some positives, [k, negatives] int64.
+
+        A draw is a hash of the positive's number; pairs that are links or self loops are redrawn.
 
         Args:
             own: Positions of the positives, [k] int64.
@@ -66,7 +68,7 @@ class Links:
         slots = (self.numbers[own][:, None] * self.negatives + np.arange(self.negatives)).ravel()
         src, ends = np.repeat(self.src[own], self.negatives), np.empty(len(slots), np.int64)
         left, high = np.arange(len(slots)), n_nodes if among is None else among.n
-        # few rounds of more and more attempts, so that few messages ask for the nodes that were drawn
+        # later rounds make more attempts, so that few rounds of messages look up the drawn nodes
         for attempts in (range(1), range(1, 8), range(8, 64)):
             drawn = np.stack([integers(key(self.key, Purpose.NEGATIVE, i), slots[left], high) for i in attempts], axis=1)
             drawn = drawn if among is None else among.ids(drawn.ravel()).reshape(drawn.shape)
@@ -79,14 +81,14 @@ class Links:
         return ends.reshape(-1, self.negatives)
 
     def taken(self, src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
-        """Whether a pair is a link or a self loop, for sources that this worker owns; src and dst are broadcast."""
+        """Whether each pair is a link or a self loop; this worker owns the sources."""
         wanted = src * n_nodes + dst
         at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))
         return (self.known[at] == wanted if len(self.known) else np.zeros(wanted.shape, bool)) | (src == dst)
 
 
 def edges_of_links(partition: Partition, links: Links) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The edges along each of this worker's links, in either direction, wherever they are kept.
+    """The stored edges along each of this worker's links, in either direction and on any worker.
 
     Returns:
         Bounds of the edges of each link [n + 1], their storage positions and workers [m] int32.
@@ -94,8 +96,8 @@ def edges_of_links(partition: Partition, links: Links) -> tuple[np.ndarray, np.n
     Collective: all ranks of the partition.
     """
     comm, n = partition.halo_comm, partition.n_nodes
-    places = np.stack((np.full(len(links.src), comm.rank), np.arange(len(links.src))), axis=1)
-    table = Table(comm, _unordered(links.src, links.dst, n), places)
+    positions = np.stack((np.full(len(links.src), comm.rank), np.arange(len(links.src))), axis=1)
+    table = Table(comm, _unordered(links.src, links.dst, n), positions)
     keys, each = np.unique(_unordered(*partition.edge_ends(), n), return_inverse=True)
     owner, link = table.look_up(keys)[each].T
     stored = np.flatnonzero(owner >= 0)
@@ -108,14 +110,14 @@ def edges_of_links(partition: Partition, links: Links) -> tuple[np.ndarray, np.n
 
 
 def link_pairs(partition: Partition, links: Links, own: np.ndarray, among: Members | None = None) -> Pairs:
-    """Positives and their negatives, at the owner of the source; pairs of one positive stand together.
+    """Positives, each followed by its negatives, at the owner of the source.
 
     The label is 1 for positives, 0 for negatives, and NaN where no negative could be found.
 
     Args:
         partition: Holds the nodes.
         links: The positives.
-        own: Positions of those to take, ascending, [k] int64.
+        own: Positions of the positives to take, ascending, [k] int64.
         among: The nodes to draw negatives from; None for all.
 
     Collective: all ranks of the partition.
@@ -123,7 +125,8 @@ def link_pairs(partition: Partition, links: Links, own: np.ndarray, among: Membe
     others = links.draw(own, partition.n_nodes, among)
     dst = np.concatenate((links.dst[own][:, None], others), axis=1)
     src = np.broadcast_to(links.src[own][:, None], dst.shape)
-    # a node linked to all others, or to all of a small batch, has no negatives there: such pairs do not count
+    # a node linked to all others, or to all nodes of a small batch, has no negatives: labels are
+    # NaN
     label = np.where(links.taken(src, dst, partition.n_nodes), np.nan, 0.0)
     label[:, 0] = 1
     gid = links.numbers[own][:, None] * (links.negatives + 1) + np.arange(links.negatives + 1)

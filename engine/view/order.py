@@ -1,7 +1,7 @@
-"""The order of targets: batches that are the same for every number of workers, without a list of all targets anywhere.
+"""The order of targets: batches that are the same for every number of workers.
 
 Targets are numbered by the order of their ids, and an epoch permutes the numbers by a keyed function. A worker knows the
-numbers of its own targets, computes their positions, and so finds those of a batch.
+numbers of its own targets and computes their positions, so no worker needs a list of all targets.
 """
 from __future__ import annotations
 

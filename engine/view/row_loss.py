@@ -1,4 +1,4 @@
-"""A loss of the user's own: a value for each row that counts, of which the mean over all workers is taken here."""
+"""User-defined losses: a function computes a value for each row, and the engine takes the mean."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Grouping:
     """Rows that belong together, as the pairs of a link: the positive first, then its negatives.
 
     Attributes:
-        order: Place of each row among the groups one after another, [n].
+        order: Position of each row in the concatenation of the groups, [n].
         size: Rows of a group.
     """
 
@@ -42,17 +42,20 @@ defvjp(_weighted_share, weights=None,
 class RowLoss:
     """The weighted mean, over all rows of all workers that count, of what a function returns.
 
-    The function is called with the outputs and the labels of the rows that count, ``(out [n, ...], y [n, ...])``, and returns a value for
-    each, [n] or [n, ...], or (values, weights). It sees no other rows, and the mean is not its business: so it can neither count a row
-    that has no label nor divide by the wrong number.
+    The function is called with the outputs and the labels of the rows that count, ``(out [n, ...],
+    y [n, ...])``, and returns a value for each, [n] or [n, ...], or (values, weights). It gets no
+    other rows and does not compute the mean, so it can neither count a row without a label nor
+    divide by the wrong number.
 
-    - A row counts if the mask says so and any of its labels is known. Unknown labels of such a row are 0; values of the shape of the labels
-      count where the label is known, and of others only those of rows without an unknown label.
-    - Weights are constants of at least 0, [n] or of the shape of the values; the mean is sum(weights * values) / sum(weights).
-    - Without anything that counts on any worker the loss is 0.
+    - A row counts if the mask is true and any of its labels is known. Unknown labels of such a
+      row are 0. Values of the shape of the labels count where the label is known; values of
+      another shape count in rows without an unknown label.
+    - Weights are constants of at least 0, [n] or of the shape of the values; the mean is
+      sum(weights * values) / sum(weights).
+    - If no row counts on any worker, the loss is 0.
 
     Attributes:
-        function: Built of functions of gt.
+        function: Composed of functions of gt.
     """
 
     function: Callable[[Var, Var], Any]
@@ -126,7 +129,7 @@ def _wide(x: np.ndarray, like: Var) -> np.ndarray:
 
 
 def _rows(x: Var, at: np.ndarray) -> Var:
-    """Rows of a value as a value with rows of its own: [m] numbers of rows, each once, or [m, k] for rows of k."""
+    """Rows ``at`` of a value as a new value: [m] numbers, each once, or [m, k] for rows of k."""
     assert x.space is not None
     kept = x.value[at]
     flat = kept.reshape(at.shape) if at.ndim == 2 else kept

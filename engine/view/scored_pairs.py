@@ -1,7 +1,8 @@
 """Pairs of nodes that a decoder scores: edges to predict values for, links and negatives.
 
-Pairs are edges of a relation that is made for the batch, or some of the stored edges. They are placed on workers freely, so
-their ends are fetched through a plan of their own. They run through the same recipe on the same kernels as stored edges.
+Pairs are edges of a relation that is made for the batch, or some of the stored edges. A pair may
+be on any worker, so its ends are fetched through a separate plan. Decoders use the same superstep
+code and kernels as layers over stored edges.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import EDGE, Relation
 from .level import Level, Pass, Selection
 
-# the relation of pairs that are no stored edges
+# the relation of pairs that are not stored edges
 PAIR = "pair"
 
 
@@ -28,7 +29,7 @@ class Pairs:
     Attributes:
         src, dst: Global ids of the ends, [n] int64.
         gid: Global ids of the pairs; random draws are keyed by them.
-        stored: Storage positions of the edges the pairs are; None if they are no edges.
+        stored: Storage positions of pairs that are stored edges; None if they are not.
         label: What to predict, [n] or [n, k].
     """
 
@@ -68,19 +69,25 @@ class PairPlan:
         self.needed[self._ends.row[~self._ends.remote]] = True
         self.needed[self._ends.plan.rows] = True
 
-    def level(self, place: np.ndarray | None, n_in: int) -> PairLevel:
-        """The level over a frame in which master row r stands at place[r] (None: at r)."""
+    def level(self, row_of: np.ndarray | None, n_in: int) -> PairLevel:
+        """The level over a frame in which master r has row row_of[r] (None: r).
+
+        Raises:
+            ViewError: A pair has an end outside the view.
+        """
         partition, pairs = self._partition, self._pairs
-        if place is not None and np.any(place[self.needed] < 0):
-            raise ViewError("a pair has an end outside the view; a task's pairs must lie among the nodes its batch is limited to")
+        if row_of is not None and len(outside := partition.masters[self.needed & (row_of < 0)]):
+            raise ViewError(f"node {outside[0]} is an end of a pair, but not in the view of its batch ({len(outside)} such node(s) on rank "
+                            f"{partition.halo_comm.rank}); seeds() of a task must return all ends of its pairs in Seeds.nodes, "
+                            "and draw them from `among` if that is given")
         remote, row = self._ends.remote, self._ends.row.copy()
-        if place is not None:
-            row[~remote] = place[row[~remote]]
+        if row_of is not None:
+            row[~remote] = row_of[row[~remote]]
         (src_kind, dst_kind), (src, dst) = np.split(remote.astype(np.int8), 2), np.split(row, 2)
         kind = dst_kind * 2 + src_kind
         order = np.lexsort((dst, kind))
         relation, stored = self._relation(order)
-        plan = self._ends.plan if place is None else self._ends.plan.renumbered(place, n_in)
+        plan = self._ends.plan if row_of is None else self._ends.plan.renumbered(row_of, n_in)
         selections, at = [], 0
         for number, kinds in enumerate(((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))):
             part = order[at: at + int(np.count_nonzero(kind == number))]

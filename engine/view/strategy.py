@@ -1,6 +1,7 @@
-"""Strategies: sources of views. Which nodes and edges a batch computes is decided here and nowhere else.
+"""Strategies: sources of views, which alone determine the nodes and edges of each batch.
 
-Batches are made by keyed permutations of global numbers, so they are the same for every number of workers.
+Batches are made by keyed permutations of global numbers, so they are the same for every number of
+workers.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..sampling.sampler import Sampler
-from .expand import Frame, grow, induced, widen
+from .expand import Frame, induced, k_hop_nodes, k_hop_view
 from .hop import Layers, depth
 from .order import BatchOrder, NodesByCluster
 from .task import Seeds, Task
@@ -27,7 +28,7 @@ class Strategy(ABC):
     """A source of views.
 
     Args:
-        partition: Where views look.
+        partition: The partition that views refer to.
         layers: The supersteps of the model.
         task: Gives the targets.
         seed: Seed of the order of batches.
@@ -61,7 +62,7 @@ class Strategy(ABC):
 
 
 def whole(partition: Partition, layers: Layers, seeds: Seeds | None = None) -> GraphView:
-    """The view of the whole graph, with the pairs of ``seeds`` if there are any; without their excluded edges.
+    """The view of the whole graph, with the pairs and without the excluded edges of ``seeds``.
 
     Collective: all ranks of the partition.
     """
@@ -79,7 +80,7 @@ def with_pairs(view: GraphView, seeds: Seeds | None) -> GraphView:
     if view.rows is None:
         return replace(view, pairs=seeds.pairs.level(None, view.n_targets))
     with Frame(view.partition, view.rows) as frame:
-        return replace(view, pairs=seeds.pairs.level(frame.place, view.n_targets))
+        return replace(view, pairs=seeds.pairs.level(frame.row_of, view.n_targets))
 
 
 class GlobalBatch(Strategy):
@@ -97,7 +98,7 @@ class GlobalBatch(Strategy):
         if self._view is None:
             seeds = self.task.seeds(np.arange(len(self.task.ids)), epoch)
             view = whole(self.partition, self.layers, seeds)
-            # what depends on the epoch is made anew
+            # a view with excluded edges depends on the epoch and is not stored
             if seeds.excluded is not None:
                 return view
             self._view = view
@@ -105,7 +106,7 @@ class GlobalBatch(Strategy):
 
 
 class MiniBatch(Strategy):
-    """Batches of targets, grown by breadth-first search over all neighbours or a sample of them.
+    """Batches of targets with their k-hop neighbourhoods, complete or sampled.
 
     Args:
         batch_size: Targets per batch over all workers; the last batch of an epoch may be smaller.
@@ -116,9 +117,10 @@ class MiniBatch(Strategy):
                  sampler: Sampler | None = None):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
-            raise ConfigError(f"batch_size {batch_size} must be at least 1")
+            raise ConfigError(f"batch_size: got {batch_size}, expected at least 1")
         if sampler is not None and sampler.hops not in (None, depth(layers)):
-            raise ConfigError(f"the sampler is made for {sampler.hops} hops and the model has {depth(layers)}; give one fanout for each")
+            raise ConfigError(f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
+                              "make a sampler with one fanout for each hop of the model")
         self.sampler = sampler
         self._order = BatchOrder(partition, task.ids, batch_size, seed)
 
@@ -129,7 +131,7 @@ class MiniBatch(Strategy):
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)
         seeds = self.task.seeds(self._order.own(epoch, i), step)
-        view = grow(self.partition, seeds.nodes, self.layers, sampler=self.sampler, excluded=seeds.excluded, step=step)
+        view = k_hop_view(self.partition, seeds.nodes, self.layers, sampler=self.sampler, excluded=seeds.excluded, step=step)
         return with_pairs(view, seeds)
 
 
@@ -139,9 +141,10 @@ class ClusterBatch(Strategy):
     Args:
         clusters: Cluster of each master of this worker, [n_masters] int64, numbered from 0.
         per_batch: Clusters per batch (stochastic multiple partitions of Cluster-GCN).
-        boundary_hops: Also take nodes within so many hops; their values are computed, they are not trained on.
-        degrees: "graph" keeps the degrees of the whole graph, "view" counts the edges inside the batch, which makes
-            normalising layers normalise by batch (Cluster-GCN).
+        boundary_hops: Number of hops by which a batch is extended beyond its clusters; values of
+            the added nodes are computed, but they are not targets.
+        degrees: "graph" keeps the degrees of the whole graph, "view" counts the edges inside the
+            batch, so that layers normalise by batch (Cluster-GCN).
         diagonal: Self loops weigh 1 + diagonal times as much (the diagonal enhancement of Cluster-GCN).
 
     Raises:
@@ -155,9 +158,9 @@ class ClusterBatch(Strategy):
                  boundary_hops: int = 0, degrees: str = "graph", diagonal: float = 0.0):
         super().__init__(partition, layers, task, seed)
         if boundary_hops not in (0, 1, 2):
-            raise ConfigError(f"boundary_hops {boundary_hops} must be 0, 1 or 2")
+            raise ConfigError(f"boundary_hops: got {boundary_hops}, expected 0, 1 or 2")
         if degrees not in ("graph", "view"):
-            raise ConfigError(f"degrees {degrees!r} must be 'graph' or 'view'")
+            raise ConfigError(f"degrees: got {degrees!r}, expected 'graph' or 'view'")
         self.clusters, self.boundary_hops, self.degrees, self.diagonal = clusters, boundary_hops, degrees, diagonal
         n = int(partition.halo_comm.all_max(np.array(clusters.max(initial=-1)))) + 1
         self._touched = task.clusters(clusters)
@@ -169,7 +172,7 @@ class ClusterBatch(Strategy):
             raise DataError("no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
                             "its ends lie in one cluster: use fewer and larger clusters, or another strategy")
         if not 1 <= per_batch <= n:
-            raise ConfigError(f"clusters_per_batch {per_batch} must be 1 to {n}, the number of clusters")
+            raise ConfigError(f"clusters_per_batch: got {per_batch}, expected 1 to {n}, the number of clusters")
         self.per_batch = per_batch
 
     @property
@@ -189,7 +192,7 @@ class ClusterBatch(Strategy):
         own = np.flatnonzero(inside[self._touched].all(axis=1))
         seeds = self.task.seeds(own, self._step(epoch, i), None if self._nodes is None else self._nodes.members(chosen))
         core = inside[self.clusters]
-        view = with_pairs(induced(p, widen(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded), seeds)
+        view = with_pairs(induced(p, k_hop_nodes(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded), seeds)
         assert view.rows is not None
         node = {"train": p.node.read("train") & core} if "train" in p.node else {}
         if self.degrees == "view":
@@ -204,7 +207,7 @@ class ClusterBatch(Strategy):
 
 
 def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.ndarray:
-    """Edges inside the view into (or, reversed, out of) each master, without excluded ones; 0 for masters outside of it."""
+    """In-degree (reverse: out-degree) of each master within the view, without excluded edges."""
     p = view.partition
     nodes = np.zeros(p.n_masters, bool)
     nodes[view.rows] = True

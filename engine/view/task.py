@@ -1,7 +1,8 @@
 """Tasks: what a model is trained to predict, and which nodes or pairs a batch of targets needs.
 
-A target is a node, an edge, or a positive link. Each worker knows its own targets only: the nodes it owns, the edges it keeps,
-the links whose sources it owns. A batch is given by this worker's targets in it.
+A target is a node, an edge, or a positive link. Each worker stores its own targets only: nodes
+that it owns, edges that it stores, links whose sources it owns. A batch is given by this worker's
+targets.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from .view import GraphView
 
 @dataclass
 class Seeds:
-    """Where a view starts.
+    """The targets of a batch, from which its view is built.
 
     Attributes:
         nodes: Masters whose final values are needed, [n_masters] bool.
@@ -48,9 +49,9 @@ class Task(ABC):
     Attributes:
         ids: Ids of this worker's own training targets, [n] int64; no id on two workers.
         n_targets: Training targets of all workers.
-        kind: Of labels: "classes", "labels" or "values".
-        own_loss: In place of the loss that fits the labels; None for that.
-        draws_nodes: Whether ``seeds`` draws nodes ``among`` those that a batch is limited to.
+        kind: Kind of labels: "classes", "labels" or "values".
+        own_loss: A user-defined loss; None for the loss that fits the labels.
+        draws_nodes: Whether ``seeds`` draws nodes and therefore needs ``among``.
     """
 
     ids: np.ndarray
@@ -73,7 +74,7 @@ class Task(ABC):
 
     @abstractmethod
     def clusters(self, clusters: np.ndarray) -> np.ndarray:
-        """Clusters that this worker's targets touch: of a node its own, [n, 1] int64; of a pair those of its ends, [n, 2] int64.
+        """Clusters of this worker's targets: of nodes, [n, 1] int64; of the ends of pairs, [n, 2].
 
         Args:
             clusters: Cluster of each master of this worker, [n_masters] int64.
@@ -101,12 +102,12 @@ class Task(ABC):
         return loss_of(self.kind, out, y, mask) if self.own_loss is None else self.own_loss(out, y, mask)
 
     def group_loss(self, out: Var, y: np.ndarray, grouping: Grouping) -> Var:
-        """The same over all rows, some of which belong together; a loss of the user's own gets one row for each group.
+        """``mean_loss`` over rows in groups; a user-defined loss gets one row for each group.
 
         Args:
             out: Outputs of the model, one number for each row.
             y: Labels of the same rows, [n].
-            grouping: Which rows belong together.
+            grouping: The groups of rows.
 
         Collective: all ranks of the partition.
         """
@@ -121,7 +122,7 @@ class NodeTask(Task):
         kind: "classes", "labels" (0/1 per column, NaN missing) or "values".
 
     Raises:
-        DataError: No node is trained on.
+        DataError: No node is a training target.
 
     Collective: all ranks of the partition.
     """
@@ -133,7 +134,7 @@ class NodeTask(Task):
         self.ids = partition.masters[self._rows]
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
         if not self.n_targets:
-            raise DataError("the training set is empty; give the graph a train mask or choose a split")
+            raise DataError("the training set is empty; give the graph a train mask with at least one node, or choose a split")
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
         nodes = np.zeros(self._partition.n_masters, bool)
@@ -166,7 +167,7 @@ class EdgeTask(Task):
         kind: As for nodes.
 
     Raises:
-        DataError: No edge is trained on.
+        DataError: No edge is a training target.
 
     Collective: all ranks of the partition.
     """
@@ -180,7 +181,7 @@ class EdgeTask(Task):
         self.ids = partition.edge_gid[self._stored]
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
         if not self.n_targets:
-            raise DataError("the training set is empty; give the graph an edge_train mask")
+            raise DataError("the training set is empty; give the graph an edge_train mask with at least one edge")
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
         return self._of_stored(self._stored[own])
@@ -215,8 +216,8 @@ class LinkTask(Task):
     Args:
         partition: Its edges are the training links.
         links: The training links as positives.
-        supervision: Share of the links a batch of all links supervises.
-        seed: Seed of that choice and of the negatives.
+        supervision: Share of the links that a global batch supervises.
+        seed: Seed of the choice of these links.
 
     Raises:
         ConfigError: The share is out of range.
@@ -230,7 +231,7 @@ class LinkTask(Task):
 
     def __init__(self, partition: Partition, links: Links, supervision: float = 0.3, seed: int = 0):
         if not 0 < supervision <= 1:
-            raise ConfigError(f"supervision {supervision} must be above 0 and at most 1")
+            raise ConfigError(f"supervision: got {supervision}, expected a number above 0 and at most 1")
         self._partition, self._links = partition, links
         self._supervision, self._seed = supervision, seed
         self.ids, self.n_targets = links.numbers, links.n_links
@@ -242,7 +243,7 @@ class LinkTask(Task):
         p = self._partition
         if self._supervision < 1 and int(p.halo_comm.all_sum(np.array(len(own)))) == self.n_targets:
             draws = uniform(key(self._seed, Purpose.SPLIT, step), self.ids[own])
-            # never none, whatever the draws
+            # at least one link, whatever the draws
             own = own[(draws < self._supervision) | (draws == p.halo_comm.all_min(np.array(draws.min(initial=1.0))))]
         step_links = replace(self._links, key=key(self._links.key, Purpose.NEGATIVE, step))
         excluded = self._excluded(own)

@@ -3,9 +3,9 @@
 A view borrows the topology of its partition: it holds lists of active rows, lists of chosen edges where not all edges
 of a block take part, and restricted move plans. No subgraph is copied.
 
-Frame rows are ordered so that the nodes needed k hops before the end are a prefix of those needed k + 1 hops before it.
-Values of different depth therefore fit together by being cut to the shorter one. Supersteps of the same hop and
-direction share their level.
+Frame rows are ordered so that the nodes needed k hops before the end are a prefix of those needed
+k + 1 hops before it. Values of different depth are therefore combined by cutting to the shorter
+one. Supersteps of the same hop and direction share their level.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GraphView:
     """One batch.
 
     Attributes:
-        partition: The partition it looks at, with columns on top of it that hold inside this view only.
+        partition: The partition, with additional columns that are valid in this view only.
         levels: One per superstep, in the order of calls.
         rows: Master rows in frame order; None for all, in order.
         space: Row space of the frame.
@@ -69,7 +69,7 @@ class GraphView:
 
 
 def global_view(partition: Partition, layers: Layers) -> GraphView:
-    """The view in which all is active, for such supersteps."""
+    """The view of the whole graph: all rows and edges are active in every superstep."""
     n, along = partition.n_masters, [hop.direction for hop in hops(layers)]
     made = {d: Level(n, n, [full_pass(partition, *key) for key in passes_of(partition, d)], d) for d in set(along)}
     return GraphView(partition, [made[d] for d in along], None, RowSpace(partition.masters))

@@ -16,7 +16,7 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
-from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.strategy import MiniBatch
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, ShapeError
@@ -227,9 +227,9 @@ def test_a_batch_looks_at_the_codes_that_it_reads(backend):
     part = build_partition(graphs.fill([0, 1, 2], [1, 2, 3], 5, edge_columns={"type": [0, 1, 99]}), SerialComm())
     model = Table()
     with backend_scope(backend):
-        assert model(grow(part, part.masters == 2, ["in"])).shape == (1, 4)
+        assert model(k_hop_view(part, part.masters == 2, ["in"])).shape == (1, 4)
         with pytest.raises(ShapeError, match=r"edge.type holds numbers from"):
-            model(grow(part, part.masters == 3, ["in"]))
+            model(k_hop_view(part, part.masters == 3, ["in"]))
 
 
 # ---- what may be read, and memory

@@ -12,7 +12,7 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
-from graphtheta.engine.view.expand import grow, induced
+from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import UserFunctionError, ViewError
 from graphtheta.ops import Tape, dtype_scope
@@ -21,8 +21,8 @@ from graphtheta.ops.autodiff.init import init_scope
 GRAPH = graphs.random_graph(40, 130, seed=3, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 VIEWS = {
     "global": global_view,
-    "mini": lambda p, layers: grow(p, np.isin(p.masters, [3, 8]), layers),
-    "sampled": lambda p, layers: grow(p, np.isin(p.masters, [3, 8]), layers, sampler=NeighbourSampler((2,) * 9)),
+    "mini": lambda p, layers: k_hop_view(p, np.isin(p.masters, [3, 8]), layers),
+    "sampled": lambda p, layers: k_hop_view(p, np.isin(p.masters, [3, 8]), layers, sampler=NeighbourSampler((2,) * 9)),
     "cluster": lambda p, layers: induced(p, p.masters % 3 > 0, layers),
 }
 REMEDY = "set direction in the constructor and call the same layers in the same order in every forward pass, or make a new trainer"

@@ -16,7 +16,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.train.gradient_sum import reduce_gradients
-from graphtheta.engine.view.expand import grow, induced
+from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.hop import Hop, depth, hops
 from graphtheta.engine.view.view import global_view
 from graphtheta.models import SAGE
@@ -62,7 +62,7 @@ def contents(view, layers):
     for hop, level in zip(layers, view.levels, strict=True):
         assert level.direction == hop.direction and level.n_out <= level.n_in
         assert sizes.setdefault(hop.from_end, level.n_out) == level.n_out and sizes.setdefault(hop.from_end + 1, level.n_in) == level.n_in
-    scaled = [[((int(gid), sweep.reverse), 1.0 if s.scale is None else float(s.scale[i]))
+    scaled = [[((int(gid), sweep.reverse), 1.0 if s.weight is None else float(s.weight[i]))
                for sweep in level.passes for s in sweep.selections for i, gid in enumerate(p.edge_gid[s.stored])] for level in view.levels]
     return [view.space.gid[: sizes[k]].tolist() for k in range(len(sizes))], scaled
 
@@ -86,7 +86,7 @@ def test_growing_equals_a_search(seed, layers, size, placement):
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        return contents(grow(p, np.isin(p.masters, targets), layers), layers)
+        return contents(k_hop_view(p, np.isin(p.masters, targets), layers), layers)
 
     nodes, edges = joined(run_simulated(size, program))
     assert (nodes, [set(found) for found in edges]) == search(graph, targets, layers)
@@ -101,7 +101,7 @@ def test_samples_belong_to_a_hop_and_a_direction(seed, layers, replace, size, pl
 
     def program(comm, placement):
         p = build_partition(graph, comm, *placement)
-        return contents(grow(p, np.isin(p.masters, [3, 7]), layers, sampler=sampler, step=1), layers)
+        return contents(k_hop_view(p, np.isin(p.masters, [3, 7]), layers, sampler=sampler, step=1), layers)
 
     nodes, edges = joined(run_simulated(1, program, graphs.PLACEMENTS[0]))
     assert joined(run_simulated(size, program, placement)) == (nodes, edges)
@@ -120,7 +120,7 @@ def test_equal_supersteps_share_their_level():
     def program(comm):
         p = build_partition(GRAPH, comm)
         # only a search tells hops apart
-        for view, n in ((grow(p, p.masters == 3, layers), 4), (induced(p, p.masters > 9, layers), 3), (global_view(p, layers), 3)):
+        for view, n in ((k_hop_view(p, p.masters == 3, layers), 4), (induced(p, p.masters > 9, layers), 3), (global_view(p, layers), 3)):
             a, b, both, c, out, d = view.levels
             assert b is c and a is d and len({id(x) for x in (b, both, out)}) == 3 and len(set(map(id, view.levels))) == n
             # the edges of a level are numbered from its first one on
@@ -137,7 +137,7 @@ def test_branches_side_by_side_need_the_rows_of_both(directions):
     graph = graphs.fill(*rng.integers(0, 5000, (2, 25000)), 5000)
 
     def rows(p, layers):
-        return grow(p, np.isin(p.masters, np.arange(20)), layers).space.n
+        return k_hop_view(p, np.isin(p.masters, np.arange(20)), layers).space.n
 
     def program(comm):
         p = build_partition(graph, comm)
@@ -169,16 +169,16 @@ def gathered(parts):
 
 def sampled(replace, shared):
     """Of growing numbers of neighbours, or of the same ones at all hops."""
-    def grown(p, layers):
+    def k_hop(p, layers):
         fanouts = (2,) * depth(layers) if shared else tuple(range(1, 1 + depth(layers)))
         sampler = NeighbourSampler(fanouts, replace, seed=1, shared=shared)
-        return grow(p, np.isin(p.masters, TARGETS), layers, sampler=sampler, step=2)
-    return grown
+        return k_hop_view(p, np.isin(p.masters, TARGETS), layers, sampler=sampler, step=2)
+    return k_hop
 
 
 VIEWS = {
     "whole": global_view,
-    "grown": lambda p, layers: grow(p, np.isin(p.masters, TARGETS), layers),
+    "k-hop": lambda p, layers: k_hop_view(p, np.isin(p.masters, TARGETS), layers),
     "induced": lambda p, layers: induced(p, np.ones(p.n_masters, bool), layers),
     "sampled": sampled(False, False), "sampled alike": sampled(False, True), "replaced": sampled(True, False),
 }
@@ -188,7 +188,7 @@ SAMPLES = {"edge values": ("sampled alike",), "edge values of pieces": ("sampled
 
 def run(name, size, placement):
     """What comes out of each view, in float64."""
-    kinds = ["whole", "grown", "induced", *SAMPLES.get(name, ("sampled", "sampled alike", "replaced"))]
+    kinds = ["whole", "k-hop", "induced", *SAMPLES.get(name, ("sampled", "sampled alike", "replaced"))]
 
     def program(comm):
         p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
@@ -203,7 +203,7 @@ def run(name, size, placement):
 @pytest.mark.parametrize("number, name", enumerate(n for n in MODELS if n != "no layer"))
 def test_numbers_are_those_of_the_whole_graph_on_any_ranks(number, name):
     alone = run(name, 1, graphs.PLACEMENTS[0])
-    for kind in ("grown", "induced"):
+    for kind in ("k-hop", "induced"):
         close(alone[kind], alone["whole"])
     if "sampled" in alone:
         assert any(not np.allclose(a, b) for a, b in zip(alone["sampled"], alone["whole"], strict=True))
@@ -249,17 +249,17 @@ def test_any_web_of_layers(web, size, placement):
         for j in (read - 1 for read in reads[k] if read):
             from_end[j] = max(from_end[j], from_end[k] + 1)
 
-    def program(comm, placement, grown):
+    def program(comm, placement, k_hop):
         p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
         with dtype_scope("float64"), init_scope(7):
             model = Web(*web)
         layers = probe(model, p).layers
         assert layers == list(zip(directions, from_end, strict=True))
-        view = VIEWS["grown"](p, layers) if grown else global_view(p, layers)
+        view = VIEWS["k-hop"](p, layers) if k_hop else global_view(p, layers)
         return outcome(comm, model, view)
 
-    def found(size, placement, grown):
-        return gathered(run_simulated(size, program, placement, grown))
+    def found(size, placement, k_hop):
+        return gathered(run_simulated(size, program, placement, k_hop))
 
     close(found(size, placement, True), found(1, graphs.PLACEMENTS[0], False))
 

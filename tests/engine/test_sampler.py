@@ -9,7 +9,7 @@ from samples import GRAPH, sample
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import MIRROR, build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
-from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError
 
 
@@ -91,8 +91,8 @@ def test_every_edge_of_a_node_is_as_likely_as_any_other(replace):
         p = build_partition(GRAPH, comm)
         sampler = NeighbourSampler((fanout,), replace)
         for step in range(steps):
-            (level,) = grow(p, p.masters == 3, ["in"], sampler=sampler, step=step).levels
-            ids, scale = level.gid, np.concatenate([s.scale for s in level.passes[0].selections])
+            (level,) = k_hop_view(p, p.masters == 3, ["in"], sampler=sampler, step=step).levels
+            ids, scale = level.gid, np.concatenate([s.weight for s in level.passes[0].selections])
             times[ids] += scale * fanout / len(into)
             sums.append(float(value[ids] @ scale))
 
@@ -109,7 +109,7 @@ def test_workers_agree_in_three_messages_and_mirrors_without_chosen_edges_take_n
     def program(comm):
         p = build_partition(GRAPH, comm, "1d-src", "hash")
         before = comm.ledger.snapshot()
-        view = grow(p, np.isin(p.masters, [3, 7]), ["in"], sampler=NeighbourSampler((2,), replace))
+        view = k_hop_view(p, np.isin(p.masters, [3, 7]), ["in"], sampler=NeighbourSampler((2,), replace))
         sent = comm.ledger.since(before)["other"]
         (sweep,) = view.levels[0].passes
         assert sent["messages"] <= 3 * (comm.size - 1)
@@ -143,7 +143,7 @@ def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(replace, monk
 
 def test_bad_fanouts():
     for fanouts in ((0,), (3, -2)):
-        with pytest.raises(ConfigError, match="positive numbers, or -1"):
+        with pytest.raises(ConfigError, match="expected a positive number for each hop, or -1"):
             NeighbourSampler(fanouts)
     with pytest.raises(ConfigError, match="equal fanouts"):
         NeighbourSampler((2, 3), shared=True)

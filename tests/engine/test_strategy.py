@@ -218,13 +218,17 @@ def test_global_views_are_made_once_and_links_draw_anew():
 
 
 @pytest.mark.parametrize("message, build", [
-    ("batch_size 0 must be at least 1", lambda p, task: MiniBatch(p, ["in"], task, batch_size=0)),
-    ("the sampler is made for 2 hops and the model has 1",
+    ("batch_size: got 0, expected at least 1", lambda p, task: MiniBatch(p, ["in"], task, batch_size=0)),
+    (r"the sampler is made for 2 hop\(s\), but the model has 1",
      lambda p, task: MiniBatch(p, ["in"], task, batch_size=1, sampler=NeighbourSampler((1, 2)))),
-    ("boundary_hops 3 must be 0, 1 or 2", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], boundary_hops=3)),
-    ("degrees 'all' must be 'graph' or 'view'", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], degrees="all")),
-    ("clusters_per_batch 6 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=6)),
-    ("clusters_per_batch 0 must be 1 to 5", lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=0)),
+    ("boundary_hops: got 3, expected 0, 1 or 2",
+     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], boundary_hops=3)),
+    ("degrees: got 'all', expected 'graph' or 'view'",
+     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], degrees="all")),
+    ("clusters_per_batch: got 6, expected 1 to 5",
+     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=6)),
+    ("clusters_per_batch: got 0, expected 1 to 5",
+     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=0)),
 ])
 def test_bad_settings(message, build):
     def program(comm):

@@ -12,7 +12,7 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
-from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, DataError, ShapeError, UserFunctionError, ViewError
 from graphtheta.ops import Parameter, Tape
@@ -128,7 +128,7 @@ def test_values_of_another_pass_or_a_later_layer_are_refused():
 
     def program(comm):
         p = build_partition(GRAPH, comm, dtype=np.float64)
-        Late()(grow(p, np.isin(p.masters, [3]), ["in"] * 3))
+        Late()(k_hop_view(p, np.isin(p.masters, [3]), ["in"] * 3))
 
     with pytest.raises(UserFunctionError, match="of a later layer"):
         run_simulated(1, program)
@@ -279,7 +279,7 @@ def test_carried_edge_values_need_a_shared_sample(shared):
 
     def program(comm):
         p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
-        view = grow(p, np.isin(p.masters, [3, 9]), ["in", "in"], sampler=NeighbourSampler((3, 3), shared=shared))
+        view = k_hop_view(p, np.isin(p.masters, [3, 9]), ["in", "in"], sampler=NeighbourSampler((3, 3), shared=shared))
         out = Chain()(view)
         return out.space.gid, out.value
 

@@ -10,7 +10,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.links import Links, link_pairs
 from graphtheta.engine.view.order import NodesByCluster
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
@@ -102,7 +102,7 @@ def test_loss_is_the_mean_over_the_targets_of_all_ranks(kind, y):
         p = build_partition(graph, comm, dtype=np.float64)
         task = NodeTask(p, label_kind(graph.y, graph.multilabel))
         assert task.kind == kind
-        view = grow(p, task.seeds(np.arange(len(task.ids)), 0).nodes, ["in"])
+        view = k_hop_view(p, task.seeds(np.arange(len(task.ids)), 0).nodes, ["in"])
         n = view.n_targets
         with Tape(all_sum=comm.all_sum):
             return float(task.loss(view, gt.Var(out[view.space.gid[:n]], view.space.prefix(n))).value)
@@ -119,8 +119,8 @@ def test_loss_is_the_mean_over_the_targets_of_all_ranks(kind, y):
 
 
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
-@pytest.mark.parametrize("grown", [False, True])
-def test_edge_labels_stand_beside_their_edges(placement, grown):
+@pytest.mark.parametrize("k_hop", [False, True])
+def test_edge_labels_stand_beside_their_edges(placement, k_hop):
     x, mean = GRAPH.x.astype(float), np.zeros((24, 4))
     for v in range(24):
         into = GRAPH.dst == v
@@ -134,7 +134,7 @@ def test_edge_labels_stand_beside_their_edges(placement, grown):
         task = edge_task(p)
         assert np.all(np.diff(task.ids) > 0) and task.n_targets == np.count_nonzero(GRAPH.edge_train)
         seeds = task.seeds(np.flatnonzero(np.isin(task.ids, chosen)), 0)
-        view = with_pairs(grow(p, seeds.nodes, ["in"]), seeds) if grown else whole(p, ["in"], seeds)
+        view = with_pairs(k_hop_view(p, seeds.nodes, ["in"]), seeds) if k_hop else whole(p, ["in"], seeds)
         out = Scorer(Attributed())(view)
         np.testing.assert_allclose(out.value, expected[view.pairs.gid])
         np.testing.assert_allclose(view.pairs.label, GRAPH.edge_y[view.pairs.gid])
@@ -319,7 +319,7 @@ def test_a_decoder_needs_pairs():
 def test_bad_settings():
     def program(comm):
         p = build_partition(GRAPH, comm)
-        with pytest.raises(ConfigError, match="supervision 0 must be above 0"):
+        with pytest.raises(ConfigError, match="supervision: got 0, expected a number above 0"):
             LinkTask(p, links_of(p, GRAPH), supervision=0)
         none = np.zeros(0, np.int64)
         with pytest.raises(DataError, match="no links to train on"):

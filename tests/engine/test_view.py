@@ -14,7 +14,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.neighbour import NeighbourSampler
-from graphtheta.engine.view.expand import grow, induced, widen
+from graphtheta.engine.view.expand import induced, k_hop_nodes, k_hop_view
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ViewError
 from graphtheta.ops import Parameter, Tape
@@ -75,7 +75,7 @@ def test_growing_equals_a_search(seed, layers, size, placement, exclude):
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        view = grow(p, mask_of(p, targets), layers, excluded=None if excluded is None else excluded[p.edge_gid])
+        view = k_hop_view(p, mask_of(p, targets), layers, excluded=None if excluded is None else excluded[p.edge_gid])
         for a, b in zip(view.levels[:-1], view.levels[1:], strict=True):
             assert a.n_out == b.n_in
         assert all(level.n_out <= level.n_in for level in view.levels)
@@ -112,7 +112,7 @@ def test_widening_takes_neighbours_on_both_sides(seed, hops, size, placement):
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        return p.masters[widen(p, mask_of(p, start), hops)]
+        return p.masters[k_hop_nodes(p, mask_of(p, start), hops)]
 
     assert {int(v) for ids in run_simulated(size, program) for v in ids} == expected
 
@@ -122,7 +122,8 @@ def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
     for size in range(1, min(4, graph.n_nodes) + 1):
         for placement in graphs.PLACEMENTS[::2]:
-            program = lambda comm: (lambda p: contents(grow(p, mask_of(p, [0]), ["in", "both"])))(build_partition(graph, comm, *placement))  # noqa: B023
+            of = lambda p: contents(k_hop_view(p, mask_of(p, [0]), ["in", "both"]))
+            program = lambda comm: of(build_partition(graph, comm, *placement))  # noqa: B023
             assert whole(run_simulated(size, program)) == search(graph, [0], ["in", "both"])
 
 
@@ -173,9 +174,9 @@ def train(view, directions, ids, comm):
 def test_a_grown_view_computes_what_the_whole_graph_computes(directions):
     graph, targets = graphs.random_graph(24, 60), np.array([3, 5, 11, 22])
 
-    def program(comm, grown, placement):
+    def program(comm, k_hop, placement):
         p = build_partition(graph, comm, *placement, dtype=np.float64)
-        view = grow(p, mask_of(p, targets), directions) if grown else global_view(p, directions)
+        view = k_hop_view(p, mask_of(p, targets), directions) if k_hop else global_view(p, directions)
         return train(view, directions, targets, comm)
 
     def joined(parts):
@@ -185,8 +186,8 @@ def test_a_grown_view_computes_what_the_whole_graph_computes(directions):
     expected = joined(run_simulated(1, program, False, graphs.PLACEMENTS[0]))
     for size in (1, 2, 4):
         for placement in graphs.PLACEMENTS:
-            for grown in (True, False):
-                for a, b in zip(joined(run_simulated(size, program, grown, placement)), expected, strict=True):
+            for k_hop in (True, False):
+                for a, b in zip(joined(run_simulated(size, program, k_hop, placement)), expected, strict=True):
                     np.testing.assert_allclose(a, b, atol=1e-11)
 
 
@@ -195,7 +196,7 @@ def test_columns_can_be_replaced_and_targets_are_hidden():
 
     def program(comm):
         p = build_partition(graph, comm)
-        view = grow(p, mask_of(p, [3]), ["in"])
+        view = k_hop_view(p, mask_of(p, [3]), ["in"])
         np.testing.assert_array_equal(view.node_column("x", 2), p.node.read("x")[view.rows[:2]])
         over = replace(view, partition=p.overlay({"in_degree": np.arange(p.n_masters), "mine": np.ones(p.n_masters)},
                                                  {"weight": np.zeros(p.n_local_edges)}))
@@ -225,7 +226,7 @@ def test_moves_are_restricted_to_what_a_view_needs():
 
     def program(comm):
         p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
-        views = grow(p, mask_of(p, [7]), ["in", "in"]), global_view(p, ["in", "in"])
+        views = k_hop_view(p, mask_of(p, [7]), ["in", "in"]), global_view(p, ["in", "in"])
         sweeps = [[sweep for level in view.levels for sweep in level.passes] for view in views]
         return [[s.senders.plan.n_halo + s.receivers.plan.n_halo for s in per] for per in sweeps]
 
@@ -240,7 +241,7 @@ def test_sampled_views_are_views_too():
 
     def program(comm):
         p = build_partition(graph, comm, "vertex-cut")
-        return contents(grow(p, mask_of(p, [3, 8]), ["in", "in"], sampler=NeighbourSampler((2, 3))))
+        return contents(k_hop_view(p, mask_of(p, [3, 8]), ["in", "in"], sampler=NeighbourSampler((2, 3))))
 
     nodes, edges = whole(run_simulated(3, program))
     for k in range(2):
@@ -268,8 +269,8 @@ def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
     def program(comm, placement):
         p = build_partition(graph, comm, *placement)
         sampler = NeighbourSampler((2, 2))
-        for view in (global_view(p, ["in", "both"]), grow(p, mask_of(p, [0]), ["out", "in"]),
-                     grow(p, mask_of(p, [0, 3]), ["both", "in"], sampler=sampler), induced(p, p.masters % 3 > 0, ["both"])):
+        for view in (global_view(p, ["in", "both"]), k_hop_view(p, mask_of(p, [0]), ["out", "in"]),
+                     k_hop_view(p, mask_of(p, [0, 3]), ["both", "in"], sampler=sampler), induced(p, p.masters % 3 > 0, ["both"])):
             for level in view.levels:
                 for sweep in level.passes:
                     known = p.masters if view.rows is None else p.masters[view.rows[: level.n_in]]
@@ -311,8 +312,8 @@ def test_numbers_are_given_back_after_growing():
 
     def program(comm):
         p = build_partition(graph, comm)
-        views = grow(p, mask_of(p, [3]), ["in"]), grow(p, mask_of(p, [5]), ["in", "both"]), induced(p, p.masters > 9, ["in"])
-        widen(p, mask_of(p, [3]), 2)
+        views = k_hop_view(p, mask_of(p, [3]), ["in"]), k_hop_view(p, mask_of(p, [5]), ["in", "both"]), induced(p, p.masters > 9, ["in"])
+        k_hop_nodes(p, mask_of(p, [3]), 2)
         assert len(p.spare) == 1 and (p.spare[0] == -1).all()
         return [view.space.gid for view in views]
 

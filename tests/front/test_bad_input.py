@@ -163,7 +163,7 @@ KEYS: dict[str, Case] = {
     "sizes of a split that is given": (lambda: gt.load("sbm", train_per_class=3), ConfigError, ["train_per_class", "--split random"]),
     "several seeds": (fit(seeds=3), ConfigError, ["seeds=3", "make one trainer for each seed"]),
     "more clusters than found": (fit(strategy="cluster", clusters=29), ConfigError, ["Louvain found", "--clusters 0", "metis"]),
-    "more clusters per batch than there are": (fit(strategy="cluster", clusters_per_batch=99), ConfigError, ["clusters_per_batch 99"]),
+    "more clusters per batch than there are": (fit(strategy="cluster", clusters_per_batch=99), ConfigError, ["clusters_per_batch: got 99"]),
     "cluster file that is missing": (fit(strategy="cluster", cluster_method="none.npy"), ConfigError, ["none.npy", "file"]),
     "unknown split": (lambda: gt.Trainer("gcn", graph(), epochs=0).evaluate("testing"), ConfigError, ["'testing'", "did you mean 'test'"]),
     "weights that are missing": (lambda: gt.Trainer("gcn", graph()).load("gone.npz"), FormatError, ["gone.npz: cannot be read"]),

@@ -12,7 +12,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.view.expand import grow
+from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.order import NodesByCluster
 from graphtheta.engine.view.strategy import ClusterBatch, whole
@@ -90,7 +90,7 @@ def test_mini_batch_of_all_nodes_is_the_global_batch(name):
     graph = example()
 
     def everything(part, layers):
-        return grow(part, np.ones(part.n_masters, bool), layers)
+        return k_hop_view(part, np.ones(part.n_masters, bool), layers)
 
     def build():
         return make(name, D, C, A)

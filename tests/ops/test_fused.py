@@ -71,7 +71,7 @@ def run(comm, gather, sum, graph, dtype, direction, training, scale, nodes, plac
     if scale:
         for p in level.passes:
             for s in p.selections:
-                s.scale = 1 + drawn(9, partition.edge_gid[s.stored], (), dtype) ** 2
+                s.weight = 1 + drawn(9, partition.edge_gid[s.stored], (), dtype) ** 2
     columns = {n: Var(drawn(i, partition.masters, s, dtype), view.space, True) for i, (n, s) in enumerate(nodes.items())}
     gid, space = partition.edge_gid, RowSpace(partition.edge_gid, "edge")
     edges = {"attr": Var(drawn(20, gid, (3,), dtype), space, True), "weight": Var(drawn(21, gid, (), dtype), space),

@@ -235,7 +235,7 @@ def outcome(comm, args, sampled):
     if sampled:
         for p in view.levels[0].passes:
             for s in p.selections:
-                s.scale = 1.0 + partition.edge_gid[s.stored] % 3
+                s.weight = 1.0 + partition.edge_gid[s.stored] % 3
     with Tape(seed=3, all_sum=comm.all_sum) as tape:
         out = model(view)
     seed = np.random.default_rng(1).standard_normal((16, *out.shape[1:]))
