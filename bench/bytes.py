@@ -85,7 +85,7 @@ def step(comm: Any, graph: gt.Graph, model: str, keys: dict[str, Any]) -> np.nda
     for level, t in zip(view.levels, active.traffic, strict=True):
         n = int(copies[: level.n_in].sum() if view.rows is None else copies[view.rows[: level.n_in]].sum())
         w = t.widths
-        synchronised += n * (max(w.src, w.dst) + w.partial + (w.spread + max(w.src_grad, w.dst_grad) if t.backward else 0))
+        synchronised += n * (max(w.src, w.dst) + w.partial + (w.backward_state + max(w.src_grad, w.dst_grad) if t.backward else 0))
     del active, tape, loss
     comm.barrier()
     left = Watched.left()

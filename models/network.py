@@ -88,7 +88,7 @@ class Network(Model):
         out: Var = h if self.decoder is None else self.decoder(graph, h)
         return out
 
-    def pieces(self) -> list[Module]:
+    def checkpoint_segments(self) -> list[Module]:
         """The network itself, which makes segments of its layers for gradient checkpointing."""
         return [self]
 

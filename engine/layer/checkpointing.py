@@ -1,7 +1,8 @@
-"""``gt.recompute``: values of some layers are made again in backward instead of being kept.
+"""``gt.recompute``: gradient checkpointing, recomputation in backward instead of stored values.
 
-A network of L layers cut into about sqrt(L) pieces keeps what stands between the pieces and the inside of one of them,
-and so memory grows with the root of its depth. The price is a second forward pass, with its messages.
+A network of L layers in about sqrt(L) segments stores the values between the segments and, in
+backward, the intermediate values of one of them, so its memory is proportional to the square root
+of its depth. The price is a second forward pass, with its messages.
 
 Source: https://arxiv.org/abs/1604.06174
 """
@@ -17,21 +18,23 @@ from ...ops.autodiff.tape import Var, current
 from .context import ActiveGraph
 
 
-def recompute(piece: Callable[..., Any], graph: ActiveGraph, *values: Any, **named: Any) -> Any:
-    """Run a piece of ``forward`` without keeping its inside for backward, which runs it again.
+def recompute(function: Callable[..., Any], graph: ActiveGraph, *values: Any, **named: Any) -> Any:
+    """Run a segment of ``forward``; backward recomputes its intermediate values.
 
     Args:
-        piece: A layer, or a function (graph, ...) that runs layers. It must do the same when it is called again, and hand
-            out values by returning them only; new edge values of its layers are there afterwards as ever.
-        graph: What ``forward`` was given.
-        *values, **named: Further arguments of the piece.
+        function: The segment: a layer, or a function (graph, ...) that runs layers. It must be
+            deterministic, and pass values on only by returning them; new edge values of its layers
+            are carried to later layers as usual.
+        graph: The argument of ``forward``.
+        *values, **named: Further arguments of the function.
 
     Returns:
-        What the piece returns: a value, or a tuple, list or dict of values. All numbers and gradients are those of
-        ``piece(graph, *values, **named)``. Without a backward pass to come it is just that.
+        The result of ``function(graph, *values, **named)``: a value, or a tuple, list or dict of
+        values. Values and gradients are the same as without checkpointing.
 
     Raises:
-        UserFunctionError: The second argument is not the graph, or the piece returns something else.
+        UserFunctionError: The second argument is not the graph, or the function returns something
+            else.
 
     Collective: all ranks of the view's partition, here and in backward.
     """
@@ -39,19 +42,19 @@ def recompute(piece: Callable[..., Any], graph: ActiveGraph, *values: Any, **nam
         raise UserFunctionError(f"gt.recompute(function, graph, ...): the graph is of type {type(graph).__name__}; expected the graph that "
                                 "forward was given, which the function gets as its first argument")
     if not current().record:
-        return piece(graph, *values, **named)
+        return function(graph, *values, **named)
     result: Any = None
     begin = graph.progress
 
     def run() -> list[Var]:
         nonlocal result
-        result = piece(graph, *values, **named)
+        result = function(graph, *values, **named)
         return [*_values(result), *graph.carried_since(begin)]
 
     def again() -> list[Var]:
         end, graph.progress = graph.progress, begin
         try:
-            made = piece(graph, *values, **named)
+            made = function(graph, *values, **named)
             return [*_values(made), *graph.carried_since(begin)]
         finally:
             graph.progress = end
@@ -61,7 +64,7 @@ def recompute(piece: Callable[..., Any], graph: ActiveGraph, *values: Any, **nam
 
 
 def _values(made: Any) -> list[Var]:
-    """The variables in what a piece returned."""
+    """The variables in the result of a segment."""
     if isinstance(made, dict):
         made = list(made.values())
     if isinstance(made, (list, tuple)):

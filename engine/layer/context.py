@@ -1,7 +1,7 @@
-"""The graph as a model sees it: one forward pass over a view.
+"""The graph that a model runs over: one forward pass over a view.
 
-A model is written once against this class. It counts the supersteps, hands out node and edge values for the rows
-that are active, and carries new edge values from the layer that made them to the next.
+A model is written once against this class. It counts the supersteps, returns node and edge values
+of the active rows, and carries new edge values from the layer that made them to later layers.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .traffic import Traffic
 
 @dataclass
 class Superstep:
-    """A layer that was run: its name, its direction, its planned gather unless its total was precomputed, and itself."""
+    """A layer that was run; ``program`` is its planned gather, None with a precomputed total."""
 
     layer: str
     direction: str
@@ -46,7 +46,7 @@ def check_direction(layer: Stages, number: int, planned: str) -> None:
 
     Args:
         layer: The layer.
-        number: Of its call; 0 for the first layer that runs.
+        number: Number of its call; 0 for the first layer that runs.
         planned: The direction.
 
     Raises:
@@ -65,10 +65,10 @@ class ActiveGraph:
     Attributes:
         x: Input features of the nodes the first layer needs.
         directions: Directions of the layers run so far.
-        supersteps: What these layers and decoders are.
-        traffic: What each phase they ran makes this worker send.
-        settings: What the run has chosen for its passes.
-        wanted: Number of the superstep whose result is looked for; none by default.
+        supersteps: These layers, and decoders, in the order of calls.
+        traffic: Bytes that this worker sends, for each phase of the supersteps.
+        settings: Settings of the run for its passes.
+        wanted: Number of the superstep whose result is stored in ``found``; none by default.
         found: That result, once the superstep has run.
     """
 
@@ -96,7 +96,7 @@ class ActiveGraph:
         """A stored node column, [n, ...]: "x", "in_degree", "out_degree" or a named column of the graph.
 
         Raises:
-            ColumnError: There is none, or it is what the model is to predict.
+            ColumnError: There is no such column, or it holds what the model predicts.
         """
         n = self.view.space.n if n is None else n
         if name in self._inputs:
@@ -107,7 +107,7 @@ class ActiveGraph:
         return Var(self.view.node_column(name, n), self.space(n), name=f"node.{name}")
 
     def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
-        """Trailing shape, dtype, need of a gradient and sparseness of some node columns and of all that ``node`` gives besides."""
+        """Trailing shape, dtype, need of a gradient and sparseness of all node columns."""
         given = {**columns, **{n: self._inputs[n] for n in self.node_names() if n in self._inputs and n not in columns}}
         stored = {n: self.view.partition.node.column(n) for n in self.node_names() if n not in given}
         return {**{n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in given.items()},
@@ -118,7 +118,7 @@ class ActiveGraph:
         return self.view.partition.node.readable()
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
-        """Begin to read those of some node columns that are stored, for the first n rows; ``node`` returns them."""
+        """Begin to read the first n rows of the stored ones of some columns, for ``node``."""
         readable = self.node_names()
         self.view.read_begin([name for name in names if name in readable and name not in self._inputs], n)
 
@@ -148,14 +148,14 @@ class ActiveGraph:
         return level
 
     def given(self, x: Var, n: int) -> Var:
-        """A value of n rows or more as a layer that needs n rows gets it."""
+        """The first n rows of a value, as the input of a layer that needs n rows."""
         return prefix(x, n) if x.shape[0] > n else x
 
-    # ---- running a piece again
+    # ---- recomputing a segment
 
     @property
     def progress(self) -> Progress:
-        """How far the pass has come; set it to an earlier value to run the same layers again."""
+        """State of the pass; set it to an earlier value to run the same layers again."""
         return list(self.directions), list(self.supersteps), dict(self._carried)
 
     @progress.setter
@@ -163,7 +163,7 @@ class ActiveGraph:
         self.directions, self.supersteps, self._carried = list(at[0]), list(at[1]), dict(at[2])
 
     def carried_since(self, begin: Progress) -> list[Var]:
-        """Edge values that are new since then, in the order in which layers made them."""
+        """Edge values made since ``begin``, in the order in which layers made them."""
         return [value for name, (value, _) in self._carried.items() if name not in begin[2] or begin[2][name][0] is not value]
 
     # ---- edge values
@@ -173,7 +173,10 @@ class ActiveGraph:
         return RowSpace(level.gid, "edge")
 
     def edge_schema(self, level: Level | None) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
-        """Trailing shape, dtype and need of a gradient of the edge values gather may read, if all edges have stored ones."""
+        """Trailing shape, dtype and need of a gradient of the edge values that gather may read.
+
+        Empty for a level with edges that have no stored values, such as pairs.
+        """
         if level is not None and not level.columns:
             return {}
         edge = self.view.partition.edge
@@ -197,7 +200,7 @@ class ActiveGraph:
         return self.view.edge_column(name) if given is None else given
 
     def carry(self, outputs: dict[str, Var], level: Level) -> None:
-        """Keep new edge values for the layers that follow."""
+        """Store new edge values for later layers."""
         if outputs and len(level.passes) > 1:
             raise ViewError("a layer with direction 'both' cannot return new edge values, because each edge would get two; "
                             "use direction 'in' or 'out'")

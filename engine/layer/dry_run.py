@@ -1,7 +1,7 @@
-"""A dry run of a model on no nodes at all: its supersteps, which of them read each other, and how wide its values are.
+"""A dry run of a model on an empty graph: supersteps, their dependencies, widths of values.
 
-A rank that owns nothing still runs every stage, so a model runs on an empty graph as well. That tells what a view
-must offer before the first view is built.
+Every stage runs on a rank without nodes, so a model runs on an empty graph as well. The result
+says what a view must contain before the first view is built.
 """
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Operation:
     """One operation of the forward pass on values that have rows.
 
     Attributes:
-        name: Of the primitive.
+        name: Name of the primitive.
         superstep: Number of the layer it belongs to or follows; -1 before the first.
         stage: "transform", "gather", "apply", or "other" between layers.
-        inputs, outputs: Trailing shapes of what has rows, whole shapes of what has none.
+        inputs, outputs: Trailing shapes of values with rows, whole shapes of values without.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Operation:
 
 
 class _Watching(Tape):
-    """A tape that notes every operation, whether it needs a gradient or not."""
+    """A tape that lists every operation, whether it needs a gradient or not."""
 
     def __init__(self, graph: _EndlessGraph):
         super().__init__()
@@ -68,20 +68,21 @@ def _shape(x: Any) -> tuple[int, ...]:
 
 @dataclass
 class Probe:
-    """What a model does.
+    """The result of a dry run.
 
     Attributes:
-        layers: Where each superstep stands, in the order of calls.
+        layers: The hop of each superstep, in the order of calls.
         output: Trailing shape of the outputs.
         per_edge: Whether the outputs belong to edges.
-        node_width, edge_width: Numbers kept per node and per edge from forward to backward, at most at once.
-        halo_width: The same per mirror, for the columns gather reads.
+        node_width, edge_width: Largest number of values stored at once for backward, per node and
+            per edge.
+        halo_width: The same per mirror, for the columns that gather reads.
         widest: Numbers per node of the widest value.
         parameters: Numbers in all parameters.
         unread: Names of the parameters that no operation reads; they are never trained.
         stored: Names of the stored node columns that ``forward`` reads for all rows of a view.
         supersteps: Every layer and decoder, with its planned gather.
-        operations: What was computed at nodes and by the layers' gathers, in order.
+        operations: Operations at nodes and in the layers' gathers, in order.
     """
 
     layers: list[Hop]
@@ -102,7 +103,7 @@ class _EndlessGraph(ActiveGraph):
     """An empty graph on which any number of layers may run.
 
     Attributes:
-        flow: Which layers the values come from.
+        flow: The layers that each value depends on.
         stored: Names of the columns that were read for all rows of the view, each once.
     """
 
@@ -116,7 +117,7 @@ class _EndlessGraph(ActiveGraph):
         x = super().node(name, n)
         if n is None:
             self.stored[name] = None
-        # a layer gets the rows that it needs, which are not enough for layers before it
+        # a layer gets the rows that it needs, which are too few for layers before it
         self.flow.made([x], (), None if n is None else self._running)
         return x
 
@@ -138,9 +139,9 @@ class _EndlessGraph(ActiveGraph):
         return mine
 
     def follow(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var]) -> None:
-        """Note an operation of the layer that runs, or between layers."""
+        """Record the data flow of an operation, of the running layer or between layers."""
         sums, step = name == "gather", self._running
-        # a stage may read values that another layer has stored somewhere
+        # a stage may read values that another layer has stored elsewhere, such as in an attribute
         if step is not None and (sums or self.ledger.current != "other"):
             self.flow.read(step, inputs)
         self.flow.made(outputs, inputs, step if sums else None)
@@ -160,16 +161,16 @@ def probe(model: Model, partition: Partition) -> Probe:
     tape = _Watching(graph)
     with tape:
         out = model.run(graph)
-    # before pieces run again
+    # before _stored_widths runs checkpoint segments again
     operations, unread, layers = list(tape.seen), _unread(model, tape), graph.flow.hops(graph.directions)
-    (node, edge, halo), widest = _kept(tape, out.dtype.itemsize)
+    (node, edge, halo), widest = _stored_widths(tape, out.dtype.itemsize)
     per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
     return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), widest,
                  sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations)
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:
-    """Names of the model's parameters to be trained that a pass did not read; one that it read must be the model's."""
+    """Trained parameters that a pass did not read; those it read must be the model's."""
     read = dict.fromkeys(p for step in tape.nodes for p in step.parameters)
     known = {p: name for name, p in model.named_parameters()}
     for p in read:
@@ -178,10 +179,10 @@ def _unread(model: Model, tape: Tape) -> list[str]:
     return [name for p, name in known.items() if p.needs_grad and p not in read]
 
 
-def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
-    """The most a tape holds while it is walked back, in numbers per node, edge and mirror; and numbers per row of the widest value.
+def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
+    """Most numbers that a tape stores at once, per node, edge and mirror; and the largest width.
 
-    An integer of twice the size of a number counts as two.
+    A number has ``itemsize`` bytes; an integer of twice that size counts as two.
     """
     now, most, widest = np.zeros(3, np.int64), np.zeros(3, np.int64), 1
     for step in tape.nodes:
@@ -190,8 +191,8 @@ def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
                 now[int(y.space.kind == "edge")] += _size(y, itemsize)
                 widest = max(widest, _size(y, itemsize))
         if isinstance(step, Segment):
-            # one piece at a time has an inside, and what comes after it is gone by then
-            inside, wide = _kept(step.rerun()[0], itemsize)
+            # one segment at a time is recomputed, when values recorded after it have been freed
+            inside, wide = _stored_widths(step.rerun()[0], itemsize)
             most, widest = np.maximum(most, now + inside), max(widest, wide)
         elif isinstance(step, Node) and step.name == "gather":
             now[2] += sum(_size(x, itemsize) for x in step.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
@@ -199,5 +200,5 @@ def _kept(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
 
 
 def _size(x: Var, itemsize: int) -> int:
-    """Numbers per row, as many as take its memory."""
+    """Width of a value in numbers of ``itemsize`` bytes, rounded up."""
     return -(-int(np.prod(x.shape[1:])) * x.dtype.itemsize // itemsize)

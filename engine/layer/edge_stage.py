@@ -1,15 +1,15 @@
 """Gather and Sum of one phase, forward and backward, over all passes of a level.
 
 The recipe, forward:                                   and backward:
-    begin to_mirrors of the columns read                   begin to_mirrors of the spread
+    begin to_mirrors of the columns read                   begin to_mirrors of the backward state
     edges into mirrors that read no halo                   edges into masters from mirrors
     begin to_masters of their partial sums                 end to_mirrors; edges into mirrors
     core edges                                             begin to_masters of the halo gradients
     end to_mirrors; the other edges                        core edges
     end to_masters; finish                                 end to_masters
 
-Halo columns are kept from forward to backward, where the gradient rules need them again; fetching them twice would
-double the bytes of a step.
+Halo columns are stored from forward to backward, where the gradient rules need them again; a
+second fetch would double the bytes of a step.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass
 class Inputs:
-    """What a phase reads: node columns (frame rows), edge values, operands by number, and the key of its draws."""
+    """Node columns (frame rows), edge values, operands by number and key of draws of a phase."""
 
     nodes: dict[str, Any]
     edges: dict[str, Any]
@@ -72,7 +72,7 @@ def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace,
 
 
 class _Run:
-    """One execution of a phase; keeps what backward needs."""
+    """One execution of a phase; stores what backward needs."""
 
     def __init__(self, phase: Phase, level: Level, inputs: Inputs):
         self.phase, self.level, self.inputs = phase, level, inputs
@@ -157,25 +157,25 @@ class _Run:
         phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
         grads = self._zero_grads()
         with ledger.stage("gather"):
-            spreads = {n: phase.aggregators[n].backward_state(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
+            at_masters = {n: phase.aggregators[n].backward_state(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
         for p, halo in zip(self.level.passes, self.halos, strict=True):
             with ledger.stage("move"):
-                spreading = p.receivers.to_mirrors_begin({f"{n}/{c}": x for n, s in spreads.items() for c, x in s.items()})
+                move = p.receivers.to_mirrors_begin({f"{n}/{c}": x for n, s in at_masters.items() for c, x in s.items()})
             halo_grads = (self._zeros(halo[0]), self._zeros(halo[1]))
             into_masters = [s for s in p.selections if s.kinds == (MIRROR, MASTER)]
             into_mirrors = [s for s in p.selections if s.kinds[1] == MIRROR]
             core = [s for s in p.selections if s.kinds == (MASTER, MASTER)]
             with ledger.stage("gather"):
-                self._sweep_back(p, into_masters, halo, spreads, output_grads, grads, halo_grads)
+                self._sweep_back(p, into_masters, halo, at_masters, output_grads, grads, halo_grads)
             with ledger.stage("move"):
-                flat = spreading.end()
-            there = {n: {c: flat[f"{n}/{c}"] for c in s} for n, s in spreads.items()}
+                flat = move.end()
+            at_mirrors = {n: {c: flat[f"{n}/{c}"] for c in s} for n, s in at_masters.items()}
             with ledger.stage("gather"):
-                self._sweep_back(p, into_mirrors, halo, there, output_grads, grads, halo_grads)
+                self._sweep_back(p, into_mirrors, halo, at_mirrors, output_grads, grads, halo_grads)
             with ledger.stage("move"):
                 returning = (p.senders.to_masters_begin(halo_grads[0]), p.receivers.to_masters_begin(halo_grads[1]))
             with ledger.stage("gather"):
-                self._sweep_back(p, core, halo, spreads, output_grads, grads, halo_grads)
+                self._sweep_back(p, core, halo, at_masters, output_grads, grads, halo_grads)
             with ledger.stage("move"):
                 returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
                 returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))
@@ -190,7 +190,7 @@ class _Run:
     def _zeros(self, columns: Arrays) -> Arrays:
         return {n: buffers.full(x.shape, 0, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
 
-    def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], spreads: dict[str, State],
+    def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], backward_states: dict[str, State],
                     output_grads: Arrays, grads: Columns, halo_grads: tuple[Arrays, Arrays]) -> None:
         for s in selections:
             into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
@@ -199,9 +199,9 @@ class _Run:
             if self.fused:
                 # without a gradient at the sending end the edges by sender are not needed
                 lists = s.by_receiver, s.by_sender if into.src else None
-                fused.backward(self.phase, columns, *lists, s.gid, spreads, output_grads, into)
+                fused.backward(self.phase, columns, *lists, s.gid, backward_states, output_grads, into)
             else:
-                reference.backward(self.phase, columns, s.chunks(self.limit), spreads, output_grads, into)
+                reference.backward(self.phase, columns, s.chunks(self.limit), backward_states, output_grads, into)
 
     def _in_order(self, grads: Columns) -> list[Any]:
         """One gradient per source, None where none is needed."""

@@ -1,4 +1,4 @@
-"""What a precomputed total was made of, so that a total that is out of date is not used."""
+"""What a precomputed total was computed from, so that an outdated total is detected."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from graphtheta.errors import UserFunctionError
 from ...ops.autodiff.tape import value_of
 from ...ops.edge.symbolic import SymbolicTrace
 
-# masters of a worker whose columns are kept to be compared
+# masters of a worker whose columns are stored for comparison
 KEPT_ROWS = 64
 # relative, of numbers computed in another order
 TOLERANCE = 1e-4
@@ -23,10 +23,11 @@ class Ingredients:
     """The traced gather, and what it read at some nodes.
 
     Attributes:
-        direction: Of the layer.
-        structure: Of the trace.
+        direction: Direction of the layer.
+        structure: Structure of the trace.
         constants: Values of its operands.
-        columns: Node columns made by transform that the gather reads, of the first masters of this worker.
+        columns: Node columns made by transform that the gather reads, for the first masters of
+            this worker.
     """
 
     direction: str
@@ -36,7 +37,7 @@ class Ingredients:
 
     @classmethod
     def of(cls, direction: str, traced: SymbolicTrace, columns: Mapping[str, Any]) -> Ingredients:
-        """Of a pass over all nodes."""
+        """The ingredients of a pass over all nodes."""
         kept = {name: np.array(columns[name].value[:KEPT_ROWS]) for name in _read(traced) if name in columns}
         return cls(direction, traced.structure(), tuple(np.array(value_of(x)) for x in traced.operands), kept)
 
@@ -45,11 +46,11 @@ class Ingredients:
 
         Args:
             owner: Name of the layer.
-            traced, columns: Of that pass.
-            rows: Masters behind the rows of the columns; None for all, in order.
+            traced, columns: Trace and columns of that pass.
+            rows: Master of each row of the columns; None for all, in order.
 
         Raises:
-            UserFunctionError: The messages are others now.
+            UserFunctionError: The messages have changed.
         """
         same = traced.structure() == self.structure and all(map(np.array_equal, self.constants, map(value_of, traced.operands)))
         for name, kept in self.columns.items() if same else ():
@@ -59,8 +60,8 @@ class Ingredients:
             before = kept[where[at]]
             same &= bool(np.allclose(now[at], before, rtol=TOLERANCE, atol=TOLERANCE * float(np.max(np.abs(before), initial=0))))
         if not same:
-            raise UserFunctionError(f"the messages of {owner} have changed since their total was precomputed: a setting that its "
-                                    "transform or gather reads has changed; make a new trainer, or disable precompute")
+            raise UserFunctionError(f"the messages of {owner} have changed since their total was precomputed, because its "
+                                    "transform or gather reads a setting that has changed; make a new trainer, or disable precompute")
 
 
 def _read(traced: SymbolicTrace) -> list[str]:

@@ -1,7 +1,7 @@
 """Layers and models: what a user writes.
 
-A layer has one method per stage of NN-TGAR. A model runs layers over a graph; it sees neither ranks nor partitions
-nor batches, and the same source serves every strategy.
+A layer has one method per stage of NN-TGAR. A model runs layers over a graph. It does not depend
+on ranks, partitions or batches, so the same source serves every strategy.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Layer(Stages):
 
 @cache
 def _mistaken(layer: type) -> str | None:
-    """What is wrong with the methods of a layer: one that looks like a stage, in place of that stage, and that nothing calls."""
+    """Error about a method that looks like a missing stage and is never called."""
     own = {name: value for cls in layer.__mro__[: layer.__mro__.index(Layer)] for name, value in vars(cls).items()}
     called = {name for value in own.values() if hasattr(value, "__code__") for name in value.__code__.co_names}
     for name, value in own.items():
@@ -93,13 +93,13 @@ class Model(Module):
             raise UserFunctionError(f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values")
         return out
 
-    def pieces(self) -> list[Module]:
-        """The modules whose inside a run with ``recompute`` makes again in backward instead of keeping it: every layer by itself."""
-        # backward begins with a decoder, whose values are there still
+    def checkpoint_segments(self) -> list[Module]:
+        """The modules that a run with ``recompute`` recomputes in backward: each layer."""
+        # backward begins with a decoder, whose values are still in memory then
         return [module for module in self.modules() if isinstance(module, Layer) and module.sum is not None]
 
     def __call__(self, graph: GraphView | ActiveGraph, **inputs: Any) -> Var:
-        """Compute the outputs of a view; inside ``forward`` of another model, those of the graph that it was given."""
+        """Compute the outputs of a view or, in ``forward`` of another model, of its graph."""
         if isinstance(graph, ActiveGraph):
             return self.run(graph)
         if not isinstance(graph, GraphView):

@@ -1,7 +1,8 @@
-"""How much memory a worker needs, said before it is taken.
+"""An upper bound of the memory that a worker needs, computed before it is allocated.
 
-An upper bound: every node and edge of the worker takes part in every superstep, whatever the strategy. Without
-sampling a deep mini-batch on a graph with hubs comes close to that, and never exceeds it.
+Every node and edge of the worker is assumed to take part in every superstep, whatever the
+strategy. Without sampling, a deep mini-batch on a graph with hubs comes close to the bound and
+never exceeds it.
 """
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from ...ops.backend.reference import CHUNK_BYTES
 from ..partition.partition import Partition
 from .dry_run import Probe
 
-# values and gradients of a chunk of edges, and what primitives make on the way
+# values and gradients of a chunk of edges, and temporary arrays of primitives
 CHUNKS_ALIVE = 4
-# per edge while a view is searched: positions, senders, marks, and the same of those that are kept
+# per edge while a view is built: positions, senders, marks, and the same of chosen edges
 SEARCH_BYTES_PER_EDGE = 40
-# per row and sampled neighbour while a view is searched: shortlists, draws, and their sketches on the way
+# per row and sampled neighbour while a view is built: shortlists, draws, and the ranks in messages
 SAMPLE_BYTES = 64
-# per edge and level: rows and positions, grouped by receiver and by sender, and what the edge stands for
+# per edge and level: rows and positions, grouped by receiver and by sender, and importance weights
 LIST_BYTES_PER_EDGE = 28
 # gradients of intermediate values that are alive at once, in units of the widest value
 GRADIENTS_ALIVE = 4
@@ -39,7 +40,7 @@ CHECKPOINT_COPIES = 4
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """Bytes of one worker by what they are for."""
+    """Bytes of one worker by purpose."""
 
     partition: int
     values: int
@@ -52,7 +53,7 @@ class MemoryBound:
 
     @property
     def total(self) -> int:
-        """The bound itself."""
+        """The bound: the sum over all purposes."""
         return sum(getattr(self, f.name) for f in fields(self))
 
 
@@ -62,21 +63,22 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
 
     Args:
         partition: The worker's part.
-        probe: What the model does.
+        probe: Dry run of the model.
         itemsize: Bytes of a number.
         fanout: Largest number of sampled neighbours, 0 without sampling.
-        in_flight: Views under way at a time.
+        in_flight: Number of pipelined views.
         staleness: Updates that a view may miss.
-        checkpoints: How many may wait to be written, or be written, at a time.
+        checkpoints: Number of checkpoints that wait to be written, or are being written, at a
+            time.
 
     Returns:
-        Bytes by purpose; ``partition`` counts what is held already.
+        Bytes by purpose; ``partition`` counts memory that is allocated already.
     """
     rows, mirrors, edges = partition.n_masters, partition.n_mirrors, partition.n_local_edges
     plans = sum(len(x.plan.rows) for r in partition.relations.values() for x in (r.sources, r.destinations))
-    # a halo column is held at the mirrors and, while it moves, packed at both ends
+    # a halo column is stored at the mirrors and, during a move, packed at both ends
     halo = probe.halo_width * (2 * mirrors + plans)
-    kept = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
+    residuals = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     parameters = probe.parameters * itemsize
@@ -84,23 +86,24 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
         partition.nbytes(),
         in_flight * (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
         in_flight * halo * itemsize,
-        in_flight * (2 * probe.edge_width + kept) * edges * itemsize,
+        in_flight * (2 * probe.edge_width + residuals) * edges * itemsize,
         in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
         in_flight * search,
         PARAMETER_COPIES * parameters,
-        # versions that late views use, the gradients of views that are done before their turn, and what checkpoints hold of the past
+        # versions that stale views use, gradients of views that finish before their turn, and
+        # copies in checkpoints
         (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness)) * parameters,
     )
 
 
 def resident_bytes() -> int:
-    """The largest amount of memory this process has held so far, in bytes."""
+    """Peak memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def available_bytes() -> int:
-    """Memory that processes of this machine, or of this container or Slurm job, may still take, in bytes."""
+    """Bytes that processes of this machine, container or Slurm job may still allocate."""
     try:
         with open("/proc/meminfo", encoding="ascii") as f:
             free = next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
@@ -111,15 +114,16 @@ def available_bytes() -> int:
 
 
 def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
-    """Refuse a job that cannot fit, before it takes memory.
+    """Refuse a job that cannot fit, before it allocates memory.
 
     Args:
-        bound: Of this worker.
+        bound: The bound of this worker.
         partition: The worker's part.
-        whole: Whether every step runs over the whole graph; then its values are sure to be held, else only parameters.
+        whole: Whether every step runs over the whole graph and so stores all its values; otherwise
+            only parameters are counted.
 
     Raises:
-        MemoryLimitError: It does not fit; says the figures, on all ranks.
+        MemoryLimitError: It does not fit; raised on all ranks, with the numbers.
 
     Collective: all ranks of the partition.
     """

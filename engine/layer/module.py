@@ -11,7 +11,7 @@ from graphtheta.errors import ConfigError
 from ...ops.autodiff.tape import Parameter
 from ...ops.functions.norm import RunningStats
 
-# objects that a search for a lost parameter looks at
+# largest number of objects that the search for a lost parameter visits
 MOST_SEARCHED = 100_000
 
 
@@ -31,7 +31,7 @@ class Module:
         yield from (x for _, x in self.named_modules())
 
     def parameters(self) -> list[Parameter]:
-        """Parameters in order; also gives each its name."""
+        """Parameters in order; also sets the name of each."""
         found = []
         for name, p in self.named_parameters():
             p.name = name
@@ -46,7 +46,7 @@ class Module:
         return arrays
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take values from ``state()`` of an equal model.
+        """Load values from ``state()`` of an equal model.
 
         Raises:
             ConfigError: A name is missing or unknown, or a shape differs.
@@ -88,16 +88,16 @@ def _parts(x: Any) -> list[tuple[Any, Any]]:
 
 
 def lost(model: Module, parameter: Parameter) -> str:
-    """Why a parameter that a model uses is not among its parameters, and what to do: text for an error."""
-    where = _place(model, parameter)
+    """Error message for a parameter that a model uses and that is not among its parameters."""
+    where = _path_to(model, parameter)
     held = f" (it is {where[0]}, inside a {where[1]})" if where else ""
     return (f"{type(model).__name__} uses a parameter {list(parameter.shape)} that is not among its parameters{held}, so it would never be "
             "trained; parameters are found through attributes, lists, tuples and dicts of modules: derive the class of the object that "
             "holds it from gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer is made")
 
 
-def _place(model: Module, parameter: Parameter) -> tuple[str, str] | None:
-    """Path of a parameter that only objects other than modules lead to, and the type of the object that holds it."""
+def _path_to(model: Module, parameter: Parameter) -> tuple[str, str] | None:
+    """Path of a parameter that is reached only through non-modules, and the type of its holder."""
     queue: list[tuple[str, Any, Any]] = [("self", model, None)]
     seen: set[int] = set()
     for path, x, holder in queue:

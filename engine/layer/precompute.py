@@ -1,9 +1,9 @@
 """Features aggregated once: the total of a first layer that sums features over whole neighbourhoods never changes.
 
-``A x`` is computed through the same superstep that would compute it in every step, and kept as a derived node column on
-top of those of the partition. The layer starts from there: its gather is gone from every step, forward and backward, and a
-mini-batch looks one hop less far. The numbers are the same up to rounding, because the sum and the product with the
-weights only change places.
+``A x`` is computed by the same superstep that would compute it in every step, and stored as a
+derived node column on top of those of the partition. The layer starts from this total: no step
+runs its gather, forward or backward, and a mini-batch has one hop less. The results are equal up
+to rounding, because only the order of the sum and the product with the weights changes.
 """
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Saving:
 
     Attributes:
         layer: Name of the layer.
-        edges, width: Messages that are not summed again in any step, over all workers, and numbers of each.
-        nbytes: Memory that the totals take, over all workers.
+        edges, width: Number of messages, over all workers, that steps do not sum, and their width.
+        nbytes: Memory of the totals, over all workers.
     """
 
     layer: str
@@ -49,12 +49,12 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
     """Compute the total of the model's first layer, as a column on top of those of the partition.
 
     Returns:
-        The partition with the total as a further column, which views of the model must look at; the settings of the enclosing
-        scope, changed so that the layer uses the total; and what that saves.
+        The partition with the total as a further column, which views of the model must use; the
+        settings of the enclosing scope, changed so that the layer uses the total; and the saving.
 
     Raises:
-        ConfigError: The first layer's messages depend on weights or on chance, it reads something else than the features, or the
-            features are sparse.
+        ConfigError: The first layer's messages depend on weights or random draws, it reads
+            something else than the features, or the features are sparse.
 
     Collective: all ranks of the partition.
     """

@@ -1,6 +1,6 @@
-"""What a run has chosen for the forward passes of a model.
+"""Settings of a run for the forward passes of a model.
 
-It is kept beside the model and not on it, so that runs with different choices can share one model.
+They are not attributes of the model, so that runs with different settings can share one model.
 """
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .ingredients import Ingredients
 
 @dataclass(frozen=True)
 class PassSettings:
-    """Choices of one run.
+    """Settings of one run.
 
     Attributes:
-        recomputed: ``id`` of each module whose inside backward makes again instead of keeping it.
-        precomputed: The layer whose total was computed beforehand, and what it was computed of; None if there is none.
+        recomputed: ``id`` of each module that is a checkpoint segment, recomputed in backward.
+        precomputed: The layer with a precomputed total, and what that was computed from; None if
+            there is none.
         frozen: Parameters that this run does not train.
     """
 
@@ -30,7 +31,7 @@ class PassSettings:
     frozen: frozenset[Parameter] = frozenset()
 
     def ingredients(self, layer: Any) -> Ingredients | None:
-        """What the precomputed total of a layer was computed of; None if it has none."""
+        """What the precomputed total of a layer was computed from; None if it has none."""
         return self.precomputed[1] if self.precomputed is not None and self.precomputed[0] is layer else None
 
 

@@ -13,8 +13,8 @@ class Stages(Module):
         sum: Name of the aggregator ("sum", "mean", "max", "min"), a tuple of names, or None for a decoder that
             makes one value per edge.
         direction: "in" (messages run along the edges), "out" (against them) or "both".
-        self_loops: Whether the layer is published for graphs in which every node has a self loop; a job adds the
-            missing ones unless told otherwise.
+        self_loops: Whether the layer is published for graphs in which every node has a self loop;
+            by default a job adds the missing ones.
     """
 
     sum: str | tuple[str, ...] | None = "sum"

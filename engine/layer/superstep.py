@@ -1,7 +1,7 @@
 """One superstep of NN-TGAR: transform, gather, sum, apply over the active rows and edges of one level.
 
-Which columns move is derived from what the traced gather reads and from where the edges live; nobody writes it down.
-Messages about a user's functions name the layer, the stage and the remedy.
+The columns that move are derived from what the traced gather reads and from where edges are
+stored. Messages about a user's functions name the layer, the stage and the remedy.
 """
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ _REPORTED: set[tuple[str, str]] = set()
 
 
 class NodeColumns:
-    """What transform and apply are called with: the columns of the active nodes as attributes.
+    """The argument of transform and apply: the columns of the active nodes as attributes.
 
     Attributes:
-        precomputed: Whether the total of the layer's messages was computed beforehand (``engine.layer.precompute``). A layer that may
-            multiply by its weights before or after the sum then does so after.
+        precomputed: Whether the total of the layer's messages was precomputed
+            (``engine.layer.precompute``). A layer that can multiply by its weights before or after
+            the sum must then do so after.
     """
 
     def __init__(self, layer: Stages, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int):
@@ -79,8 +80,8 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     """Run a layer over the next level of the graph's view.
 
     Args:
-        layer: The user's functions.
-        graph: The forward pass under way.
+        layer: The layer with the user's functions.
+        graph: The current forward pass.
         h: Node values, [n, ...]; rows beyond those the level needs are cut off.
         extra: Further node columns by name.
 
@@ -113,7 +114,7 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
 
 
 def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, graph: ActiveGraph, h: Any) -> Any:
-    """Apply to totals that were computed once; the layer takes no level of the view."""
+    """Apply to precomputed totals; the layer uses no level of the view."""
     n = graph.view.space.n
     check_direction(layer, 0, ingredients.direction)
     graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
@@ -148,34 +149,34 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
     outputs: dict[str, Var] = {}
-    off_edges = _OffEdges(program)
-    # those that transform and the planner have not made are stored
+    hoisted = _Hoisted(program)
+    # columns that neither transform nor the planner has made are stored
     graph.read_begin((n for phase in program.phases for kind in ("src", "dst") for n in phase.reads[kind] if n not in columns), level.n_in)
-    columns = {**columns, **off_edges.columns(columns, graph, level)}
+    columns = {**columns, **hoisted.columns(columns, graph, level)}
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
-        inputs = Inputs(nodes, edges, carried, {i: off_edges.operand(i) for i in phase.operands}, key)
+        inputs = Inputs(nodes, edges, carried, {i: hoisted.operand(i) for i in phase.operands}, key)
         graph.traffic.append(Traffic.of(phase, level, inputs))
-        # ids of the edges take a pass over them, so they are looked up only if some value has them
+        # global ids take a pass over the edges, so they are looked up only for new edge values
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:
             columns[phase.result] = totals[""]
     if program.after is not None:
         with graph.ledger.stage("apply"):
-            totals = {name: off_edges.after(x) for name, x in totals.items()}
+            totals = {name: hoisted.after(x) for name, x in totals.items()}
     return totals, outputs
 
 
-class _OffEdges:
-    """What the planner took off the edges, computed by the primitives themselves and on the tape, each value once."""
+class _Hoisted:
+    """Expressions that the planner hoisted off the edges, evaluated on the tape, each once."""
 
     def __init__(self, program: EdgeProgram):
         self._program = program
         self._known: dict[Expr, Any] = {}
 
     def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Level) -> dict[str, Any]:
-        """The columns of the program; of those read at destinations only, the receiving rows."""
+        """The hoisted columns; those read at destinations only have the receiving rows only."""
         wanted = self._program.columns
         if not wanted:
             return {}
@@ -184,7 +185,7 @@ class _OffEdges:
                 self._known[e] = given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], level.n_in)
         sent = {n for phase in self._program.phases for n in phase.reads["src"]}
         with graph.ledger.stage("transform"):
-            # those with more rows first: what both ends read is computed once
+            # columns with more rows first, so that values read at both ends are computed once
             return {name: self._value(wanted[name], self._known, level.n_in if name in sent else level.n_out)
                     for name in sorted(wanted, key=lambda n: n not in sent)}
 
@@ -194,7 +195,7 @@ class _OffEdges:
         return self._value(x, self._known, 0) if isinstance(x, Expr) else x
 
     def after(self, total: Var) -> Any:
-        """What becomes of a total."""
+        """The hoisted expression of a total."""
         e = self._program.after
         assert e is not None
         (leaf,) = (x for x in ordered([e]) if x.leaf is not None and x.leaf[0] == "total")
@@ -221,7 +222,7 @@ def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGra
 def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> None:
     """Log once in a process, on rank 0, that a layer runs on the reference back end."""
     partition = graph.view.partition
-    # a dry run has no nodes, and takes place on every rank
+    # a dry run has no nodes and runs on every rank
     for reason in fallbacks(program) if partition.n_nodes and partition.halo_comm.rank == 0 else ():
         if (owner, reason) not in _REPORTED:
             _REPORTED.add((owner, reason))
@@ -229,7 +230,7 @@ def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> N
 
 
 def fallback_text(owner: str, reason: str) -> str:
-    """What is said of a layer that runs on the reference back end."""
+    """Warning about a layer that runs on the reference back end."""
     return f"{owner} runs on the reference back end, which is many times slower than the fused one: {reason}"
 
 
@@ -240,8 +241,8 @@ def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
     if not x.space.nested_with(graph.space(n)):
         raise UserFunctionError(f"{owner} was called with {name} from another forward pass; keep values within one call of forward")
     if x.space.n < n:
-        raise UserFunctionError(f"{owner} was called with {name} of a later layer than the one before it; "
-                                "call layers in the order in which values flow, and in the same order in every forward pass")
+        raise UserFunctionError(f"{owner} was called with {name} of a later layer, which has too few rows; call layers in the "
+                                "order in which values flow, and in the same order in every forward pass")
     return graph.given(x, n)
 
 
@@ -266,5 +267,5 @@ def _check_apply(owner: str, out: Any, n: int) -> Any:
 
 
 def _row_each(n: int) -> str:
-    # a dry run finds most mistakes, and it has no nodes
+    # most mistakes are found by a dry run, which has no nodes
     return f"one row for each of the {n} nodes" if n else "one row for each node, computed from the columns of node"

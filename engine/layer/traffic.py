@@ -1,11 +1,13 @@
-"""What a superstep moves, in bytes: predicted from its plans and the widths of what its phases read.
+"""Bytes that a superstep sends, predicted from its plans and the widths of what its phases read.
 
-A column travels once for each (master, mirror) pair of a plan, whatever the number of edges:
+A column is sent once for each (master, mirror) pair of a plan, whatever the number of edges:
 
-    forward    to mirrors: columns read at the sending end, columns read at the receiving end; to masters: partial sums
-    backward   to mirrors: the spread of the totals' gradients; to masters: gradients of the columns read
+    forward    to mirrors: columns read at the sending and at the receiving end
+               to masters: partial sums
+    backward   to mirrors: the backward state of the totals
+               to masters: gradients of the columns read
 
-The ledger counts what is sent, and finds the same.
+The ledger counts the bytes that are sent; both numbers are equal.
 """
 from __future__ import annotations
 
@@ -23,43 +25,44 @@ from .edge_stage import Inputs
 
 @dataclass(frozen=True)
 class Widths:
-    """Bytes that one pair of master and mirror takes in a phase.
+    """Bytes per pair of master and mirror in a phase.
 
     Attributes:
-        src, dst: Of the columns read at the sending and at the receiving end.
-        partial: Of a partial sum.
-        spread: Of what edges need of the totals' gradients.
-        src_grad, dst_grad: Of the gradients of ``src`` and ``dst``.
+        src, dst: Columns read at the sending and at the receiving end.
+        partial: A partial sum.
+        backward_state: What edges need to compute the gradients of their messages.
+        src_grad, dst_grad: Gradients of ``src`` and ``dst``.
     """
 
     src: int
     dst: int
     partial: int
-    spread: int
+    backward_state: int
     src_grad: int
     dst_grad: int
 
     @classmethod
     def of(cls, phase: Phase, learned: Collection[str]) -> Widths:
-        """Of a phase; ``learned`` are the node columns whose gradients are wanted."""
+        """The widths of a phase; ``learned`` are the node columns whose gradients are wanted."""
         dtype, shapes = phase.dtype, [e.dims for e in phase.message]
-        partial = spread = 0
+        partial = backward_state = 0
         for aggregator in phase.aggregators.values():
             state = aggregator.start(0, shapes, dtype)
             total = aggregator.finish(state)
             partial += Layout(state).width
-            spread += Layout(aggregator.backward_state(state, total, total)).width
+            backward_state += Layout(aggregator.backward_state(state, total, total)).width
         src, dst = (_read(phase, end, None) for end in ("src", "dst"))
-        return cls(src, dst, partial, spread, *(_read(phase, end, learned) for end in ("src", "dst")))
+        return cls(src, dst, partial, backward_state, *(_read(phase, end, learned) for end in ("src", "dst")))
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one phase of a superstep makes this worker send, over all passes.
+    """Bytes that this worker sends in one phase of a superstep, over all passes.
 
     Attributes:
-        widths: Of one pair of master and mirror.
-        forward, backward: Bytes sent; backward if all totals have a gradient, none if nothing that is read wants one.
+        widths: Bytes per pair of master and mirror.
+        forward, backward: Bytes sent; backward if all totals have a gradient, 0 if no input needs
+            one.
     """
 
     widths: Widths
@@ -68,7 +71,7 @@ class Traffic:
 
     @classmethod
     def of(cls, phase: Phase, level: Level, inputs: Inputs) -> Traffic:
-        """Of a phase over the passes of a level."""
+        """The traffic of a phase over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
         known: dict[tuple[str, frozenset[str]], Widths] = phase.__dict__.setdefault("_widths", {})
         key = halo_mode(), learned
@@ -78,9 +81,9 @@ class Traffic:
         for p in level.passes:
             senders, receivers = p.senders.plan, p.receivers.plan
             forward += len(senders.rows) * w.src + len(receivers.rows) * w.dst + receivers.n_halo * w.partial
-            backward += len(receivers.rows) * w.spread + senders.n_halo * w.src_grad + receivers.n_halo * w.dst_grad
-        walked = learned or any(needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values()))
-        return cls(w, forward, backward if walked else 0)
+            backward += len(receivers.rows) * w.backward_state + senders.n_halo * w.src_grad + receivers.n_halo * w.dst_grad
+        differentiated = learned or any(needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values()))
+        return cls(w, forward, backward if differentiated else 0)
 
 
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:

@@ -144,7 +144,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     assert prepared is not None
     made, dtype = prepared.model, np.dtype(job.dtype)
     partition = build_partition(prepared.graph, comm, job.partitioner, job.masters, job.seed, dtype)
-    settings = PassSettings(frozenset(map(id, made.pieces())) if job.recompute else frozenset(), frozen=frozen)
+    settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
     saving = None
     with pass_scope(settings):
         prepared.check_columns(made, partition)

@@ -61,7 +61,7 @@ def measure(comm, task, view, model, bounds):
         measured.append(moves(comm, before))
     predicted = [sum(t.forward for t in active.traffic), sum(t.backward for t in active.traffic)]
     sent = [[int(comm.all_sum(np.array(x))) for x in (t.forward, t.backward)] for t in active.traffic[:len(bounds)]]
-    bound = [[src * t.widths.src + dst * (t.widths.dst + t.widths.partial), dst * t.widths.spread + src * t.widths.src_grad
+    bound = [[src * t.widths.src + dst * (t.widths.dst + t.widths.partial), dst * t.widths.backward_state + src * t.widths.src_grad
               + dst * t.widths.dst_grad] for t, (src, dst) in zip(active.traffic, bounds, strict=False)]
     return predicted, measured, sent, bound
 
@@ -123,4 +123,4 @@ def test_the_narrower_side_of_a_linear_map_moves(layer, d_in, d_out, partitioner
         # the weights of a mean are one number more, and go one way only
         sums = narrow + 8 * (layer is SAGE)
         assert (widths.src, widths.dst, widths.partial) == (narrow, 0, sums)
-        assert (widths.spread, widths.src_grad, widths.dst_grad) == (narrow, narrow, 0)
+        assert (widths.backward_state, widths.src_grad, widths.dst_grad) == (narrow, narrow, 0)
