@@ -23,7 +23,7 @@ COMMAND = "train --dataset sbm:n_nodes=60,n_edges=240 --strategy mini --batch-si
 # the name of each path, the functions where it begins, and the functions (stations) that it must reach; a name that begins with a
 # dot is a method of any class
 PATHS = {
-    "command": ("from graphtheta train to a step", ["main"], ["Session.__init__", "Trainer.fit", "TaskQueue.run", "Tape.backward"]),
+    "command": ("from graphtheta train to a step", ["main"], ["Session.__init__", "Trainer.fit", "WorkQueue.run", "Tape.backward"]),
     "features": ("from gt.load to the loss", ["load", "build_partition", "Trainer.fit"],
                  ["load", "check_edges", "build_partition", "k_hop_view", "take_rows", "forward@fused", ".loss", "softmax_cross_entropy"]),
     "gradient": ("from the gradient to the optimiser", ["Training._compute"],

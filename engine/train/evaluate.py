@@ -1,4 +1,4 @@
-"""Evaluation and prediction over the whole graph, by the code that trains: the same model, views and supersteps."""
+"""Evaluation and prediction over the whole graph, with the views and supersteps of training."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ class Evaluator(ABC):
 
     Args:
         partition: Holds labels and masks.
-        layers: Where the supersteps of the model stand.
+        layers: The supersteps of the model.
         task: Gives the loss.
     """
 
@@ -70,7 +70,7 @@ class Evaluator(ABC):
         """The outputs of a model without training it."""
         with Tape(record=False, training=False, all_sum=view.partition.halo_comm.all_sum):
             out = model(view)
-        # given, and not made, in the passes that measure it
+        # a new variable, which is a constant in passes that compute metrics
         return Var(out.value, out.space)
 
     def score(self, y: np.ndarray, out: Any, rows: np.ndarray, grouping: Grouping | None = None) -> Metrics:
@@ -80,7 +80,8 @@ class Evaluator(ABC):
             y: Labels, [n, ...].
             out: Outputs, [n, ...].
             rows: The rows that count, [n] bool.
-            grouping: Of all rows, as ``Task.group_loss`` takes it; None for none.
+            grouping: Groups of all rows, an argument of ``Task.group_loss``; None if there are
+                none.
 
         Collective: all ranks of job_comm.
         """
@@ -94,21 +95,21 @@ class Evaluator(ABC):
         return {"loss": loss, **measure(self.job_comm, self.task.kind, y[rows], value[rows])}
 
     def gathered(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
-        """Rows of all workers in the order of their ids, which are 0 to n - 1 in all, on rank 0; None elsewhere.
+        """Rows of all workers in the order of their ids 0 to n - 1, on rank 0; None elsewhere.
 
         Collective: all ranks of job_comm.
         """
-        places, parts = self.job_comm.gather_rows(ids), self.job_comm.gather_rows(rows)
-        if places is None or parts is None:
+        order, parts = self.job_comm.gather_rows(ids), self.job_comm.gather_rows(rows)
+        if order is None or parts is None:
             return None
         given = np.concatenate(parts)
         found = np.empty_like(given)
-        found[np.concatenate(places)] = given
+        found[np.concatenate(order)] = given
         return found
 
 
 class RowEvaluator(Evaluator):
-    """Of rows with one label each, all of one view; a split is a mask.
+    """Evaluator of rows with one label each, all of one view; a split is a mask.
 
     Args:
         partition, layers, task: As for every evaluator.
@@ -143,7 +144,7 @@ class RowEvaluator(Evaluator):
 
 
 class NodeEvaluator(RowEvaluator):
-    """Of labels of nodes: the column ``y`` and the masks of the partition."""
+    """Evaluator of node labels: the column ``y`` and the masks of the partition."""
 
     def __init__(self, partition: Partition, layers: Layers, task: Task):
         masks = {split: partition.node.read(split) for split in SPLITS if split in partition.node}
@@ -151,7 +152,7 @@ class NodeEvaluator(RowEvaluator):
 
 
 class EdgeEvaluator(RowEvaluator):
-    """Of labels of stored edges; ``masks`` are by split, over the local edges in storage order."""
+    """Evaluator of edge labels; ``masks`` are by split, over the local edges in storage order."""
 
     def __init__(self, partition: Partition, layers: Layers, task: EdgeTask, masks: dict[str, np.ndarray]):
         view = whole(partition, layers, task.masked(np.ones(partition.n_local_edges, bool)))
@@ -162,14 +163,14 @@ class EdgeEvaluator(RowEvaluator):
 
 
 class LinkEvaluator(Evaluator):
-    """Of held-back links by split, against fixed negatives; the messages run along the training links only."""
+    """Evaluator of held-back links against fixed negatives; messages use training links only."""
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, links: dict[str, Links]):
         super().__init__(partition, layers, task)
         self.links = links
         self._views = {}
-        for split, held in links.items():
-            plan = PairPlan(self.partition, link_pairs(self.partition, held, np.arange(len(held.src))))
+        for split, positives in links.items():
+            plan = PairPlan(self.partition, link_pairs(self.partition, positives, np.arange(len(positives.src))))
             self._views[split] = whole(self.partition, self.layers, Seeds(plan.needed, plan))
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
@@ -181,7 +182,7 @@ class LinkEvaluator(Evaluator):
             grouping = Grouping(view.pairs.order, self.links[split].negatives + 1)
             found = self.score(view.pairs.label.reshape(out.shape), out, np.ones(out.shape[0], bool), grouping)
             scores = np.empty(len(view.pairs.order), out.dtype)
-            # what could not be found is below everything
+            # negatives that could not be drawn rank below all others
             scores[view.pairs.order] = np.where(np.isnan(view.pairs.label), -np.inf, out.value.reshape(-1))
             table = scores.reshape(-1, self.links[split].negatives + 1)
             yield split, found | measure(self.job_comm, "ranks", ranks(table[:, 0], table[:, 1:]))

@@ -1,6 +1,6 @@
-"""Reduce: parameter gradients summed over all workers, in buckets that leave while backward goes on.
+"""Parameter gradients summed over all workers, in buckets that are sent during backward.
 
-The sum is made in rank order, as ``Comm.all_sum`` makes it, so that all workers hold the same bits.
+Sums are computed in rank order, as in ``Comm.all_sum``, so that all workers have the same bits.
 """
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ..comm.channel import Tag
 from ..comm.communicator import Comm
 from ..comm.ordered_reduce import ONE_ROUND, fold
 
-# a bucket leaves when it has so many bytes: less would be ruled by latency, much more would wait for the end of backward
+# a bucket of this size is sent: latency would dominate smaller ones, larger ones would be sent
+# too late to overlap
 BUCKET_BYTES = 1 << 16
 
 
@@ -34,13 +35,13 @@ class GradientSum:
         self._wanted = {p: p.value for p in parameters}
         self._known = set(parameters)
         self._bucket: list[tuple[Parameter, np.ndarray]] = []
-        self._leaving: list[tuple[list[Parameter], _Sum]] = []
+        self._sent: list[tuple[list[Parameter], _Sum]] = []
 
     def add(self, parameter: Parameter, gradient: Any) -> None:
-        """Take a gradient of this worker to which nothing will be added; None if the parameter was not reached.
+        """Add the final gradient of this worker; None if backward did not reach the parameter.
 
         Raises:
-            TapeError: It is none of the parameters whose gradients are summed.
+            TapeError: The parameter is not one of those whose gradients are summed.
         """
         if parameter not in self._known:
             raise TapeError(f"the forward pass uses a parameter {list(parameter.shape)} that the trainer does not have; a trainer "
@@ -51,7 +52,7 @@ class GradientSum:
             return
         if self.comm.size > 1 and self._bucket and like.dtype != self._bucket[0][1].dtype:
             self._send()
-        # zeros, so that no other worker waits
+        # without a gradient zeros are sent, because the other workers wait for this one
         self._bucket.append((parameter, np.zeros_like(like) if gradient is None else np.asarray(gradient)))
         if self.comm.size > 1 and sum(g.nbytes for _, g in self._bucket) >= BUCKET_BYTES:
             self._send()
@@ -60,7 +61,7 @@ class GradientSum:
         """The sums, one array per parameter, the same bits on every worker.
 
         Args:
-            gradients: Of this worker; those of the parameters that were not added.
+            gradients: Gradients of this worker, for parameters that were not added.
         """
         for p in list(self._wanted):
             self.add(p, gradients.of(p))
@@ -71,8 +72,8 @@ class GradientSum:
             self._send()
         sums: dict[Parameter, np.ndarray] = {}
         with self.comm.ledger.stage("reduce"):
-            for bucket, under_way in self._leaving:
-                total = under_way.end()
+            for bucket, pending in self._sent:
+                total = pending.end()
                 ends = np.cumsum([p.value.size for p in bucket])
                 sums.update({p: part.reshape(p.shape) for p, part in zip(bucket, np.split(total, ends[:-1]), strict=True)})
         return [sums[p] for p in self.parameters]
@@ -80,14 +81,15 @@ class GradientSum:
     def _send(self) -> None:
         with self.comm.ledger.stage("reduce"):
             flat = np.concatenate([g.reshape(-1) for _, g in self._bucket])
-            self._leaving.append(([p for p, _ in self._bucket], _Sum(self.comm, flat)))
+            self._sent.append(([p for p, _ in self._bucket], _Sum(self.comm, flat)))
         self._bucket = []
 
 
 class _Sum:
-    """The sum of one array over all ranks, under way.
+    """A pending sum of one array over all ranks.
 
-    A short one goes to all ranks at once. Of a long one each rank adds up its own slice and sends that to the others.
+    A short array is sent to all ranks. Of a long one, each rank sums one slice and sends it to
+    the others.
     """
 
     def __init__(self, comm: Comm, x: np.ndarray):
@@ -102,7 +104,7 @@ class _Sum:
         self._pending = comm.move_begin(sends, recvs, Tag.REDUCE)
 
     def end(self) -> np.ndarray:
-        """Wait; returns the sum."""
+        """Wait for the messages; returns the sum."""
         self._pending.end()
         self._parts[self._comm.rank] = self._x[self._own]
         total = fold(self._parts, np.add)
@@ -119,7 +121,7 @@ def reduce_gradients(comm: Comm, parameters: list[Parameter], gradients: Gradien
 
     Args:
         parameters: In the same order on every worker.
-        gradients: Of this worker's rows.
+        gradients: Gradients of this worker's rows.
 
     Returns:
         One array per parameter, the same bits on every worker.

@@ -1,4 +1,4 @@
-"""Measures of quality, in two steps: sums that add up over workers, and the figure made of them.
+"""Measures of quality, in two steps: sums that add up over workers, and values computed from them.
 
 =============  ============================================  ============================
 measure        sum over workers                              then
@@ -9,10 +9,11 @@ MRR, Hits@k    :func:`ranking_sums` of :func:`ranks`         :func:`mrr`, :func:
 AUC            nothing adds up: gather scores on one rank    :func:`auc`
 =============  ============================================  ============================
 
-Every sum of no rows is zeros. A figure of nothing (no rows at all) is NaN.
+The sums of no rows are zeros, and the value of no rows is NaN.
 
-Scores tie if they are equal up to rounding. Nodes that nothing distinguishes, such as two without edges, have equal scores in
-exact arithmetic, and computed ones that may differ in the last bits, which depend on the number of workers.
+Scores tie if they are equal up to rounding. Indistinguishable nodes, such as two without edges,
+have equal scores in exact arithmetic, but computed ones may differ in the last bits, which depend
+on the number of workers.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ KS = (1, 3, 10)
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
-    """Count how often each class was taken for each.
+    """Confusion matrix.
 
     Args:
         labels: True classes, [n] integers; negative ones (unlabelled) are left out.
@@ -134,15 +135,16 @@ def one_auc(labels: np.ndarray, scores: np.ndarray) -> float | None:
 
 
 def ranks(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """The place of each positive among its negatives, counted from 1.
+    """The rank of each positive among its negatives, counted from 1.
 
     Args:
         positive: Scores, [n].
-        negative: Scores of the negatives of each, [n, k], or [k] if all share them; -inf for one to be left out (a link
-            that is in truth there).
+        negative: Scores of the negatives of each, [n, k], or [k] if all share them; -inf for one
+            that does not count, because it is a true link.
 
     Returns:
-        [n] float64; a negative that ties counts half, so that a constant score gets the middle place. NaN if a score is NaN.
+        [n] float64; a negative that ties counts half, so that a constant score gets the middle
+        rank. NaN if a score is NaN.
     """
     if negative.ndim == 1:
         negative = np.broadcast_to(negative, (len(positive), len(negative)))
@@ -204,8 +206,8 @@ def r2(sums: np.ndarray) -> float:
     """Share of the variance explained, mean over columns; NaN for a column of equal targets."""
     n, total, squares, _, error = sums
     with np.errstate(invalid="ignore", divide="ignore"):
-        spread = squares - total**2 / n
-        share = np.where(spread > 0, 1 - error / spread, np.nan)
+        variation = squares - total**2 / n
+        share = np.where(variation > 0, 1 - error / variation, np.nan)
     return float(np.mean(share))
 
 
@@ -215,6 +217,6 @@ def ratio(a: float, b: float) -> float:
 
 
 def same_shape(a: np.ndarray, b: np.ndarray) -> None:
-    """Truth and prediction have the same shape."""
+    """Check that labels and predictions have the same shape."""
     if a.shape != b.shape:
         raise ShapeError(f"metric: labels have shape {list(a.shape)} and predictions {list(b.shape)}; give one prediction per label")

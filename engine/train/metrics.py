@@ -1,4 +1,4 @@
-"""Metrics: one object each, with all that evaluation, the choice of the best model and the keys of a job know of it."""
+"""Metrics as objects, for evaluation, the choice of the best model, and the keys of a job."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ Sums = Callable[..., np.ndarray]
 class Metric:
     """One measure of quality.
 
-    What it measures are rows of one of these kinds:
+    It is computed from rows of one of these kinds:
 
     ===========  =====================================================================================
     kind         arrays of this worker's rows
@@ -29,16 +29,18 @@ class Metric:
     "classes"    ``y`` [n] integers of at least 0, ``out`` [n, C]
     "labels"     ``y`` [n, C] of 0 and 1 (NaN: unknown), ``out`` [n, C]; above 0 predicts the label
     "values"     ``y`` [n, ...] (NaN: unknown), ``out`` of the same shape
-    "ranks"      ``rank`` [n] float64, the place of each positive link among its negatives, from 1
+    "ranks"      ``rank`` [n] float64, of each positive link among its negatives, counted from 1
     ===========  =====================================================================================
 
     Attributes:
         name: In a job, and after "train_", "val_" or "test_" in results.
-        sums: For each kind of rows that it fits, the function of their arrays whose results add up over workers: numbers in an
-            array of the same shape and type on every worker, zeros for no rows. None where nothing adds up.
-        value: Makes the figure, from the sums over all workers; where nothing adds up, from the arrays of all rows, on rank 0.
+        sums: For each kind of rows that it fits, a function of their arrays whose results add up
+            over workers: an array of the same shape and type on every worker, zeros for no rows.
+            None if the metric is not a function of such sums.
+        value: Computes the metric from the sums over all workers; without sums, from the arrays
+            of all rows, on rank 0.
         smaller_is_better: Whether the best model has the smallest value.
-        default_for: Kinds of rows for which the best model is chosen by this metric if the job does not say.
+        default_for: Kinds of rows for which this metric chooses the best model by default.
     """
 
     name: str
@@ -74,8 +76,8 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
     """The metric by which the best model is chosen.
 
     Args:
-        name: As in a job; "auto" is the default of the first kind that has one.
-        kinds: What can be measured.
+        name: Name in a job; "auto" is the default of the first kind that has one.
+        kinds: Kinds of rows of the task.
 
     Raises:
         ConfigError: There is no such metric, or it measures something else.
@@ -97,7 +99,7 @@ def measure(comm: Comm, kind: str, *rows: np.ndarray) -> dict[str, float]:
 
     Args:
         comm: The workers.
-        kind: Of rows.
+        kind: Kind of the rows.
         *rows: The arrays of this worker's rows.
 
     Collective: all ranks of comm.

@@ -1,7 +1,8 @@
-"""Training steps: a task for each view of an epoch, several under way at a time.
+"""Training steps: a work item for each view of an epoch, several of them pipelined.
 
-A task builds its view, waits for its version of the parameters, runs forward and backward with it, sums the gradients
-over the ranks and hands them in. What tasks do at the same time has no influence on the numbers.
+A work item builds its view, waits for its version of the parameters, runs forward and backward
+with it, sums the gradients over the ranks and delivers them. The order in which work items run
+does not change the numbers.
 """
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from ..partition.message import halo_scope
 from ..view.strategy import Strategy
 from ..view.view import GraphView
 from .gradient_sum import GradientSum
-from .scheduler import TaskQueue
+from .scheduler import WorkQueue
 from .update import UpdateRule
 from .versions import ParameterManager
 
 # the watchdog gives steps less time than other code
 RUNS_STEPS = True
 
-# a loss that diverges is an error of ours, and one message about it is enough
+# a loss that diverges is reported by an error of the engine, so warnings of NumPy are not needed
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 
 
@@ -38,19 +39,21 @@ class Training:
 
     Args:
         model: Computes outputs from a view.
-        strategy: Gives the views, and with its task the loss.
-        optimiser: Makes updates of gradients.
-        job_comm: All ranks that share the parameters; gradients are summed over them. What a view moves goes over the
-            ``halo_comm`` of its partition.
-        seed: Of all draws.
-        backend: How messages are computed, as ``ops.fused.backend_scope`` takes it.
-        halo: How numbers travel between ranks, as ``mail.halo_scope`` takes it.
-        views_per_step: Views whose gradients are summed for an update; the last step of an epoch may have fewer.
-        views_in_flight: Views under way at a time.
+        strategy: Makes the views; its task computes the loss.
+        optimiser: Makes updates from gradients.
+        job_comm: All ranks that share the parameters; gradients are summed over them. The moves
+            of a view use the ``halo_comm`` of its partition.
+        seed: Seed of all draws.
+        backend: How messages are computed, an argument of ``ops.backend.fused.backend_scope``.
+        halo: Number format of moves, an argument of ``engine.partition.message.halo_scope``.
+        views_per_step: Views whose gradients are summed for an update; the last step of an epoch
+            may have fewer.
+        views_in_flight: Number of pipelined views.
         staleness: Updates a view may miss.
-        settings: Of the passes.
+        settings: Settings of the passes.
         rule: How gradients become an update.
-        stored: Stored node columns that the model reads for all rows of a view; their reads begin as soon as the view is built.
+        stored: Stored node columns that the model reads for all rows of a view; reads begin as
+            soon as the view is built.
 
     Attributes:
         views: Views computed so far.
@@ -64,7 +67,7 @@ class Training:
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
         self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
-        self.queue = TaskQueue(job_comm, views_in_flight)
+        self.queue = WorkQueue(job_comm, views_in_flight)
         self.views = 0
 
     @property
@@ -75,25 +78,25 @@ class Training:
     def run(self, epoch: int, first: int, last: int) -> np.ndarray:
         """Run some views of an epoch, to the end of each; returns this rank's share of the loss of each.
 
-        Where an epoch is cut changes no number: which version a view uses is known beforehand, and no view of a later step
-        asks for one that is not kept.
+        Running an epoch in several parts gives the same numbers: the version that a view uses is
+        known beforehand, and versions that later views use are stored.
 
         Args:
             epoch: Number of the epoch.
             first: Number of the first view, at the beginning of a step.
-            last: Number behind the last view, at the end of a step.
+            last: Number of the last view plus 1, at the end of a step.
 
         Collective: all ranks.
         """
         return np.array(self._run([partial(self.strategy.batch, epoch, i) for i in range(first, last)]))
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on, between two steps: arrays, which are never changed, and whole numbers, by name."""
+        """The state between two steps: integers, and arrays that are never changed, by name."""
         parts = {"model": self.model.state(), "optimiser": self.versions.optimiser.state(), "version": self.versions.state()}
         return {"views": self.views, **{f"{part}/{name}": x for part, held in parts.items() for name, x in held.items()}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state`` returned, on any number of ranks.
+        """Load the result of ``state``, on any number of ranks.
 
         Raises:
             ConfigError, FormatError: It belongs to another model or optimiser.
@@ -117,17 +120,17 @@ class Training:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Inside, passes compute and exchange as this training does."""
+        """Inside, passes use the back end, number format and settings of this training."""
         with backend_scope(self.backend), halo_scope(self.halo), pass_scope(self.settings):
             yield
 
     def tape(self, number: int) -> Tape:
-        """For the pass of view ``number`` of the run."""
+        """The tape for the pass of view ``number`` of the run."""
         # draws are keyed by the view and not by the step, so that views of one step draw differently
         return Tape(seed=self.seed, step=number, all_sum=self.strategy.partition.halo_comm.all_sum)
 
     def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Callable[[], None]]]:
-        """Backpropagate; returns the gradients of the optimiser's parameters, summed over the ranks, and the pass's changes of other state.
+        """Backpropagate; returns gradients summed over the ranks, and changes of other state.
 
         Collective: all ranks.
         """
@@ -141,17 +144,17 @@ class Training:
 
     def _run(self, makers: list[Callable[[], GraphView]]) -> list[float]:
         first, per_step = self.step, self.views_per_step
-        tasks = []
+        work = []
         for i, make in enumerate(makers):
-            step, place = divmod(i, per_step)
-            tasks.append(partial(self._compute, make, self.views + i, first + step, place, min(per_step, len(makers) - step * per_step)))
+            step, position = divmod(i, per_step)
+            work.append(partial(self._compute, make, self.views + i, first + step, position, min(per_step, len(makers) - step * per_step)))
         with np.errstate(**QUIET):
-            losses = self.queue.run(tasks)
-        self.views += len(tasks)
+            losses = self.queue.run(work)
+        self.views += len(work)
         return losses
 
-    def _compute(self, make: Callable[[], GraphView], number: int, step: int, place: int, views: int) -> float:
-        """One task: view ``number`` of the run, which is view ``place`` of the ``views`` of a step."""
+    def _compute(self, make: Callable[[], GraphView], number: int, step: int, position: int, views: int) -> float:
+        """The work item of view ``number``, at ``position`` among the ``views`` of a step."""
         ledger = self.job_comm.ledger
         with ledger.span(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
@@ -161,5 +164,5 @@ class Training:
                 with ledger.span("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))
                 reduced, changes = self.backward(tape, loss)
-            self.versions.deliver(step, place, views, reduced, changes)
+            self.versions.deliver(step, position, views, reduced, changes)
         return float(loss.value)

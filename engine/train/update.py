@@ -1,4 +1,4 @@
-"""How summed gradients become an update: clipped, and with the learning rate that is due."""
+"""How summed gradients become an update: clipping and the learning-rate schedule."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Schedule = Callable[[int], float]
 
 
 def constant(update: int) -> float:
-    """The schedule that leaves learning rates as they are."""
+    """The schedule that does not change learning rates."""
     return 1.0
 
 
@@ -23,7 +23,7 @@ class UpdateRule:
     """What is done with the gradients of a step, summed over views and workers.
 
     Attributes:
-        schedule: From the number of an update, counted from 0, to the factor of all learning rates in it.
+        schedule: Maps the number of an update, counted from 0, to a factor of all learning rates.
         clip_norm: Largest Euclidean norm of all gradients together; longer ones are scaled down to it. 0 is off.
     """
 
@@ -39,7 +39,7 @@ class UpdateRule:
             update: Its number, from 0.
 
         Raises:
-            ConfigError: The schedule gives something else than a finite number of at least 0.
+            ConfigError: The schedule does not return a finite number of at least 0.
         """
         factor = self.schedule(update)
         if not isinstance(factor, (int, float, np.number)) or not 0 <= factor < np.inf:

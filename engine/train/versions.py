@@ -1,15 +1,17 @@
-"""Versions of the parameters: who uses which, and when the next one appears.
+"""Versions of the parameters: which version each view uses, and when the next one is made.
 
-Step t of a run makes version t + 1 from version t and the summed gradients of its views. A view computes with one
-version from start to end: that of the updates up to ``staleness`` steps before its own,
+Step t of a run makes version t + 1 from version t and the summed gradients of its views. A view
+computes with one version from start to end: that of the updates up to ``staleness`` steps before
+its own,
 
     version(t) = max(0, t - staleness)
 
-which is the oldest that stale synchronous parallel allows (Ho et al., NeurIPS 2013: a clock may run ahead of the
-slowest by s, and sees all updates up to c - s - 1). A view that took the newest version there is would see fresher
-values, but which would depend on the timing of each run and each rank. With a fixed lag the order of all reads and
-writes is known before the run: it is the same for any number of ranks, threads and views in flight, and a run repeated
-is a run replayed. With a lag of 0 a step waits for the one before it, which is ordinary synchronous training.
+which is the oldest that stale synchronous parallel allows (Ho et al., NeurIPS 2013: a clock may
+run ahead of the slowest by s, and sees all updates up to c - s - 1). If views used the newest
+version available, values would be fresher but depend on the timing of each run and each rank.
+With a fixed lag the order of all reads and writes is known before the run. It is the same for any
+number of ranks, threads and pipelined views, so a repeated run gives the same numbers. With a lag
+of 0 a step waits for the one before it, which is ordinary synchronous training.
 """
 from __future__ import annotations
 
@@ -39,22 +41,22 @@ class _Version:
 
 @dataclass
 class _Step:
-    """What the views of a step have delivered so far, by their place in it."""
+    """What the views of a step have delivered so far, by position within the step."""
 
     views: int
     gradients: dict[int, list[np.ndarray]] = field(default_factory=dict)
     changes: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
 
     def total(self) -> list[np.ndarray]:
-        """The sum of the gradients, added in the order of the views whoever was first."""
-        first, *others = (self.gradients[place] for place in sorted(self.gradients))
+        """The sum of the gradients in the order of the views, whichever was delivered first."""
+        first, *others = (self.gradients[position] for position in sorted(self.gradients))
         for more in others:
             first = [a + b for a, b in zip(first, more, strict=True)]
         return first
 
 
 class ParameterManager:
-    """Keeps the versions that may still be asked for, and makes new ones in the order of the steps.
+    """Stores the versions that views may still use, and makes new ones in the order of the steps.
 
     Args:
         optimiser: Makes the next version.
@@ -71,7 +73,7 @@ class ParameterManager:
         self.optimiser, self.comm, self.staleness, self.rule = optimiser, comm, staleness, rule or UpdateRule()
         self.newest = 0
         self.most_bytes = 0
-        # the newest one is in the parameters themselves, until a view asks for it
+        # the newest version is stored in the parameters alone until a view uses it
         self._versions: dict[int, _Version] = {}
         self._steps: dict[int, _Step] = {}
         self._lock = Lock()
@@ -82,7 +84,7 @@ class ParameterManager:
 
     @contextmanager
     def using(self, step: int) -> Iterator[int]:
-        """Parameters have the values of the version of this step; gives its number. Waits until there is one."""
+        """Inside, parameters have the version of this step; waits for it and yields its number."""
         number = self.version_of(step)
         with self.comm.ledger.waiting():
             self.comm.until(lambda: self.newest >= number, f"waits for version {number} of the parameters")
@@ -97,28 +99,29 @@ class ParameterManager:
                 version.users -= 1
                 self._forget()
 
-    def deliver(self, step: int, place: int, views: int, gradients: list[np.ndarray], changes: Sequence[Callable[[], None]] = ()) -> None:
-        """Hand in what a view adds to a step; a step is made when all its views and all steps before it are there.
+    def deliver(self, step: int, position: int, views: int, gradients: list[np.ndarray],
+                changes: Sequence[Callable[[], None]] = ()) -> None:
+        """Deliver the gradients of a view; a complete step becomes an update in its turn.
 
         Args:
             step: Number of the step.
-            place: Number of the view within it.
+            position: Number of the view within the step.
             views: Number of views of the step.
             gradients: One per parameter, summed over the ranks.
-            changes: Updates of other state, done with the update.
+            changes: Updates of other state, made together with the update.
         """
         with self._lock:
             delivered = self._steps.setdefault(step, _Step(views))
-            delivered.gradients[place], delivered.changes[place] = gradients, list(changes)
+            delivered.gradients[position], delivered.changes[position] = gradients, list(changes)
             while (due := self._steps.get(self.newest)) is not None and len(due.gradients) == due.views:
                 self._update(self._steps.pop(self.newest))
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs beside the parameters, between two steps: ``newest``, and older versions as NUMBER/NAME."""
+        """State besides the parameters: ``newest``, and older versions as NUMBER/NAME."""
         return {"newest": self.newest, **{f"{n}/{name}": self._versions[n].values[p] for n in self._held() for name, p in self._named()}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state`` returned, once the parameters have their values.
+        """Load the result of ``state``, after the parameters have been loaded.
 
         Raises:
             FormatError: Versions are missing or unknown, or of another shape or type.
@@ -126,15 +129,17 @@ class ParameterManager:
         self.newest = int(state["newest"])
         expected = {f"{n}/{name}": p.value for n in self._held() for name, p in self._named()}
         if set(state) - {"newest"} != set(expected):
-            raise FormatError(f"the parameter versions at step {self.newest} do not match staleness={self.staleness}")
+            raise FormatError(f"the stored parameter versions at step {self.newest} do not match staleness={self.staleness}; "
+                              "resume with the staleness of the run that stored them")
         for name, like in expected.items():
             x = state[name]
             if x.shape != like.shape or x.dtype != like.dtype:
-                raise FormatError(f"version {name} of the parameters is {x.dtype}{list(x.shape)}, expected {like.dtype}{list(like.shape)}")
+                raise FormatError(f"parameter version {name} is {x.dtype}{list(x.shape)}, expected {like.dtype}{list(like.shape)}; "
+                                  "resume with the model and dtype of the run that stored it")
         self._versions = {n: _Version({p: state[f"{n}/{name}"] for name, p in self._named()}) for n in self._held()}
 
     def _held(self) -> range:
-        """Numbers of the versions, older than the newest, that may still be asked for."""
+        """Numbers of the versions, older than the newest, that views may still use."""
         return range(self.version_of(self.newest), self.newest)
 
     def _named(self) -> Iterator[tuple[str, Parameter]]:
@@ -143,8 +148,8 @@ class ParameterManager:
     def _update(self, step: _Step) -> None:
         if self.staleness:
             self._captured(self.newest)
-        for place in sorted(step.changes):
-            for change in step.changes[place]:
+        for position in sorted(step.changes):
+            for change in step.changes[position]:
                 change()
         with self.comm.ledger.span("update", version=self.newest + 1):
             self.rule.apply(self.optimiser, step.total(), self.newest)
@@ -157,7 +162,7 @@ class ParameterManager:
         return self._versions[number]
 
     def _forget(self) -> None:
-        """Drop the versions that no view uses and none can ask for; the newest is in the parameters anyway."""
+        """Drop versions that no view uses or will use; the newest is stored in the parameters."""
         oldest = self.version_of(self.newest)
         self._versions = {n: v for n, v in self._versions.items() if v.users or oldest <= n < self.newest}
         bytes_of = (sum(x.nbytes for x in v.values.values()) for n, v in self._versions.items() if n < self.newest)

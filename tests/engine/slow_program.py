@@ -9,7 +9,7 @@ import numpy as np
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.delayed import SlowComm
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.engine.train.scheduler import TaskQueue
+from graphtheta.engine.train.scheduler import WorkQueue
 
 LATENCY, BANDWIDTH = 0.1, 1e6
 
@@ -40,7 +40,7 @@ def main(path):
         exchange(comm, 8)
         log.append(f"{i} ends")
 
-    TaskQueue(comm, 5).run([lambda i=i: task(i) for i in range(5)])
+    WorkQueue(comm, 5).run([lambda i=i: task(i) for i in range(5)])
     found["logs"] = comm.all_gather(log)
     if comm.rank == 0:
         Path(path).write_text(json.dumps(found))

@@ -8,7 +8,7 @@ from graphtheta.engine.comm.channel import WORK_ITEM, Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.train.scheduler import TaskQueue
+from graphtheta.engine.train.scheduler import WorkQueue
 from graphtheta.errors import CommError
 
 
@@ -29,7 +29,7 @@ def _ring(comm: Comm, number: int, rounds: int) -> int:
 @pytest.mark.parametrize("in_flight", [1, 2, 5])
 def test_results_are_those_of_one_at_a_time(size: int, in_flight: int) -> None:
     def program(comm: Comm, in_flight: int) -> list[int]:
-        queue = TaskQueue(comm, in_flight)
+        queue = WorkQueue(comm, in_flight)
         # tasks of different lengths, more than there are channels
         return queue.run([lambda i=i: _ring(comm, i, 1 + i * 7 % 5) for i in range(23)])  # type: ignore[misc]
 
@@ -38,7 +38,7 @@ def test_results_are_those_of_one_at_a_time(size: int, in_flight: int) -> None:
 
 def test_tasks_take_turns_while_they_wait() -> None:
     def program(comm: Comm) -> list[str]:
-        queue, log = TaskQueue(comm, 2), []
+        queue, log = WorkQueue(comm, 2), []
 
         def task(i: int) -> None:
             log.append(f"{i} begins")
@@ -55,7 +55,7 @@ def test_tasks_take_turns_while_they_wait() -> None:
 def test_ranks_may_take_turns_differently() -> None:
     """Rank 0 talks in its second task first, rank 1 in its first; with one stream of messages the two would disagree."""
     def program(comm: Comm) -> list[float]:
-        queue, talks = TaskQueue(comm, 2), [False, False]
+        queue, talks = WorkQueue(comm, 2), [False, False]
 
         def task(i: int) -> float:
             if i == comm.rank:
@@ -71,7 +71,7 @@ def test_ranks_may_take_turns_differently() -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_error_of_the_first_failing_task_is_raised(size: int) -> None:
     def program(comm: Comm) -> None:
-        queue = TaskQueue(comm, 3)
+        queue = WorkQueue(comm, 3)
 
         def task(i: int) -> None:
             comm.all_sum(np.ones(1))
@@ -91,8 +91,8 @@ def test_tasks_that_wait_for_each_other_are_an_error() -> None:
     def task(_: int) -> None:
         comm.until(lambda: False, "waits for what never comes")
 
-    with pytest.raises(CommError, match="deadlock: every mini-batch in flight waits: view 0 waits for what never comes; view 1"):
-        TaskQueue(comm, 2).run([lambda i=i: task(i) for i in range(2)])  # type: ignore[misc]
+    with pytest.raises(CommError, match="deadlock: every mini-batch of the pipeline waits: view 0 waits for what never comes; view 1"):
+        WorkQueue(comm, 2).run([lambda i=i: task(i) for i in range(2)])  # type: ignore[misc]
 
 
 def test_several_cores_compute_at_a_time() -> None:
@@ -108,14 +108,14 @@ def test_several_cores_compute_at_a_time() -> None:
         assert WORK_ITEM.get() is not None
         return i
 
-    assert TaskQueue(comm, 4).run([lambda i=i: task(i) for i in range(20)]) == list(range(20))  # type: ignore[misc]
+    assert WorkQueue(comm, 4).run([lambda i=i: task(i) for i in range(20)]) == list(range(20))  # type: ignore[misc]
     assert most[0] == 2
     assert WORK_ITEM.get() is None
 
 
 def test_books_hold_the_time_of_all_tasks() -> None:
     def program(comm: Comm) -> tuple[float, float]:
-        queue, before = TaskQueue(comm, 3), comm.ledger.snapshot()
+        queue, before = WorkQueue(comm, 3), comm.ledger.snapshot()
 
         def task() -> None:
             with comm.ledger.stage("gather"):

@@ -16,7 +16,7 @@ from graphtheta.engine.comm.ledger import Ledger
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime import timeline
 from graphtheta.engine.runtime.timeline import clock_offset, files_of, tracing
-from graphtheta.engine.train.scheduler import TaskQueue
+from graphtheta.engine.train.scheduler import WorkQueue
 from graphtheta.errors import FormatError
 
 
@@ -94,7 +94,7 @@ def test_tasks_in_flight_have_rows_of_their_own(tmp_path):
         comm.open_channels(1)
         with tracing(comm, tmp_path / "trace.json"):
             before, sent = comm.ledger.snapshot(), comm.ledger.receivers(2)
-            TaskQueue(comm, 3).run([partial(ring, comm, steps=2) for _ in range(7)])
+            WorkQueue(comm, 3).run([partial(ring, comm, steps=2) for _ in range(7)])
             return comm.ledger.since(before), comm.ledger.receivers(2) - sent
 
     results = run_simulated(2, program)
