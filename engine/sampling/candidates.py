@@ -107,6 +107,7 @@ class Sample(NamedTuple):
     """The choice of a sampler.
 
     Attributes:
+        chosen: The edges, by block like the candidates.
         kept: Rows of the frontier's moves that still have edges at mirrors, as ``MovePlan.subset``
             expects them: positions of the sent rows, and halo rows. None if all may have edges.
     """
