@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from inspect import signature
 from math import isqrt
-from typing import Any, ClassVar, NamedTuple, get_type_hints
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from graphtheta.described import name_and_options, options_of
 from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.registry import Registry
 from graphtheta.rng import Purpose, bits, key
@@ -170,22 +172,10 @@ def make_partitioner(text: str, seed: int) -> Partitioner:
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.
     """
-    name, colon, rest = text.rpartition(":")
-    name, rest = (name, rest) if colon and "=" in rest else (text, "")
+    name, written = name_and_options(text)
     made = PARTITIONERS.find(name)
-    hints = get_type_hints(made)
-    known = {f.name: hints[f.name] for f in fields(made)}
-    values: dict[str, Any] = {"seed": seed} if "seed" in known else {}
-    for item in filter(None, rest.split(",")):
-        option, _, value = item.partition("=")
-        if option not in known:
-            raise ConfigError(f"masters={text}: {name} has no option {option!r}; it has {', '.join(known) or 'none'}")
-        try:
-            values[option] = {"yes": True, "no": False}[value] if known[option] is bool else known[option](value)
-        except (KeyError, ValueError):
-            kind = "yes or no" if known[option] is bool else f"a value of type {known[option].__name__}"
-            raise ConfigError(f"masters={text}: {option} is {value!r}; expected {kind}") from None
-    return made(**values)
+    values = options_of(made, text, "masters", written)
+    return made(**({"seed": seed} if "seed" in signature(made).parameters else {}) | values)
 
 
 def _checked(found: Any, n: int, size: int, what: str) -> np.ndarray:

@@ -85,7 +85,7 @@ class StrategyKeys(Options):
     fanout: tuple[int, ...] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"
-    """Neighbour sampler: neighbour draws uniformly; give your own as FILE.py:Class."""
+    """Neighbour sampler: neighbour draws uniformly; give your own as FILE.py:Class. Options follow as :name=value,..."""
     replace: bool = False
     """Sample with replacement."""
     share_sample: bool = False

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.datasets.dataset import load
+from graphtheta.described import name_and_options, options_of
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.clusters import find_clusters
@@ -138,12 +139,14 @@ def build_sampler(job: Job, hops: int) -> Sampler | None:
     fanouts = job.fanouts(hops)[::-1]
     if not fanouts:
         return None
-    sampler, options = SAMPLERS.find(job.sampler), {"replace": job.replace, "shared": job.share_sample}
-    taken = accepted(f"the sampler {sampler.name}", sampler, {"fanouts": fanouts, "seed": job.seed, **options})
+    name, written = name_and_options(job.sampler)
+    sampler, options = SAMPLERS.find(name), {"replace": job.replace, "shared": job.share_sample}
+    elsewhere = {"fanouts": fanouts, "seed": job.seed, **options}
+    taken = accepted(f"the sampler {sampler.name}", sampler, elsewhere)
     unread = {"replace": "replace", "shared": "share_sample"}
     refuse_unread(job, {key for name, key in unread.items() if name not in taken}, f"sampler={job.sampler}",
                   "choose a sampler that reads it")
-    return sampler(**taken)
+    return sampler(**taken, **options_of(sampler, job.sampler, "sampler", written, tuple(elsewhere)))
 
 
 def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:

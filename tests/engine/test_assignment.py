@@ -49,9 +49,9 @@ def test_options_are_read_by_their_types():
     assert make_partitioner("striped:shift=2,edges=yes", 7) == Striped(2, 7, True)
     assert make_partitioner("striped:seed=3", 7) == Striped(0, 3, False)
     assert make_partitioner("hash", 5) == HashPartitioner(5)
-    for text, said in (("striped:width=2", "no option 'width'; it has shift, seed, edges"),
+    for text, said in (("striped:width=2", "no option 'width'; there is shift, seed, edges"),
                        ("striped:shift=two", "shift is 'two'.*type int"),
-                       ("striped:edges=2", "edges is '2'; expected yes or no"), ("block:a=1", "no option 'a'; it has none"),
+                       ("striped:edges=2", "edges is '2'; expected yes or no"), ("block:a=1", "no option 'a'; there is none"),
                        ("metis", "node partitioner 'metis' is not known; choose from hash, block")):
         with pytest.raises(ConfigError, match=said):
             make_partitioner(text, 0)
