@@ -28,7 +28,7 @@ def options_of(made: type, text: str, key: str, written: dict[str, str], elsewhe
     Raises:
         ConfigError: Unknown option, or a value of another type.
     """
-    hints = get_type_hints(made.__init__)
+    hints = get_type_hints(made.__init__)  # type: ignore[misc]
     known = {name: hints.get(name, str) for name in list(signature(made).parameters) if name not in elsewhere}
     values: dict[str, Any] = {}
     for option, value in written.items():

@@ -8,12 +8,10 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.datasets.dataset import load
-from graphtheta.described import name_and_options, options_of
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.sampling.registry import SAMPLERS
 from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.metrics import choose_metric
@@ -22,10 +20,10 @@ from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import DataError, GraphThetaError
 from graphtheta.job.job import Job
-from graphtheta.models.user import accepted
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
+from graphtheta.train.make_sampler import make_sampler
 
 # placeholder of added self loops in integer columns; it is no row of any embedding table
 NO_CODE = -1
@@ -139,14 +137,11 @@ def build_sampler(job: Job, hops: int) -> Sampler | None:
     fanouts = job.fanouts(hops)[::-1]
     if not fanouts:
         return None
-    name, written = name_and_options(job.sampler)
-    sampler, options = SAMPLERS.find(name), {"replace": job.replace, "shared": job.share_sample}
-    elsewhere = {"fanouts": fanouts, "seed": job.seed, **options}
-    taken = accepted(f"the sampler {sampler.name}", sampler, elsewhere)
+    sampler, taken = make_sampler(job.sampler, {"fanouts": fanouts, "seed": job.seed, "replace": job.replace, "shared": job.share_sample})
     unread = {"replace": "replace", "shared": "share_sample"}
     refuse_unread(job, {key for name, key in unread.items() if name not in taken}, f"sampler={job.sampler}",
                   "choose a sampler that reads it")
-    return sampler(**taken, **options_of(sampler, job.sampler, "sampler", written, tuple(elsewhere)))
+    return sampler
 
 
 def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:

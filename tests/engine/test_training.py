@@ -41,7 +41,7 @@ def _same(a: Any, b: Any, exactly: bool) -> None:
         np.testing.assert_allclose(x, b[1][name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("schedule", [{}, {"views_per_step": 3}, {"staleness": 2}, {"staleness": 1, "views_per_step": 2}], ids=str)
 @pytest.mark.parametrize("strategy", [MINI, CLUSTER], ids=["mini", "cluster"])
 def test_views_in_flight_change_no_number(size: int, schedule: dict[str, Any], strategy: dict[str, Any]) -> None:

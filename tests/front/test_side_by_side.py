@@ -102,7 +102,7 @@ def losses(comm, model, **keys):
 ], ids=str)
 def test_same_numbers_on_any_ranks(model, task, keys):
     expected = run_simulated(1, losses, model, task=task, **keys)[0]
-    for size, partitioner in ((2, "1d-dst"), (3, "vertex-cut"), (4, "1d-src")):
+    for size, partitioner in ((2, "1d-dst"), (3, "vertex-cut")):
         found = run_simulated(size, losses, model, task=task, partitioner=partitioner, **keys)[0]
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
