@@ -101,14 +101,19 @@ class Partition:
         """
         return replace(self, node=self.node.overlay(node), edge=self.edge.overlay(edge))
 
-    def edge_ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Global ids of the sources and destinations of the local edges in storage order."""
+    def edge_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Local rows of the sources and destinations of the local edges in storage order, [n_local_edges] int64 each."""
         src, dst = np.empty(self.n_local_edges, np.int64), np.empty(self.n_local_edges, np.int64)
         for b in self.relations[EDGE].blocks:
             at = slice(b.start, b.start + b.n_edges)
-            src[at] = self.gid[b.in_src + b.src_kind * self.n_masters]
-            dst[at] = self.gid[np.repeat(np.arange(len(b.in_indptr) - 1), np.diff(b.in_indptr)) + b.dst_kind * self.n_masters]
+            src[at] = b.in_src + b.src_kind * self.n_masters
+            dst[at] = np.repeat(np.arange(len(b.in_indptr) - 1), np.diff(b.in_indptr)) + b.dst_kind * self.n_masters
         return src, dst
+
+    def edge_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Global ids of the sources and destinations of the local edges in storage order."""
+        src, dst = self.edge_rows()
+        return self.gid[src], self.gid[dst]
 
     def report(self) -> dict[str, float]:
         """Balance and replication over all workers.

@@ -7,15 +7,18 @@ from typing import Any
 from graphtheta.registry import Registry
 
 from .neighbour import NeighbourSampler
+from .node_set import NodeSetSampler, is_node_set
+from .saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
 from .sampler import Sampler
 
 
 def is_sampler(x: Any) -> bool:
-    """Whether x is a class of samplers."""
-    return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "choose", None))
+    """Whether x is a class of samplers of edges or of node sets."""
+    return isclass(x) and isinstance(getattr(x, "name", None), str) and (callable(getattr(x, "choose", None)) or is_node_set(x))
 
 
 # The constructor of a sampler receives those of these arguments that it names: ``fanouts`` (one
 # number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed`` and
-# ``shared``
-SAMPLERS: Registry[type[Sampler]] = Registry("sampler", is_sampler, (), (NeighbourSampler,))
+# ``shared``; that of a node-set sampler receives ``seed``
+SAMPLERS: Registry[type[Sampler] | type[NodeSetSampler]] = Registry(
+    "sampler", is_sampler, (), (NeighbourSampler, SaintNode, SaintEdge, SaintWalk, SaintFrontier))

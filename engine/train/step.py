@@ -88,7 +88,7 @@ class Training:
 
         Collective: all ranks.
         """
-        return np.array(self._run([partial(self.strategy.batch, epoch, i) for i in range(first, last)]))
+        return np.array(self._run(self.strategy.makers(epoch, first, last)))
 
     def state(self) -> dict[str, Any]:
         """The state between two steps: integers, and arrays that are never changed, by name."""

@@ -9,7 +9,7 @@ view, except for masks of a byte per node; the array that numbers the masters is
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -120,12 +120,16 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
         return _assemble(partition, frame, supersteps, sizes, found)
 
 
-def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded: np.ndarray | None = None) -> GraphView:
+def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded: np.ndarray | None = None,
+            weights: Mapping[bool, np.ndarray] | None = None) -> GraphView:
     """The view of a set of nodes and all edges between them; every superstep runs over all of it.
 
     Args:
         nodes: Mask of the masters, [n_masters] bool.
         layers: The supersteps of the model.
+        excluded: Mask of local edges in storage order that no message may use, or None.
+        weights: Importance weights of all local edges in storage order, [n_local_edges], by whether
+            messages run against the edges; None if all are 1.
 
     Collective: all ranks of the partition.
     """
@@ -133,6 +137,9 @@ def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         along = _passes(partition, supersteps)
         sweeps = {key: _choose(partition, frame, *x, None, excluded, 0, 0, inside=True) for key, x in along.items()}
+        if weights is not None:
+            for sweep in sweeps.values():
+                sweep.chosen = [c.weighted(weights[sweep.reverse][c.stored]) for c in sweep.chosen]
         return _assemble(partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops)
 
 

@@ -60,13 +60,17 @@ class RowLoss:
 
     function: Callable[[Var, Var], Any]
 
-    def __call__(self, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:
+    def __call__(self, out: Var, y: np.ndarray, mask: np.ndarray | None, importance: np.ndarray | None = None,
+                 total: float | None = None) -> Var:
         """This worker's share of the mean.
 
         Args:
             out: Outputs, [n, ...].
             y: Labels, [n, ...]: integers, negative where unknown; or floats, NaN where unknown.
             mask: The rows that may count, [n] bool; None for all.
+            importance: Factor of the weights of each row, [n]; None for 1.
+            total: What the weighted sum is divided by, the same on all ranks; None for the sum of
+                all weights.
 
         Raises:
             UserFunctionError, ShapeError: The function returned something else.
@@ -87,9 +91,12 @@ class RowLoss:
         with naming(f"the loss {name}"):
             values, weights = self._checked(self.function(rows, labels), name, rows.space)
         counts = known[used] if values.shape == known[used].shape else all_known[used]
-        weights = np.where(_wide(counts, values), _wide(weights, values), 0).astype(values.dtype)
-        weights = np.broadcast_to(weights, values.shape)
-        total = float(current().all_sum(np.asarray(weights.sum(dtype=np.float64))))
+        weights = np.where(_wide(counts, values), _wide(weights, values), 0)
+        if importance is not None:
+            weights = weights * _wide(importance[used], values)
+        weights = np.broadcast_to(weights.astype(values.dtype), values.shape)
+        if total is None:
+            total = float(current().all_sum(np.asarray(weights.sum(dtype=np.float64))))
         share: Var = _weighted_share(values, weights, total=total)
         return share
 

@@ -6,9 +6,9 @@ workers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -48,6 +48,13 @@ class Strategy(ABC):
 
         Collective: all ranks of the partition.
         """
+
+    def makers(self, epoch: int, first: int, last: int) -> list[Callable[[], GraphView]]:
+        """Functions that make views ``first`` to ``last`` - 1 of an epoch, each in a work item of its own.
+
+        Collective: all ranks of the partition.
+        """
+        return [partial(self.batch, epoch, i) for i in range(first, last)]
 
     def views(self, epoch: int) -> Iterator[GraphView]:
         """The views of one epoch.

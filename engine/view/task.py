@@ -16,7 +16,9 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, key, uniform
 
 from ...ops.autodiff.tape import Var
+from ...ops.functions.elementwise import mul, softplus, square, sub
 from ...ops.functions.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from ...ops.functions.pick import log_softmax, pick
 from ...ops.kernels.batch import expand
 from ..partition.located import values_of
 from ..partition.partition import Partition
@@ -26,6 +28,10 @@ from .order import Members
 from .row_loss import Grouping, RowLoss, grouped
 from .scored_pairs import PairPlan, Pairs
 from .view import GraphView
+
+# node column of a view: the weight of the loss of each node in a sum that estimates the mean over
+# all targets
+IMPORTANCE = "importance of the loss"
 
 
 @dataclass
@@ -147,7 +153,28 @@ class NodeTask(Task):
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
         y, mask = view.node_column("y", n), view.node_column("train", n)
-        return self.mean_loss(out, y, mask)
+        if IMPORTANCE not in view.partition.node:
+            return self.mean_loss(out, y, mask)
+        # the sum of the weights that an own loss gives to all targets is unknown, so it is estimated too
+        loss, total = (ROW_LOSSES[self.kind], 1.0) if self.own_loss is None else (self.own_loss, None)
+        return loss(out, y, mask, view.node_column(IMPORTANCE, n), total)
+
+    def n_labels(self) -> int:
+        """Number of known labels of all targets of all workers.
+
+        Collective: all ranks of the partition.
+        """
+        y = self._partition.node.read("y", self._rows)
+        known = y >= 0 if self.kind == "classes" else ~np.isnan(y)
+        return int(self._partition.halo_comm.all_sum(np.array(np.count_nonzero(known))))
+
+
+# the losses of ``loss_of`` with a value for each row or entry
+ROW_LOSSES = {
+    "classes": RowLoss(lambda out, y: -pick(log_softmax(out), y)),
+    "labels": RowLoss(lambda out, y: sub(softplus(out), mul(out, y))),
+    "values": RowLoss(lambda out, y: square(sub(out, y))),
+}
 
 
 def loss_of(kind: str, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:

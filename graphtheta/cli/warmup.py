@@ -45,7 +45,8 @@ def shortened(job: Job) -> Job:
     """The job for one epoch and few nodes."""
     changes: dict[str, Any] = {"epochs": 1, "steps": 0, "seeds": 1, "eval_every": 1, "patience": 0, "trace": False,
                                "checkpoint_every": 0, "resume": False}
-    if job.strategy == "mini":
+    # a sampler without fanout chooses the nodes of a batch itself
+    if job.strategy == "mini" and (job.fanout or job.is_default("sampler")):
         changes["batch_size"] = BATCH
     if job.strategy == "cluster":
         # a file of clusters fits the whole graph only

@@ -107,7 +107,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                                   f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}")
         if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
             raise ConfigError(f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; give one for each")
-        for key in ("sampler", "replace", "share_sample"):
+        for key in ("replace", "share_sample"):
             if not self.is_default(key) and not self.fanout:
                 raise ConfigError(f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}")
         if self.precompute and self.fanout:

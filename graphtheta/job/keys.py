@@ -85,7 +85,9 @@ class StrategyKeys(Options):
     fanout: tuple[int, ...] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"
-    """Neighbour sampler: neighbour draws uniformly; give your own as FILE.py:Class. Options follow as :name=value,..."""
+    """Sampler: neighbour draws in-edges of each node uniformly; saint_node, saint_edge, saint_walk and saint_frontier choose the nodes
+    of a batch as GraphSAINT does, without --batch-size and --fanout; give your own as FILE.py:Class. Options follow as
+    :name=value,..."""
     replace: bool = False
     """Sample with replacement."""
     share_sample: bool = False

@@ -10,6 +10,7 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.level import Level
 from graphtheta.errors import ConfigError, DataError
@@ -69,7 +70,10 @@ class BlockSampler:
         if not len(fanout):
             raise ConfigError("fanout is empty; give a number of neighbours for each hop, such as [10, 5]")
         offered = {"fanouts": tuple(int(k) for k in fanout)[::-1], "seed": seed, "replace": replace, "shared": False}
-        self._sampler, taken = make_sampler(sampler, offered)
+        made, taken = make_sampler(sampler, offered)
+        if isinstance(made, NodeSetSampler):
+            raise ConfigError(f"sampler={sampler} chooses the nodes of a batch and not neighbours of targets; choose another sampler")
+        self._sampler = made
         if replace and "replace" not in taken:
             raise ConfigError(f"replace=True has no meaning with sampler={sampler}; choose a sampler that reads it")
         self._layers = [direction] * len(fanout)

@@ -4,12 +4,13 @@ from __future__ import annotations
 from typing import Any
 
 from graphtheta.described import name_and_options, options_of
+from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.registry import SAMPLERS
 from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.models.user import accepted
 
 
-def make_sampler(text: str, offered: dict[str, Any]) -> tuple[Sampler, set[str]]:
+def make_sampler(text: str, offered: dict[str, Any]) -> tuple[Sampler | NodeSetSampler, set[str]]:
     """A sampler, and which of the arguments it is offered its constructor takes.
 
     Args:

@@ -12,19 +12,23 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
+from graphtheta.engine.view.node_sets import NodeSetBatch
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.view.task import Task
-from graphtheta.errors import DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
 from graphtheta.train.make_sampler import make_sampler
 
+# keys that have no meaning where a sampler chooses the nodes of a batch
+NO_NODE_SETS = frozenset({"batch_size", "fanout", "replace", "share_sample", "precompute"})
 # placeholder of added self loops in integer columns; it is no row of any embedding table
 NO_CODE = -1
 
@@ -122,22 +126,29 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
         return GlobalBatch(partition, layers, task, job.seed)
     if job.strategy == "mini":
         sampler = build_sampler(job, depth(layers))
+        if isinstance(sampler, NodeSetSampler):
+            return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
         return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or task.n_targets, sampler=sampler)
     clusters = _clusters(job, graph, partition)
     return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
 
 
-def build_sampler(job: Job, hops: int) -> Sampler | None:
-    """The neighbour sampler of a job for a model of ``hops`` hops; None without a fanout.
+def build_sampler(job: Job, hops: int) -> Sampler | NodeSetSampler | None:
+    """The sampler of a job for a model of ``hops`` hops; None for all neighbours.
 
     Raises:
         ConfigError: There is no sampler of that name, or it does not read a key that is given.
     """
     fanouts = job.fanouts(hops)[::-1]
-    if not fanouts:
+    if not fanouts and job.is_default("sampler"):
         return None
     sampler, taken = make_sampler(job.sampler, {"fanouts": fanouts, "seed": job.seed, "replace": job.replace, "shared": job.share_sample})
+    if isinstance(sampler, NodeSetSampler):
+        refuse_unread(job, NO_NODE_SETS, f"sampler={job.sampler}", "choose another sampler")
+        return sampler
+    if not fanouts:
+        raise ConfigError("sampler configures neighbour sampling, but no fanout is given; give --fanout, or drop --sampler")
     unread = {"replace": "replace", "shared": "share_sample"}
     refuse_unread(job, {key for name, key in unread.items() if name not in taken}, f"sampler={job.sampler}",
                   "choose a sampler that reads it")

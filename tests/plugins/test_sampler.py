@@ -43,7 +43,7 @@ def test_a_job_names_it():
 def test_what_it_does_not_read_is_refused():
     with pytest.raises(ConfigError, match="replace=true has no meaning with sampler=heaviest"):
         losses(SerialComm(), sampler="heaviest", replace=True)
-    with pytest.raises(ConfigError, match=r"sampler 'heavest' is not known \(did you mean 'heaviest'\?\); choose from neighbour, heaviest"):
+    with pytest.raises(ConfigError, match=r"sampler 'heavest' is not known \(did you mean 'heaviest'\?\); choose from .*heaviest"):
         losses(SerialComm(), sampler="heavest")
     with pytest.raises(ConfigError, match="sampler=neighbour:fanouts=3: there is no option 'fanouts'; there is none"):
         losses(SerialComm(), sampler="neighbour:fanouts=3")

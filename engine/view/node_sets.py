@@ -1,0 +1,139 @@
+"""Batches of the subgraph that a set of nodes induces, with GraphSAINT's normalisation.
+
+Source: GraphSAINT, https://arxiv.org/abs/1907.04931
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from graphtheta.errors import ConfigError
+from graphtheta.logger import logger
+
+from ..partition.located import values_of
+from ..partition.partition import Partition
+from ..sampling.node_set import NodeSets, NodeSetSampler
+from .expand import induced
+from .hop import Layers, hops
+from .level import passes_of
+from .strategy import Strategy
+from .task import IMPORTANCE, NodeTask, Task
+from .view import GraphView
+
+# published bounds: largest importance weight; weight of an edge into a node that was never drawn;
+# count of such a node
+LARGEST, UNKNOWN, NEVER = 1e4, 0.1, 0.1
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Weights that make the sums and the loss of a batch estimates of those of the whole graph.
+
+    With C_v and C_uv, how many of N node sets contain node v, and both ends of edge uv:
+
+    - an edge into v weighs C_v / C_uv, at most 10^4;
+    - the loss of a target v weighs N / C_v, divided by the number of known labels of all targets.
+
+    Attributes:
+        edges: Importance weight of each local edge in storage order, [n_local_edges] float64, by
+            whether messages run against the edges.
+        rows: Weight of the loss of each master, [n_masters] float64.
+        sets: N.
+    """
+
+    edges: dict[bool, np.ndarray]
+    rows: np.ndarray
+    sets: int
+
+
+def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, coverage: float, n_labels: int) -> Normalisation:
+    """Count nodes and edges in the first node sets of a run.
+
+    Sets are drawn until they hold more than ``coverage`` nodes for each node of the graph. Each set
+    takes the time to read the in-edges of its nodes, so that all together read every edge about
+    ``coverage`` times. Training on these sets gives, on average, exactly the sums over all edges
+    and targets that they contain.
+
+    Args:
+        sets: The node sets of the run.
+        layers: The supersteps of the model; their directions decide which weights are needed.
+        n_labels: Known labels of all targets of all workers.
+
+    Collective: all ranks of the partition.
+    """
+    comm, began = partition.halo_comm, perf_counter()
+    nodes, edges = np.zeros(partition.n_masters, np.int64), np.zeros(partition.n_local_edges, np.int64)
+    n = drawn = said = 0
+    goal = coverage * partition.n_nodes
+    while drawn <= goal:
+        chosen = sets(n)
+        for sweep in induced(partition, chosen, ["in"]).levels[0].passes:
+            for some in sweep.selections:
+                edges[some.stored] += 1
+        nodes += chosen
+        n, drawn = n + 1, drawn + int(comm.all_sum(np.array(np.count_nonzero(chosen))))
+        if comm.rank == 0 and 10 * drawn > (said + 1) * goal:
+            said = int(10 * drawn / goal)
+            share, seconds = min(drawn / goal, 1), perf_counter() - began
+            logger.info(f"normalisation: {n} node sets counted, {share:.0%} of the nodes needed, {seconds:.1f} s")
+    counts = values_of(partition, partition.gid, nodes)
+    (src, dst), weights = partition.edge_rows(), {}
+    for reverse in {reverse for hop in hops(layers) for _, reverse in passes_of(partition, hop.direction)}:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = counts[src if reverse else dst] / edges
+        weights[reverse] = np.where(np.isnan(ratio), UNKNOWN, np.clip(ratio, 0, LARGEST))
+    return Normalisation(weights, n / np.where(nodes > 0, nodes, NEVER) / max(n_labels, 1), n)
+
+
+class NodeSetBatch(Strategy):
+    """Batches of the nodes that a sampler chooses, with all edges between them.
+
+    Targets of a batch are the training nodes among them. With normalisation, the first batch is
+    preceded by counts, which stay the same for the whole run.
+
+    Args:
+        sampler: Chooses the nodes.
+
+    Raises:
+        ConfigError: The targets are not nodes.
+        DataError: The sampler cannot draw a node.
+    """
+
+    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, sampler: NodeSetSampler):
+        super().__init__(partition, layers, task, seed)
+        if not isinstance(task, NodeTask):
+            raise ConfigError(f"sampler={sampler.name} chooses nodes, and the targets of this task are edges or links; choose a sampler of "
+                              "neighbours, or strategy=cluster")
+        self.sampler, self._labels = sampler, task.n_labels
+        self._sets: NodeSets | None = None
+        self._normalised: Normalisation | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.sampler.batches or -(-self.partition.n_nodes // self.sampler.nodes_per_batch)
+
+    def prepare(self) -> None:
+        """Open the sampler and count, unless that is done.
+
+        Collective: all ranks of the partition.
+        """
+        if self._sets is None:
+            p, sampler = self.partition, self.sampler
+            self._sets = sampler.open(p)
+            if sampler.normalise:
+                self._normalised = normalisation(p, self._sets, self.layers, coverage=sampler.coverage, n_labels=self._labels())
+                self.partition = p.overlay({IMPORTANCE: self._normalised.rows}, {})
+
+    def makers(self, epoch: int, first: int, last: int) -> list[Callable[[], GraphView]]:
+        # pipelined work items run in another order on each rank, so none of them may count
+        self.prepare()
+        return super().makers(epoch, first, last)
+
+    def batch(self, epoch: int, i: int) -> GraphView:
+        self.prepare()
+        assert self._sets is not None
+        weights = None if self._normalised is None else self._normalised.edges
+        return induced(self.partition, self._sets(self._step(epoch, i)), self.layers, weights=weights)
