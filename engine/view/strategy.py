@@ -23,6 +23,10 @@ from .order import BatchOrder, NodesByCluster
 from .task import Seeds, Task
 from .view import GraphView, global_view
 
+# a batch size is adapted to a number of nodes by measuring some batches, a few times; a change by a
+# smaller share ends it
+MEASURED, MOST_ROUNDS, CLOSE = 4, 12, 0.02
+
 
 class Strategy(ABC):
     """A source of views.
@@ -118,10 +122,15 @@ class MiniBatch(Strategy):
     Args:
         batch_size: Targets per batch over all workers; the last batch of an epoch may be smaller.
         sampler: None for no sampling.
+        vertex_limit: If above 0, ``batch_size`` is only a first guess, and is changed so that a
+            view holds about this many nodes over all workers.
+
+    Attributes:
+        batch_size: Targets per batch, the same for the whole run.
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, batch_size: int,
-                 sampler: Sampler | None = None):
+                 sampler: Sampler | None = None, vertex_limit: int = 0):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
             raise ConfigError(f"batch_size: got {batch_size}, expected at least 1")
@@ -129,7 +138,20 @@ class MiniBatch(Strategy):
             raise ConfigError(f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
                               "make a sampler with one fanout for each hop of the model")
         self.sampler = sampler
-        self._order = BatchOrder(partition, task.ids, batch_size, seed)
+        self._order, self.batch_size = BatchOrder(partition, task.ids, batch_size, seed), batch_size
+        for _ in range(MOST_ROUNDS if vertex_limit else 0):
+            wanted = min(max(round(self.batch_size * vertex_limit / self._nodes()), 1), task.n_targets)
+            if abs(wanted - self.batch_size) <= CLOSE * self.batch_size:
+                break
+            self._order, self.batch_size = BatchOrder(partition, task.ids, wanted, seed), wanted
+
+    def _nodes(self) -> float:
+        """Mean number of nodes, over all workers, of the first full batches of the first epoch.
+
+        Collective: all ranks of the partition.
+        """
+        n = min(max(self.task.n_targets // self.batch_size, 1), MEASURED)
+        return int(self.partition.halo_comm.all_sum(np.array(sum(self.batch(0, i).space.n for i in range(n))))) / n
 
     @property
     def steps_per_epoch(self) -> int:

@@ -47,7 +47,7 @@ def shortened(job: Job) -> Job:
                                "checkpoint_every": 0, "resume": False}
     # a sampler without fanout chooses the nodes of a batch itself
     if job.strategy == "mini" and (job.fanout or job.is_default("sampler")):
-        changes["batch_size"] = BATCH
+        changes |= {"batch_size": BATCH, "vertex_limit": 0}
     if job.strategy == "cluster":
         # a file of clusters fits the whole graph only
         method = "louvain" if job.cluster_method.endswith(".npy") else job.cluster_method

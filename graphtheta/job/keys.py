@@ -23,6 +23,7 @@ REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS, "parti
 # a key that is used only with certain values of another key
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
+    "vertex_limit": ("strategy", ("mini",)),
     "fanout": ("strategy", ("mini",)),
     "sampler": ("strategy", ("mini",)),
     "replace": ("strategy", ("mini",)),
@@ -82,6 +83,9 @@ class StrategyKeys(Options):
     clusters as in Cluster-GCN (cluster)."""
     batch_size: int = Field(0, ge=0)
     """Target nodes per mini-batch, summed over all workers; 0 uses all training nodes."""
+    vertex_limit: int = Field(0, ge=0)
+    """Nodes per mini-batch: the batch size is adapted before training so that the targets of a batch and their neighbourhoods are about
+    this many nodes, summed over all workers; 0 keeps the batch size."""
     fanout: tuple[int, ...] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"

@@ -22,13 +22,14 @@ from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
+from graphtheta.logger import logger
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
 from graphtheta.train.make_sampler import make_sampler
 
 # keys that have no meaning where a sampler chooses the nodes of a batch
-NO_NODE_SETS = frozenset({"batch_size", "fanout", "replace", "share_sample", "precompute"})
+NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute"})
 # placeholder of added self loops in integer columns; it is no row of any embedding table
 NO_CODE = -1
 
@@ -128,7 +129,11 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
         sampler = build_sampler(job, depth(layers))
         if isinstance(sampler, NodeSetSampler):
             return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
-        return MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or task.n_targets, sampler=sampler)
+        strategy = MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or task.n_targets, sampler=sampler,
+                             vertex_limit=job.vertex_limit)
+        if job.vertex_limit and partition.halo_comm.rank == 0:
+            logger.info(f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch")
+        return strategy
     clusters = _clusters(job, graph, partition)
     return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)

@@ -237,3 +237,20 @@ def test_bad_settings(message, build):
             build(p, NodeTask(p, "classes"))
 
     run_simulated(2, program)
+
+
+def test_a_vertex_limit_determines_the_batch_size():
+    graph = graphs.random_graph(400, 900, hub=False)
+
+    def program(comm, limit, first):
+        p = build_partition(graph, comm, *graphs.PLACEMENTS[2])
+        task = NodeTask(p, "classes")
+        strategy = MiniBatch(p, ["in", "in"], task, batch_size=first, sampler=NeighbourSampler((2, 3)), vertex_limit=limit)
+        full = range(task.n_targets // strategy.batch_size)
+        return strategy.batch_size, np.mean([comm.all_sum(np.array(strategy.batch(1, i).space.n)) for i in full])
+
+    for limit, first in ((60, 400), (120, 1)):
+        size, nodes = run_simulated(1, program, limit, first)[0]
+        assert 1 < size < graph.train.sum() and nodes == pytest.approx(limit, rel=0.1)
+        assert run_simulated(3, program, limit, first)[2] == (size, nodes)
+    assert [run_simulated(1, program, limit, 7)[0][0] for limit in (1, 10**6)] == [1, graph.train.sum()]

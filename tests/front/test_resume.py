@@ -114,6 +114,15 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, before: int, after: i
         same(rank, whole, exactly=before == after)
 
 
+@pytest.mark.parametrize("keys", [{**MINI, "vertex_limit": 50}, {"strategy": "mini", "sampler": "saint_walk:roots=9,depth=2,coverage=5"}],
+                         ids=["limit", "node sets"])
+def test_what_is_measured_before_training_is_measured_again(keys: dict[str, Any]) -> None:
+    (whole,) = run_simulated(1, run, **keys, out="whole", keep=0)
+    assert run(gt.start(), 5, **keys) == 75
+    for rank in run_simulated(2, run, **keys, resume=True):
+        same(rank, whole, exactly=False)
+
+
 def test_a_run_that_stops_at_every_step() -> None:
     for at in range(1, 40):
         found = run(gt.start(), at, **RUNS["mini stale"], resume=True)

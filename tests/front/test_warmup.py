@@ -87,4 +87,6 @@ def test_without_flags_every_published_model_is_meant() -> None:
 def test_the_job_is_shortened_as_its_strategy_allows() -> None:
     assert shortened(Job(strategy="mini", batch_size=1000, epochs=50, seeds=3)) == Job(strategy="mini", batch_size=8, epochs=1)
     assert shortened(Job(strategy="cluster", clusters=100, clusters_per_batch=20)).clusters == 4
+    assert shortened(Job(strategy="mini", vertex_limit=9)) == shortened(Job(strategy="mini"))
+    assert shortened(Job(strategy="mini", sampler="saint_node:budget=9")).batch_size == 0
     assert shortened(Job(steps=7)).steps == 0
