@@ -19,9 +19,9 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
 from graphtheta.engine.view.node_sets import LARGEST, UNKNOWN, NodeSetBatch
 from graphtheta.engine.view.row_loss import RowLoss
-from graphtheta.engine.view.task import NodeTask
+from graphtheta.engine.view.task import ROW_LOSSES, NodeTask, loss_of
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops import Tape, Var
+from graphtheta.ops import RowSpace, Tape, Var
 
 # directed, with duplicates and self loops, a hub and two isolated nodes
 GRAPH = graphs.random_graph(24, 90, edge_weight=None)
@@ -197,6 +197,21 @@ def test_new_batches_estimate_sums_and_loss(name):
         assert abs(sums.mean() - x[graph.src[list(into)]].sum()) < 4 * sums.std() * np.sqrt(1 / len(sums) + 1 / counted)
 
 
+@pytest.mark.parametrize("kind", ROW_LOSSES)
+def test_row_losses_are_those_of_the_labels(kind):
+    rng = np.random.default_rng(1)
+    out = Var(rng.standard_normal((9, 3)), RowSpace(np.arange(9)))
+    entries = np.where(rng.random((9, 3)) < 0.3, np.nan, rng.integers(0, 2, (9, 3)).astype(float))
+    y = rng.integers(-1, 3, 9) if kind == "classes" else entries
+    mask = rng.random(9) < 0.7
+    with Tape():
+        plain, rows = loss_of(kind, out, y, mask), ROW_LOSSES[kind](out, y, mask)
+        # a weight of 2 for each, divided by a number that is given
+        weighted = ROW_LOSSES[kind](out, y, mask, np.full(9, 2.0), 7.0)
+    n = np.count_nonzero(y[mask] >= 0)
+    assert rows.value == pytest.approx(plain.value) and weighted.value == pytest.approx(plain.value * n * 2 / 7)
+
+
 def test_an_own_loss_is_a_weighted_mean():
     counted, _, _ = normalised(SAMPLERS["walk"])
     inside = Counter(v for nodes, _, _ in counted for v in nodes)
@@ -257,6 +272,7 @@ def test_odd_graphs(name):
     ({"sampler": "saint_edge:seed=3"}, "there is no option 'seed'; there is batches, normalise, coverage, budget"),
     ({"sampler": "saint_edge", "batch_size": 5}, "batch_size=5 has no meaning with sampler=saint_edge"),
     ({"sampler": "saint_edge", "fanout": "5"}, "fanout=5 has no meaning with sampler=saint_edge"),
+    ({"sampler": "saint_edge", "precompute": True, "model": "sage", "dropout": 0}, "precompute=true has no meaning with sampler"),
     ({"sampler": "saint_edge", "task": "link", "model": "sage"}, "sampler=saint_edge chooses nodes, and the targets of this task"),
 ])
 def test_errors_name_the_option(keys, told):
