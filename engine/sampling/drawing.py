@@ -67,7 +67,8 @@ class WeightedNodes:
         self._comm, self._end = comm, end + shift[block]
         self.total = int(self._block_end[-1])
         if not self.total:
-            raise DataError("no node can be drawn, because all have the weight 0; the graph has no edges")
+            raise DataError("no node can be drawn, because all have the weight 0: the graph has no edges; choose a sampler that draws "
+                            "nodes without edges too, such as saint_walk")
 
     def draw(self, key: int, n: int) -> Drawn:
         """Draw n nodes; each worker receives the draws of its own nodes.
