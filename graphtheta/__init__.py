@@ -23,8 +23,8 @@ _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.modu
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
            "Assignment": "partition.partitioner", "PARTITIONERS": "partition.partitioner", "EdgePlacement": "partition.partitioner",
            "EDGE_PLACEMENTS": "partition.partitioner", "MappedColumn": "store.mapped", "SAMPLERS": "sampling.registry",
-           "NeighbourSampler": "sampling.neighbour", "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority",
-           "ranked_by": "sampling.priority"}
+           "NeighbourSampler": "sampling.neighbour", "WeightedSampler": "sampling.weighted", "TemporalSampler": "sampling.temporal",
+           "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",

@@ -2,7 +2,8 @@
 
 Lists of the k lowest ranks are merged like the states of an aggregator, so the edges of a node may
 be on several workers: each sends its lowest ranks to the master, and the master sends back the
-cut, the highest rank that is chosen. With replacement a row makes k choices. Every choice has
+cut, the highest rank that is chosen, and the threshold, the lowest that is not, if importance
+weights depend on it. With replacement a row makes k choices. Every choice has
 ranks of its own and takes the edge with the lowest one.
 
 Source: bottom-k sketches, https://arxiv.org/abs/0802.3448
@@ -10,7 +11,7 @@ Source: bottom-k sketches, https://arxiv.org/abs/0802.3448
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,17 @@ class BottomK:
         found = [self._shortlist(c) for c in candidates]
         # without receiving mirrors and with one block, all edges of a row are here: the shortlist
         # is the sample
-        if not receivers.plan.anywhere and len(candidates) < 2:
-            return Sample([self._weighted(chosen, often, c.end - c.begin) for c, (chosen, often) in zip(candidates, found, strict=True)])
-        degree = {MASTER: np.zeros(receivers.plan.n_rows, np.int64), MIRROR: np.zeros(receivers.plan.n_halo, np.int64)}
+        if not receivers.plan.anywhere and len(candidates) < 2 and not self._beyond:
+            return Sample([self._weighted(*x, self.priority.total(self.frontier, c)) for c, x in zip(candidates, found, strict=True)])
+        total = {MASTER: np.zeros(receivers.plan.n_rows), MIRROR: np.zeros(receivers.plan.n_halo)}
         for c in candidates:
-            degree[c.kinds[1]] += c.end - c.begin
-        return self._agreed([chosen for chosen, _ in found], degree)
+            total[c.kinds[1]] += self.priority.total(self.frontier, c)
+        return self._agreed([chosen for chosen, _ in found], total)
+
+    @property
+    def _beyond(self) -> int:
+        """Ranks found beyond those of the chosen edges: that of the threshold, or none."""
+        return int(self.priority.threshold and not self.replace)
 
     def _ranked(self, edges: Candidates) -> Ranked:
         return self.priority.rank(self.frontier, edges, self.key)
@@ -74,46 +80,47 @@ class BottomK:
 
         def block(b: int) -> None:
             rows = slice(cuts[b], cuts[b + 1])
-            parts[b] = sample.shortlist(edges.begin[rows], edges.end[rows], edges.senders, ranks, self.k, self.replace)
+            parts[b] = sample.shortlist(edges.begin[rows], edges.end[rows], edges.senders, ranks, self.k + self._beyond, self.replace)
 
         run_blocks(block, n)
         *lists, often = parts[0] if n == 1 else _joined(parts)
         return c.of(*lists), often
 
-    def _agreed(self, shorter: list[Chosen], degree: dict[int, np.ndarray]) -> Sample:
+    def _agreed(self, shorter: list[Chosen], total: dict[int, np.ndarray]) -> Sample:
         """The edges of shortlists that are still among the chosen once the ranks of all workers are merged."""
         receivers, ranks = self.frontier.receivers, [self._ranked(c).arrays(self.frontier.relation) for c in shorter]
-        low = {kind: np.full((len(n), self.k), _LAST) for kind, n in degree.items()}
+        low = {kind: np.full((len(n), self.k + self._beyond), _LAST) for kind, n in total.items()}
         for c, r in zip(shorter, ranks, strict=True):
             (sample.lowest_each if self.replace else sample.lowest)(c.ptr, r, low[c.kinds[1]])
         received = []
 
         def merge(rows: np.ndarray, other: Columns) -> None:
-            received.append((rows, other["low"], other["degree"]))
+            received.append((rows, other["low"], other["total"]))
             low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
-            degree[MASTER][rows] += other["degree"]
+            total[MASTER][rows] += other["total"]
 
-        mine = degree[MIRROR]
-        receivers.to_masters_begin({"low": low[MIRROR], "degree": mine}).end(merge)
-        cut = dict(low) if self.replace else {kind: x[:, -1:] for kind, x in low.items()}
-        back = receivers.to_mirrors({"cut": cut[MASTER], "degree": degree[MASTER]})
-        cut[MIRROR], degree[MIRROR] = back["cut"], back["degree"]
+        mine = total[MIRROR]
+        receivers.to_masters_begin({"low": low[MIRROR], "total": mine}).end(merge)
+        # with replacement the lowest rank of each choice, otherwise the k-th rank and the threshold
+        cut = {kind: x if self.replace else x[:, self.k - 1:] for kind, x in low.items()}
+        back = receivers.to_mirrors({"cut": np.ascontiguousarray(cut[MASTER]), "total": total[MASTER]})
+        cut[MIRROR], total[MIRROR] = back["cut"], back["total"]
+        last = {kind: np.ascontiguousarray(x if self.replace else x[:, 0]) for kind, x in cut.items()}
         chosen = []
         for c, r in zip(shorter, ranks, strict=True):
             kind = c.kinds[1]
-            bound = np.ascontiguousarray(cut[kind] if self.replace else cut[kind][:, 0])
-            times = (sample.times_each if self.replace else sample.times_low)(c.ptr, r, bound)
-            chosen.append(self._weighted(*c.kept(times), degree[kind]))
+            times = (sample.times_each if self.replace else sample.times_low)(c.ptr, r, last[kind])
+            chosen.append(self._weighted(*c.kept(times), total[kind], cut[kind][:, 1] if self._beyond else None))
         # the ranks that were sent show on both sides whether an edge of the worker is among the
         # chosen
-        sent = [_among(theirs, n, cut[MASTER][rows]) for rows, theirs, n in received]
-        return Sample(chosen, (np.flatnonzero(np.concatenate([_NO_ROWS, *sent])), np.flatnonzero(_among(low[MIRROR], mine, cut[MIRROR]))))
+        sent = [_among(theirs, n, last[MASTER][rows]) for rows, theirs, n in received]
+        return Sample(chosen, (np.flatnonzero(np.concatenate([_NO_ROWS, *sent])), np.flatnonzero(_among(low[MIRROR], mine, last[MIRROR]))))
 
-    def _weighted(self, chosen: Chosen, often: np.ndarray, degree: np.ndarray) -> Chosen:
-        """Edges with their importance weights, given how often each is chosen and row degrees."""
+    def _weighted(self, chosen: Chosen, often: np.ndarray, total: np.ndarray, threshold: np.ndarray | None = None) -> Chosen:
+        """Edges with their importance weights, given how often each is chosen, and totals and thresholds of rows."""
         # the weights of a row that keeps all its edges are 1
-        share = (degree if self.replace else np.maximum(degree, self.k)) / self.k
-        weight = self.priority.weight(self.frontier, chosen, share)
+        share = (total if self.replace else np.maximum(total, self.k)) / self.k
+        weight = self.priority.weight(self.frontier, replace(chosen, threshold=threshold), share)
         if weight is not None:
             return chosen.weighted(often * weight)
         return chosen.weighted(often.astype(np.float64)) if self.replace else chosen
@@ -130,6 +137,6 @@ def _joined(parts: Sequence[Any]) -> Sequence[np.ndarray]:
     return np.append(0, np.cumsum(counts)), *lists
 
 
-def _among(low: np.ndarray, degree: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """Which rows have an edge among the chosen, [n] bool, given their lowest ranks and where each column is cut."""
-    return (low[:, : cut.shape[1]] <= cut).any(axis=1) & (degree > 0)
+def _among(low: np.ndarray, total: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Which rows have an edge among the chosen, [n] bool, given their lowest ranks and the highest chosen rank (of each choice)."""
+    return (low.T <= last.T).any(axis=0) & (total > 0)

@@ -62,10 +62,13 @@ class Chosen(Candidates):
     Attributes:
         ptr: Bounds of the rows' edges, [n_groups + 1].
         weight: Importance weight of each edge, [n_edges]; None if all are 1.
+        threshold: Lowest rank of each row that is not chosen, [n_groups] uint64, all bits set for
+            a row that keeps all its edges; None unless a priority asks for it.
     """
 
     ptr: np.ndarray
     weight: np.ndarray | None = None
+    threshold: np.ndarray | None = None
 
     @property
     def stored(self) -> np.ndarray:
@@ -94,6 +97,8 @@ class Frontier:
         candidates: The edges by block, with a group for each row of the moves, also for rows
             without edges.
         receivers: Moves of the receiving rows.
+        cutoff: For a ``Timed`` sampler the cutoff of each receiving row, by kind of row and in the
+            order of the groups.
     """
 
     partition: Partition
@@ -101,6 +106,7 @@ class Frontier:
     reverse: bool
     candidates: Sequence[Candidates]
     receivers: Exchange
+    cutoff: dict[int, np.ndarray] | None = None
 
 
 class Sample(NamedTuple):

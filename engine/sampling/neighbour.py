@@ -10,8 +10,10 @@ from typing import ClassVar
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, key
 
+from ..partition.partition import Partition
 from .bottom_k import BottomK
 from .candidates import Frontier, Sample
+from .columns import check_mask, masked
 from .priority import EdgePriority, Priority
 
 
@@ -26,6 +28,7 @@ class NeighbourSampler:
         shared: Use the draws of the first hop in all hops, so that edge values can be carried from
             layer to layer.
         priority: Ranks the edges; by default each edge draws a random rank.
+        mask: An edge column of True and False; only edges with True take part. Empty for all.
         name: Name in a job.
 
     Raises:
@@ -40,6 +43,7 @@ class NeighbourSampler:
     seed: int = 0
     shared: bool = False
     priority: Priority = field(default_factory=EdgePriority)
+    mask: str = ""
 
     def __post_init__(self) -> None:
         if wrong := [f for f in self.fanouts if f == 0 or f < -1]:
@@ -56,6 +60,17 @@ class NeighbourSampler:
         """Number of hops that have a fanout."""
         return len(self.fanouts)
 
+    def check(self, partition: Partition) -> None:
+        """Check the mask.
+
+        Raises:
+            ConfigError: There is no such column.
+            DataError: The mask has other values than True and False.
+
+        Collective: all ranks of the partition.
+        """
+        check_mask(partition, self.mask)
+
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
         """Choose edges of one pass.
 
@@ -66,7 +81,7 @@ class NeighbourSampler:
 
         Collective: all ranks of the frontier's partition.
         """
-        fanout = self.fanouts[hop]
+        frontier, fanout = masked(frontier, self.mask), self.fanouts[hop]
         if fanout < 0:
             return Sample([c.listed() for c in frontier.candidates])
         k = key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else hop, int(frontier.reverse))

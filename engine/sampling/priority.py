@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,8 @@ from ..partition.relation import StoredRelation
 from .candidates import IN_ORDER, Candidates, Chosen, Frontier
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
+NO_RATES = np.zeros(0, np.float32)
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class Ranked:
         key: Key of the draws; None if ``values`` are ranks.
         distinct: Whether no two edges have the same rank. If they may, the lowest bits of a rank
             are replaced by the edge's id, which breaks ties.
+        rates: Positive rate of each edge of the block, [n_block_edges]; empty for none. With rates
+            a draw u in (0, 1) becomes the rank u / rate, and -log(u) / rate where each of several
+            choices has a draw of its own. Ranks are the bits of these numbers.
     """
 
     edges: Candidates
@@ -32,13 +37,14 @@ class Ranked:
     index: np.ndarray
     key: int | None
     distinct: bool = False
+    rates: np.ndarray = field(default_factory=lambda: NO_RATES)
 
-    def arrays(self, relation: StoredRelation) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64]:
+    def arrays(self, relation: StoredRelation) -> Arrays:
         """The ranks as arguments of kernels."""
-        low = 0 if self.distinct else max(relation.n_edges - 1, 0).bit_length()
+        low = 0 if self.distinct else tie_bits(relation)
         high = np.uint64(ALL_BITS >> low << low)
         ids, values, key = edge_ids(relation, self.edges), self.values.view(np.int64), np.uint64(self.key or 0)
-        return self.edges.edges, ids, self.index, values, key, self.key is not None, high
+        return self.edges.edges, ids, self.index, values, key, self.key is not None, high, self.rates
 
 
 class Priority(ABC):
@@ -49,6 +55,11 @@ class Priority(ABC):
     """
 
     draws: ClassVar[bool] = False
+
+    @property
+    def threshold(self) -> bool:
+        """Whether importance weights depend on the lowest rank that is not chosen, ``Chosen.threshold``."""
+        return False
 
     @abstractmethod
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
@@ -63,13 +74,20 @@ class Priority(ABC):
             key: Key of the draws of this pass.
         """
 
+    def total(self, frontier: Frontier, edges: Candidates) -> np.ndarray:
+        """What the edges of each row add up to, [n_groups]: the sum that shares are parts of.
+
+        By default the number of edges. It is positive for a row with edges.
+        """
+        return edges.end - edges.begin
+
     def weight(self, frontier: Frontier, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
         """Importance weight of each edge, for each time it is chosen; by default its row's share.
 
         Args:
             frontier: What the edges are chosen from.
             edges: The chosen edges.
-            share: Edges of each row divided by the edges chosen from it, [n_groups] float64.
+            share: ``total`` of each row over all workers, divided by the number of edges chosen from it, [n_groups] float64.
 
         Returns:
             [n_edges] floating, or None if all weights are 1.
@@ -85,6 +103,11 @@ class EdgePriority(Priority):
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         # draws of distinct ids are distinct
         return Ranked(edges, edge_ids(frontier.relation, edges), edges.edges, key, distinct=True)
+
+
+def tie_bits(relation: StoredRelation) -> int:
+    """Number of low bits of a rank that are replaced by an edge id."""
+    return max(relation.n_edges - 1, 0).bit_length()
 
 
 def edge_ids(relation: StoredRelation, edges: Candidates) -> np.ndarray:

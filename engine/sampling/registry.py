@@ -10,6 +10,8 @@ from .neighbour import NeighbourSampler
 from .node_set import NodeSetSampler, is_node_set
 from .saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
 from .sampler import Sampler
+from .temporal import TemporalSampler
+from .weighted import WeightedSampler
 
 
 def is_sampler(x: Any) -> bool:
@@ -21,4 +23,4 @@ def is_sampler(x: Any) -> bool:
 # number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed`` and
 # ``shared``; that of a node-set sampler receives ``seed``
 SAMPLERS: Registry[type[Sampler] | type[NodeSetSampler]] = Registry(
-    "sampler", is_sampler, (), (NeighbourSampler, SaintNode, SaintEdge, SaintWalk, SaintFrontier))
+    "sampler", is_sampler, (), (NeighbourSampler, WeightedSampler, TemporalSampler, SaintNode, SaintEdge, SaintWalk, SaintFrontier))

@@ -1,8 +1,11 @@
 """The protocol of samplers: which in-edges a view keeps when it expands its frontier."""
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+
+from ..partition.partition import Partition
 from .candidates import Frontier, Sample
 
 
@@ -35,4 +38,35 @@ class Sampler(Protocol):
             receiving node.
 
         Collective: all ranks of the frontier's partition.
+        """
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A sampler that checks the columns that it reads before training starts."""
+
+    def check(self, partition: Partition) -> None:
+        """Check the columns of a partition.
+
+        Raises:
+            ConfigError, DataError: The sampler cannot sample from this partition.
+
+        Collective: all ranks of the partition.
+        """
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A sampler whose choice depends on a cutoff of each receiving node, ``Frontier.cutoff``.
+
+    Cutoffs start at the targets and travel down the hops of one view, which keeps them while it is
+    built: a node has the lowest of its own cutoff in the hop before and of those of the nodes that
+    chose one of its edges there.
+    """
+
+    def cutoffs(self, partition: Partition, masters: np.ndarray) -> np.ndarray:
+        """The cutoffs of targets, [n] int64 or float64, of the same type on all workers.
+
+        Args:
+            masters: Master rows of the targets of this worker, [n].
         """

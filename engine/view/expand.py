@@ -14,12 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ...ops.autodiff.space import RowSpace
+from ...ops.kernels.allowed import lower
 from ...ops.kernels.batch import ascending, number
 from ..partition.exchange import NOTHING, Exchange
+from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import Served, StoredRelation
 from ..sampling.candidates import Candidates, Chosen, Frontier
-from ..sampling.sampler import Sampler
+from ..sampling.sampler import Sampler, Timed
 from .hop import Hop, Layers, depth, hops
 from .level import Ends, Level, Pass, Selection, halo_map, passes_of, receiving, tie_shift
 from .view import GraphView
@@ -67,16 +69,40 @@ class _Sweep:
     Args:
         chosen: The edges, by block.
         receivers: The plan of the receiving end, and its mirrors.
+        cutoff: ``Frontier.cutoff``.
     """
 
-    def __init__(self, partition: Partition, relation: StoredRelation, reverse: bool, chosen: list[Chosen], receivers: Served):
-        self.partition, self.relation, self.reverse, self.chosen = partition, relation, reverse, chosen
+    def __init__(self, partition: Partition, relation: StoredRelation, reverse: bool, chosen: list[Chosen], receivers: Served,
+                 cutoff: dict[int, np.ndarray] | None):
+        self.partition, self.relation, self.reverse, self.chosen, self.cutoff = partition, relation, reverse, chosen, cutoff
         self.receive, self.receivers = receivers
         self.send, self.senders = _restricted(partition, relation.served(reverse)[0], [c.senders for c in chosen if c.kinds[0] == MIRROR])
 
     def masters_read(self) -> list[np.ndarray]:
         """The masters whose columns the pass reads at the sending end."""
         return [c.senders for c in self.chosen if c.kinds[0] == MASTER] + [self.send.rows.astype(np.int32)]
+
+    def lower(self, row_of: np.ndarray, cutoff: np.ndarray) -> None:
+        """Lower the cutoffs of senders to those of the rows that chose their edges.
+
+        Args:
+            row_of: Frame row of each master.
+            cutoff: Cutoffs of the frame rows; changed.
+
+        Collective: all ranks of the partition.
+        """
+        assert self.cutoff is not None
+        halo, lookup = _no_cutoffs(self.send.n_halo, cutoff.dtype), halo_map(self.partition, self.senders)
+        for c in self.chosen:
+            to_master = c.kinds[0] == MASTER
+            rows = row_of[c.senders] if to_master else c.senders if lookup is None else lookup[c.senders]
+            lower(c.ptr, self.cutoff[c.kinds[1]], rows, cutoff if to_master else halo)
+
+        def merge(rows: np.ndarray, other: Columns) -> None:
+            at = row_of[rows]
+            cutoff[at] = np.minimum(cutoff[at], other["cutoff"])
+
+        Exchange(self.partition.halo_comm, self.send).to_masters_begin({"cutoff": halo}).end(merge)
 
     def finish(self, row_of: np.ndarray, n_in: int) -> Pass:
         """The pass over a frame in which master r has row row_of[r]."""
@@ -110,11 +136,16 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
     """
     with Frame(partition, np.flatnonzero(targets)) as frame:
         supersteps, sizes = hops(layers), [len(frame.rows)]
+        cutoff = sampler.cutoffs(partition, frame.rows) if isinstance(sampler, Timed) else None
         found: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
             along = _passes(partition, (x for x in supersteps if x.from_end == len(found)))
-            sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step) for key, x in along.items()}
+            sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step, cutoff=cutoff) for key, x in along.items()}
             frame.append([rows for sweep in sweeps.values() for rows in sweep.masters_read()])
+            if cutoff is not None:
+                cutoff = np.append(cutoff, _no_cutoffs(len(frame.rows) - len(cutoff), cutoff.dtype))
+                for sweep in sweeps.values():
+                    sweep.lower(frame.row_of, cutoff)
             sizes.append(len(frame.rows))
             found.append(sweeps)
         return _assemble(partition, frame, supersteps, sizes, found)
@@ -163,7 +194,7 @@ def _passes(partition: Partition, supersteps: Iterable[Hop]) -> dict[Key, tuple[
 
 
 def _choose(partition: Partition, frame: Frame, relation: StoredRelation, reverse: bool, sampler: Sampler | None,
-            excluded: np.ndarray | None, hop: int, step: int, inside: bool = False) -> _Sweep:
+            excluded: np.ndarray | None, hop: int, step: int, inside: bool = False, cutoff: np.ndarray | None = None) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     plan, mirrors = receivers = _narrowed(partition, relation.served(reverse)[1], frame.rows)
     rows = {MASTER: frame.rows, MIRROR: mirrors}
@@ -175,17 +206,24 @@ def _choose(partition: Partition, frame: Frame, relation: StoredRelation, revers
         candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)]
     if excluded is not None:
         candidates = [c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)]
+    limits = None
     if sampler is not None:
         exchange = Exchange(partition.halo_comm, plan.renumbered(frame.row_of, len(frame.rows)))
-        chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange), hop=hop, step=step)
+        limits = None if cutoff is None else {MASTER: cutoff, MIRROR: exchange.to_mirrors({"cutoff": cutoff})["cutoff"]}
+        chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange, limits), hop=hop, step=step)
         if kept is not None:
             narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
-            return _Sweep(partition, relation, reverse, chosen, narrower)
+            return _Sweep(partition, relation, reverse, chosen, narrower, limits)
         candidates = chosen
     # every mirror of the plan has edges, unless edges were removed
-    if inside or excluded is not None:
+    if inside or excluded is not None or sampler is not None:
         receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
-    return _Sweep(partition, relation, reverse, _listed(candidates), receivers)
+    return _Sweep(partition, relation, reverse, _listed(candidates), receivers, limits)
+
+
+def _no_cutoffs(n: int, dtype: np.dtype) -> np.ndarray:
+    """Cutoffs that allow every edge."""
+    return np.full(n, np.inf if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
 
 
 def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:

@@ -16,7 +16,7 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
-from ..sampling.sampler import Sampler
+from ..sampling.sampler import Checked, Sampler
 from .expand import Frame, induced, k_hop_nodes, k_hop_view
 from .hop import Layers, depth
 from .order import BatchOrder, NodesByCluster
@@ -137,6 +137,8 @@ class MiniBatch(Strategy):
         if sampler is not None and sampler.hops not in (None, depth(layers)):
             raise ConfigError(f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
                               "make a sampler with one fanout for each hop of the model")
+        if isinstance(sampler, Checked):
+            sampler.check(partition)
         self.sampler = sampler
         self._order, self.batch_size = BatchOrder(partition, task.ids, batch_size, seed), batch_size
         for _ in range(MOST_ROUNDS if vertex_limit else 0):

@@ -45,7 +45,7 @@ def test_what_it_does_not_read_is_refused():
         losses(SerialComm(), sampler="heaviest", replace=True)
     with pytest.raises(ConfigError, match=r"sampler 'heavest' is not known \(did you mean 'heaviest'\?\); choose from .*heaviest"):
         losses(SerialComm(), sampler="heavest")
-    with pytest.raises(ConfigError, match="sampler=neighbour:fanouts=3: there is no option 'fanouts'; there is none"):
+    with pytest.raises(ConfigError, match="sampler=neighbour:fanouts=3: there is no option 'fanouts'; there is mask"):
         losses(SerialComm(), sampler="neighbour:fanouts=3")
     with pytest.raises(ConfigError, match="sampler configures neighbour sampling, but no fanout is given"):
         losses(SerialComm(), sampler="heaviest", fanout="")

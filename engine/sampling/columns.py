@@ -1,0 +1,117 @@
+"""Edge columns that samplers read: which edges may be chosen, and checks of the values."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
+
+from ...ops.kernels import allowed
+from ..partition.partition import Partition
+from ..partition.relation import EdgeBlock
+from .candidates import Candidates, Frontier
+
+ADD_LOOPS = "add self loops beforehand with graph.with_self_loops(columns={{{!r}: VALUE}})"
+
+
+def in_block(values: np.ndarray, block: EdgeBlock) -> np.ndarray:
+    """The values of a block's edges."""
+    return values[block.start: block.start + block.n_edges]
+
+
+def masked(frontier: Frontier, name: str) -> Frontier:
+    """The edges of a frontier for which a column of the option ``mask`` is True; all for an empty name."""
+    return _selected(frontier, name, None) if name else frontier
+
+
+def positive(frontier: Frontier, name: str) -> Frontier:
+    """The edges of a frontier with a positive value in a column."""
+    values = frontier.partition.edge.read(name)
+    # most weights are positive: no list is copied then
+    every = all(allowed.all_positive(c.begin, c.end, c.edges, in_block(values, c.block)) for c in frontier.candidates)
+    return frontier if every else _selected(frontier, name, None)
+
+
+def up_to(frontier: Frontier, name: str, limits: dict[int, np.ndarray]) -> Frontier:
+    """The edges of a frontier with a value up to the limit of their receiving row.
+
+    Args:
+        limits: By kind of row, [n_groups].
+    """
+    return _selected(frontier, name, limits)
+
+
+def _selected(frontier: Frontier, name: str, limits: dict[int, np.ndarray] | None) -> Frontier:
+    values = frontier.partition.edge.read(name)
+
+    def of(c: Candidates) -> Candidates:
+        x = in_block(values, c.block)
+        return c.of(*allowed.allowed(c.begin, c.end, c.edges, c.senders, x, x[:0] if limits is None else limits[c.kinds[1]]))
+
+    return replace(frontier, candidates=[of(c) for c in frontier.candidates])
+
+
+def check_column(partition: Partition, what: str, option: str, name: str) -> None:
+    """Check that there is a column with one number per row.
+
+    Args:
+        what: "node" or "edge".
+        option: The option that names the column, for messages.
+        name: The column.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    store = partition.node if what == "node" else partition.edge
+    if name not in store:
+        known = ", ".join(n for n in store.names() if len(store.column(n).shape) == 1)
+        raise ConfigError(f"{option}={name}: there is no {what} column {name!r}; choose from {known}, or add it with "
+                          f"graph.replace({what}_columns={{{name!r}: values}})")
+    if len(store.column(name).shape) != 1:
+        raise ConfigError(f"{option}={name}: the {what} column {name!r} has {store.column(name).shape[1]} numbers per {what}; "
+                          "expected one, so copy one of them into a column of its own")
+
+
+def check_edges(partition: Partition, option: str, name: str, wrong: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
+    """Check an edge column on all workers.
+
+    Args:
+        option: The option that names the column, for messages.
+        name: The column.
+        wrong: Which of the values cannot be used, [n] bool.
+        expected: What is expected, for messages.
+
+    Raises:
+        ConfigError: There is no such column with one number per edge.
+        DataError: A value cannot be used.
+
+    Collective: all ranks of the partition.
+    """
+    error: GraphThetaError | None = None
+    try:
+        check_column(partition, "edge", option, name)
+        values = partition.edge.read(name)
+        bad = np.flatnonzero(wrong(values))
+        if len(bad):
+            at = bad[np.argmin(partition.edge_gid[bad])]
+            src, dst = (int(ends[at]) for ends in partition.edge_ends())
+            added = f" or, if the job has added this self loop, {ADD_LOOPS.format(name)}" if src == dst else ""
+            error = DataError(f"{option}={name}: edge {partition.edge_gid[at]} (from node {src} to node {dst}) has the value {values[at]}, "
+                              f"expected {expected}; change the value in edge_columns or edge_weight{added}")
+    except ConfigError as e:
+        error = e
+    partition.halo_comm.agree(error)
+
+
+def check_mask(partition: Partition, name: str) -> None:
+    """Check the column of the option ``mask``; an empty name is no mask.
+
+    Raises:
+        ConfigError, DataError: As ``check_edges``.
+
+    Collective: all ranks of the partition.
+    """
+    if name:
+        check_edges(partition, "mask", name, lambda x: (x != 0) & (x != 1), "True or False")

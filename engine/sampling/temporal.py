@@ -1,0 +1,147 @@
+"""Sampling by time: only edges that are not later than the cutoff of their receiving node.
+
+The cutoff of a target is a column of the nodes. It travels down the hops: a node inherits the
+cutoffs of the nodes that chose one of its edges in the hop before, and its own if it has one; the
+lowest of them counts. A node is computed once for all nodes that read it, so a higher cutoff would
+show the future to one of them. On every path from an edge to a target, cutoffs only rise, so no
+edge is later than the time of any target that it reaches.
+
+In PyG (``time_attr``, ``temporal_strategy``) and in GraphBolt (``TemporalNeighborSampler``) a
+neighbour also inherits the time of its seed, and a node that several seeds reach is computed once
+for each: exact for each seed, but nothing is shared. PyG allows edges of the time of the seed, as
+here; GraphBolt only earlier ones.
+
+Source: PyG, https://pytorch-geometric.readthedocs.io, ``torch_geometric.loader.NeighborLoader``;
+GraphBolt, https://www.dgl.ai/dgl_docs, ``dgl.graphbolt.TemporalNeighborSampler``
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, DataError
+
+from ..partition.partition import Partition
+from .candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
+from .columns import check_column, check_mask, in_block, masked, up_to
+from .neighbour import NeighbourSampler
+from .priority import Priority, Ranked, ranked_by, tie_bits
+
+STRATEGIES = ("uniform", "last")
+
+
+@dataclass(frozen=True)
+class RecentPriority(Priority):
+    """The latest edges; of equally late ones those of the lowest ids.
+
+    Attributes:
+        column: Edge column of times.
+    """
+
+    column: str
+
+    def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
+        listed = edges.listed()
+        times = in_block(frontier.partition.edge.read(self.column), listed.block)[listed.edges]
+        if times.dtype.kind == "f":
+            return ranked_by(listed, -times)
+        assert frontier.cutoff is not None
+        # of whole numbers, ages fit into the bits above those of ids, which ``check`` makes sure of
+        age = np.repeat(frontier.cutoff[listed.kinds[1]], np.diff(listed.ptr)) - times
+        return Ranked(listed, age.astype(np.uint64) << np.uint64(tie_bits(frontier.relation)), IN_ORDER, None)
+
+    def weight(self, frontier: Frontier, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
+        # the latest edges are no random sample of the others
+        return None
+
+
+@dataclass(frozen=True)
+class TemporalSampler:
+    """Keeps ``fanout`` in-edges of every receiving node, of those not later than its cutoff.
+
+    Attributes:
+        fanouts, replace, seed: As for ``NeighbourSampler``.
+        time: The edge column of times.
+        target_time: The node column that is the cutoff of a target.
+        strategy: "uniform" draws uniformly from the allowed edges, with importance weights;
+            "last" keeps the latest ones, each with weight 1.
+        mask: An edge column of True and False; only edges with True take part. Empty for all.
+        name: Name in a job.
+
+    Raises:
+        ConfigError: As for ``NeighbourSampler``, or an unknown strategy, or ``replace`` with "last".
+    """
+
+    name: ClassVar[str] = "temporal"
+
+    fanouts: tuple[int, ...]
+    replace: bool = False
+    seed: int = 0
+    time: str = "time"
+    target_time: str = "time"
+    strategy: str = "uniform"
+    mask: str = ""
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ConfigError(f"strategy={self.strategy}: expected {' or '.join(STRATEGIES)}")
+        if self.replace and self.strategy == "last":
+            raise ConfigError("replace: strategy=last keeps each of the latest edges once; drop replace, or choose strategy=uniform")
+        self._neighbours()
+
+    def _neighbours(self) -> NeighbourSampler:
+        if self.strategy == "last":
+            return NeighbourSampler(self.fanouts, seed=self.seed, priority=RecentPriority(self.time))
+        return NeighbourSampler(self.fanouts, self.replace, self.seed)
+
+    @property
+    def hops(self) -> int:
+        """Number of hops that have a fanout."""
+        return len(self.fanouts)
+
+    def check(self, partition: Partition) -> None:
+        """Check the columns.
+
+        Raises:
+            ConfigError: There is no such column, or one has whole numbers and the other does not.
+            DataError: Times differ by more than ranks can hold, or a mask has other values than
+                True and False.
+
+        Collective: all ranks of the partition.
+        """
+        check_column(partition, "edge", "time", self.time)
+        check_column(partition, "node", "target_time", self.target_time)
+        times, cutoffs = partition.edge.read(self.time), partition.node.read(self.target_time)
+        if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
+            raise ConfigError(f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
+                              "differently; give both columns as integers")
+        if times.dtype.kind != "f" and self.strategy == "last":
+            self._check_ages(partition, times, cutoffs)
+        check_mask(partition, self.mask)
+
+    def _check_ages(self, partition: Partition, times: np.ndarray, cutoffs: np.ndarray) -> None:
+        """Check that the age of every edge fits into a rank beside an edge id."""
+        lowest = np.iinfo(np.int64).min
+        # -1 - x reverses the order of all 64-bit numbers, the lowest included
+        ends = np.array([cutoffs.max(initial=lowest), (-1 - times.astype(np.int64)).max(initial=lowest)], np.int64)
+        newest, before = (int(x) for x in partition.halo_comm.all_max(ends))
+        span, bits = newest + 1 + before, min(63, 64 - max(partition.n_edges - 1, 0).bit_length())
+        if partition.n_edges and span >= 1 << bits:
+            raise DataError(f"time={self.time}: times span {span}, but strategy=last tells apart spans below 2**{bits} in a graph of "
+                            f"{partition.n_edges} edges; give times in a coarser unit")
+
+    def cutoffs(self, partition: Partition, masters: np.ndarray) -> np.ndarray:
+        """The times of targets; see ``Timed.cutoffs``."""
+        values = partition.node.read(self.target_time, masters)
+        return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+
+    def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
+        """Choose edges of one pass; see ``Sampler.choose``.
+
+        Collective: all ranks of the frontier's partition.
+        """
+        assert frontier.cutoff is not None
+        past = up_to(masked(frontier, self.mask), self.time, frontier.cutoff)
+        return self._neighbours().choose(past, hop=hop, step=step)
