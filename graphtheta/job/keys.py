@@ -89,9 +89,10 @@ class StrategyKeys(Options):
     fanout: tuple[int, ...] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"
-    """Sampler: neighbour draws in-edges of each node uniformly; saint_node, saint_edge, saint_walk and saint_frontier choose the nodes
-    of a batch as GraphSAINT does, without --batch-size and --fanout; give your own as FILE.py:Class. Options follow as
-    :name=value,..."""
+    """Sampler. neighbour draws in-edges of each node uniformly, weighted in proportion to an edge column (options weight, importance,
+    normalise), temporal from the edges up to the time of the target (time, target_time, strategy); mask=COLUMN limits each to
+    some edges. saint_node, saint_edge, saint_walk and saint_frontier choose the nodes of a batch as GraphSAINT does, without
+    --batch-size and --fanout. Give your own as FILE.py:Class. Options follow as :name=value,..."""
     replace: bool = False
     """Sample with replacement."""
     share_sample: bool = False

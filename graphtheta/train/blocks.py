@@ -11,6 +11,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
+from graphtheta.engine.sampling.sampler import Checked
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.level import Level
 from graphtheta.errors import ConfigError, DataError
@@ -55,6 +56,7 @@ class BlockSampler:
 
     Raises:
         ConfigError: Unknown sampler, option or direction, or an option the sampler does not read.
+        DataError: The sampler cannot use the values of a column that it reads.
 
     Examples:
         >>> sampler = gt.BlockSampler(gt.load("sbm"), [10, 5])
@@ -81,6 +83,8 @@ class BlockSampler:
         self._by_id = None if self._ids is None else np.argsort(self._ids)
         # features are not needed to choose edges
         self._partition = build_partition(graph.replace(x=None), SerialComm())
+        if isinstance(self._sampler, Checked):
+            self._sampler.check(self._partition)
         self._row = np.empty(graph.n_nodes, np.int64)
         self._row[self._partition.masters] = np.arange(graph.n_nodes)
 
@@ -151,6 +155,7 @@ def sample(graph: Graph, targets: Any, fanout: Sequence[int], *, sampler: str = 
 
     Raises:
         ConfigError: Unknown sampler, option or direction, or an option the sampler does not read.
-        DataError: An id is unknown or given twice.
+        DataError: An id is unknown or given twice, or the sampler cannot use the values of a column
+            that it reads.
     """
     return BlockSampler(graph, fanout, sampler=sampler, replace=replace, seed=seed, direction=direction)(targets, step)

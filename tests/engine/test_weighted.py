@@ -187,6 +187,14 @@ def test_columns_that_do_not_fit_are_refused():
         WeightedSampler((2,), normalise=True, importance=False)
 
 
+def test_blocks_without_the_engine():
+    (block,) = gt.sample(GRAPH, [3, 5], [4], sampler="weighted:weight=w,normalise=yes", seed=2)
+    (found,) = sample(weighted((4,), seed=2, normalise=True), targets=[3, 5], graph=GRAPH)
+    assert dict(zip(block.edge.tolist(), block.weight.tolist(), strict=True)) == {e: w for (e, _), w in found.items()}
+    with pytest.raises(DataError, match=r"weight=w: edge 0 .* has the value -1"):
+        gt.sample(GRAPH.replace(edge_columns={"w": -np.ones(150)}), [3], [4], sampler="weighted:weight=w")
+
+
 JOB = {"model": "sage", "strategy": "mini", "batch_size": 8, "fanout": "3", "epochs": 1, "backend": "reference", "layers": 2}
 
 
