@@ -2,9 +2,9 @@
 
 Lists of the k lowest ranks are merged like the states of an aggregator, so the edges of a node may
 be on several workers: each sends its lowest ranks to the master, and the master sends back the
-cut, the highest rank that is chosen, and the threshold, the lowest that is not, if importance
-weights depend on it. With replacement a row makes k choices. Every choice has
-ranks of its own and takes the edge with the lowest one.
+cut, the highest rank that is chosen. If importance weights depend on the threshold, the lowest rank
+that is not chosen, the lists have one rank more. With replacement a row makes k choices. Every
+choice has ranks of its own and takes the edge with the lowest one.
 
 Source: bottom-k sketches, https://arxiv.org/abs/0802.3448
 """

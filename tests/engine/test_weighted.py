@@ -56,6 +56,12 @@ def test_the_lowest_ranks_are_chosen_and_weigh_by_the_threshold():
     np.testing.assert_allclose([found[e] for e in expected], list(expected.values()), rtol=1e-9)
 
 
+def test_one_sample_for_all_hops():
+    first, second = sample(weighted((2, 2), shared=True), layers=("in", "in"), graph=GRAPH)
+    other = sample(weighted((2, 2)), layers=("in", "in"), graph=GRAPH)
+    assert first == second == other[0] != other[1]
+
+
 def test_the_logarithm_is_that_of_the_library():
     u = np.array([unit(np.uint64(h)) for h in (0, 1 << 63, (1 << 64) - 1, *bits(0, np.arange(500)).tolist())])
     np.testing.assert_allclose([minus_log(x) for x in u], -np.log(u), rtol=1e-15)
