@@ -23,10 +23,14 @@ from typing import Any
 import graphtheta as gt
 
 SAMPLED = {"strategy": "mini", "model": "sage", "layers": 2, "hidden": 128, "batch_size": 1024, "fanout": "10,10", "split": "fraction"}
+# features as wide as Reddit's; fan-outs from the targets
+WIDE = {**SAMPLED, "layers": 3, "hidden": 256, "fanout": "15,10,5"}
 RUNS: dict[str, dict] = {
     "cora": {"dataset": "cora", "model": "gcn", "strategy": "mini", "batch_size": 70},
     "rmat 16": {**SAMPLED, "dataset": "rmat:scale=16,features=64"},
     "rmat 18": {**SAMPLED, "dataset": "rmat:scale=18,edge_factor=20,features=64,classes=41"},
+    "wide 16": {**WIDE, "dataset": "rmat:scale=16,edge_factor=20,features=602,classes=41"},
+    "wide 18": {**WIDE, "dataset": "rmat:scale=18,edge_factor=20,features=602,classes=41"},
 }
 KINDS = ("kernels", "products", "arrays", "other")
 
@@ -54,7 +58,8 @@ class Split:
     def timed(self, kind: str, call: Callable) -> Callable:
         """A function that books its time under a kind."""
         def run(*args: Any, **options: Any) -> Any:
-            if threading.current_thread() is not threading.main_thread():
+            # a product runs its blocks on the pool of compiled loops
+            if threading.current_thread() is not threading.main_thread() or self._kind == "products":
                 return call(*args, **options)
             before = self.switch(kind)
             try:
@@ -103,8 +108,8 @@ def trained(keys: dict, steps: int) -> tuple[gt.Trainer, Callable[[], Any]]:
     return trainer, step
 
 
-def measure(step: Callable[[], Any], steps: int, split: Split) -> dict:
-    """Medians over some steps, in milliseconds, and the sizes of the last view."""
+def measure(trainer: gt.Trainer, step: Callable[[], Any], steps: int, split: Split) -> dict:
+    """Medians over some steps, in milliseconds, and the sizes and orders of products and sums of the last view."""
     rows, view = [], None
     for _ in range(steps):
         split.clear()
@@ -115,7 +120,8 @@ def measure(step: Callable[[], Any], steps: int, split: Split) -> dict:
         rows.append({kind: 1000 * s for kind, s in {"step": seconds, **split.seconds}.items()})
     assert view is not None
     return {**{kind: median(row[kind] for row in rows) for kind in rows[0]},
-            "nodes": [level.n_in for level in view.levels] + [view.n_targets], "edges": [level.n_edges for level in view.levels]}
+            "nodes": [level.n_in for level in view.levels] + [view.n_targets], "edges": [level.n_edges for level in view.levels],
+            "order": [layer.order(level.counts) for layer, level in zip(trainer.probe.summing, view.levels, strict=True)]}
 
 
 def main() -> int:
@@ -130,9 +136,10 @@ def main() -> int:
     split.watch()
     print(f"{'milliseconds':14}" + "".join(f"{name:>10}" for name in ("step", *KINDS)) + "   edges", flush=True)
     slow = []
-    for name, (_, step) in ready.items():
-        row = measure(step, options.steps, split)
+    for name, (trainer, step) in ready.items():
+        row = measure(trainer, step, options.steps, split)
         print(f"{name:14}" + "".join(f"{row[kind]:10.2f}" for kind in ("step", *KINDS)) + f"   {row['edges']}", flush=True)
+        print("".join(f"{'':14}layer {i}: {line}\n" for i, lines in enumerate(row["order"], 1) for line in lines), end="", flush=True)
         slow += [name] * (row["other"] > options.most)
         if options.out:
             with options.out.open("a", encoding="utf-8") as f:

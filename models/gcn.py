@@ -5,7 +5,7 @@
 
 Transform scales by the source's degree, gather multiplies by the edge weight a_uv, sum adds, apply
 scales by the destination's degree. The product with W is taken before or after the sum, whichever
-side is narrower: the result is the same, and less is communicated.
+is cheaper in the batch: the result is the same.
 
 Departures: d counts edges in the layer's direction (in-edges by default), without their weights;
 self loops are not added here but to the graph (``Graph.with_self_loops``); for a degree of 0 the
@@ -22,7 +22,6 @@ from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul
 from ..ops.functions.elementwise import add, maximum, minimum, mul, power
 from .design import Design, NetworkOptions
-from .mlp import project_first
 
 NORMALISATIONS = {"sym": -0.5, "row": -1.0}
 
@@ -49,7 +48,7 @@ class GCN(Layer):
         self.norm = norm
 
     def transform(self, node: Any) -> dict[str, Any]:
-        z = matmul(node.h, self.weight) if self._first(node) else node.h
+        z = matmul(node.h, self.weight) if node.product_first(self.weight) else node.h
         return {"z": mul(z, self._factor(node)) if self.norm == "sym" else z}
 
     def gather(self, edge: Any) -> Any:
@@ -57,11 +56,8 @@ class GCN(Layer):
 
     def apply(self, node: Any, total: Any) -> Any:
         total = mul(total, self._factor(node))
-        out = total if self._first(node) else matmul(total, self.weight)
+        out = total if node.product_first(self.weight) else matmul(total, self.weight)
         return out if self.bias is None else add(out, self.bias)
-
-    def _first(self, node: Any) -> bool:
-        return not node.precomputed and project_first(node.h, self.weight)
 
     def _factor(self, node: Any) -> Any:
         """A power of the degree, 0 where the degree is 0, [n]."""

@@ -3,8 +3,7 @@
     h'_v = MLP((1 + eps) h_v + sum over u -> v of h_u)
 
 Transform passes h on, gather reads it at the source, sum adds, apply runs the perceptron. Its
-first product is taken before the sum if that side is narrower: the result is the same, and less is
-communicated.
+first product is taken before the sum if that is cheaper in the batch: the result is the same.
 
 Departures: none; eps is a fixed number or trained.
 """
@@ -17,7 +16,7 @@ from ..ops.autodiff.init import default_dtype
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.elementwise import add, mul
 from .design import Design, NetworkOptions
-from .mlp import MLP, project_first
+from .mlp import MLP
 
 
 class GIN(Layer):
@@ -34,17 +33,14 @@ class GIN(Layer):
         self.eps: Parameter | float = Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
 
     def transform(self, node: Any) -> dict[str, Any]:
-        return {"z": self.mlp.start(node.h) if self._first(node) else node.h}
+        return {"z": self.mlp.start(node.h) if node.product_first(self.mlp.weights[0]) else node.h}
 
     def gather(self, edge: Any) -> Any:
         return edge.src.z
 
     def apply(self, node: Any, total: Any) -> Any:
         z = add(total, mul(node.z, add(self.eps, 1)) if isinstance(self.eps, Parameter) else mul(node.z, 1 + self.eps))
-        return self.mlp.finish(z) if self._first(node) else self.mlp(z)
-
-    def _first(self, node: Any) -> bool:
-        return not node.precomputed and project_first(node.h, self.mlp.weights[0])
+        return self.mlp.finish(z) if node.product_first(self.mlp.weights[0]) else self.mlp(z)
 
 
 class GINOptions(NetworkOptions):

@@ -2,16 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
-
-from scipy.sparse import issparse
 
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.context import ActiveGraph
 from ..engine.layer.module import Module
-from ..ops.autodiff.tape import Parameter, value_of
+from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, elu, gelu, leaky_relu, relu, tanh
@@ -32,11 +29,6 @@ def activation(name: str) -> Callable[[Any], Any]:
     if name not in ACTIVATIONS:
         raise ConfigError(f"activation {name!r} is not known; choose from {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
-
-
-def project_first(h: Any, weight: Parameter) -> bool:
-    """Whether to multiply h by the weight before a linear aggregation: if narrower, or sparse."""
-    return issparse(value_of(h)) or prod(weight.shape[1:]) < weight.shape[0]
 
 
 class MLP(Module):

@@ -3,8 +3,8 @@
     h'_v = W_n AGG{h_u : u -> v} + W_s h_v + b          AGG = mean, max or sum
 
 Transform passes h on, gather reads it at the source, sum aggregates, apply multiplies. Mean and
-sum are linear, so W_n is applied before them if that side is narrower: the result is the same, and
-less is communicated.
+sum are linear, so W_n is applied before them if that is cheaper in the batch: the result is the
+same.
 
 Departures: as in DistGNN-MB, the activation belongs to the network and h' is not divided by its
 length; "max" aggregates the neighbour values themselves (as PyTorch Geometric), without the
@@ -21,7 +21,6 @@ from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul, to_dense
 from ..ops.functions.elementwise import add
 from .design import Design, NetworkOptions
-from .mlp import project_first
 
 AGGREGATORS = ("mean", "max", "sum")
 
@@ -57,7 +56,7 @@ class SAGE(Layer):
         return out if self.bias is None else add(out, self.bias)
 
     def _first(self, node: Any) -> bool:
-        return self.sum != "max" and not node.precomputed and project_first(node.h, self.neighbour)
+        return self.sum != "max" and node.product_first(self.neighbour)
 
 
 class SAGEOptions(NetworkOptions):

@@ -6,7 +6,7 @@ of the active rows, and carries new edge values from the layer that made them to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +20,9 @@ from ...ops.autodiff.tape import Var, current, needs_grad, value_of
 from ...ops.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram
 from ...ops.functions.rows import prefix
-from ..view.level import Level
+from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
+from .product_order import ProductOrder
 from .settings import pass_settings
 from .stages import Stages
 from .traffic import Traffic
@@ -29,12 +30,28 @@ from .traffic import Traffic
 
 @dataclass
 class Superstep:
-    """A layer that was run; ``program`` is its planned gather, None with a precomputed total."""
+    """A layer that was run.
+
+    Attributes:
+        layer: Name of its class.
+        program: Its planned gather, None with a precomputed total.
+        made_by: The layer.
+        counts: Size of the level it ran over.
+        orders: Products that it may compute before or after its sum, by column and shape of the
+            weight; decided once for transform and apply, which may see different columns.
+    """
 
     layer: str
     direction: str
     program: EdgeProgram | None = None
     made_by: Stages | None = None
+    counts: Counts = NO_ROWS
+    orders: dict[tuple[str, tuple[int, ...]], ProductOrder] = field(default_factory=dict)
+
+    def order(self, counts: Counts) -> list[str]:
+        """Whether product or sum comes first in a level of some size, one line for each product."""
+        return [f"{'product before sum' if order.product_first(counts) else 'sum before product'}, {order.d_in} to {order.d_out} wide"
+                for order in self.orders.values()]
 
 
 # directions and layers run so far, and edge values carried on

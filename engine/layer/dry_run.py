@@ -77,6 +77,7 @@ class Probe:
         node_width, edge_width: Largest number of values stored at once for backward, per node and
             per edge.
         halo_width: The same per mirror, for the columns that gather reads.
+        deferred_width: Most further numbers per node, and per mirror, if sums come before products.
         widest: Numbers per node of the widest value.
         parameters: Numbers in all parameters.
         unread: Names of the parameters that no operation reads; they are never trained.
@@ -91,12 +92,18 @@ class Probe:
     node_width: int
     edge_width: int
     halo_width: int
+    deferred_width: int
     widest: int
     parameters: int
     unread: list[str]
     stored: list[str]
     supersteps: list[Superstep]
     operations: list[Operation]
+
+    @property
+    def summing(self) -> list[Superstep]:
+        """The supersteps that run over a level of the view, in the order of the levels."""
+        return [step for step in self.supersteps if step.program is not None and step.made_by is not None and step.made_by.sum is not None]
 
 
 class _EndlessGraph(ActiveGraph):
@@ -165,7 +172,8 @@ def probe(model: Model, partition: Partition) -> Probe:
     operations, unread, layers = list(tape.seen), _unread(model, tape), graph.flow.hops(graph.directions)
     (node, edge, halo), widest = _stored_widths(tape, out.dtype.itemsize)
     per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
-    return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), widest,
+    deferred = sum(order.deferred_width for step in graph.supersteps if step.program for order in step.orders.values())
+    return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), deferred, widest,
                  sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations)
 
 

@@ -58,7 +58,7 @@ class MemoryBound:
 
 
 def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
-                 checkpoints: int = 0) -> MemoryBound:
+                 checkpoints: int = 0, batches: bool = False) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:
@@ -70,6 +70,8 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
         staleness: Updates that a view may miss.
         checkpoints: Number of checkpoints that wait to be written, or are being written, at a
             time.
+        batches: Whether views have more rows before a layer than after it, where its sum may come
+            before its product.
 
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
@@ -77,14 +79,15 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     rows, mirrors, edges = partition.n_masters, partition.n_mirrors, partition.n_local_edges
     plans = sum(len(x.plan.rows) for r in partition.relations.values() for x in (r.sources, r.destinations))
     # a halo column is stored at the mirrors and, during a move, packed at both ends
-    halo = probe.halo_width * (2 * mirrors + plans)
+    deferred = probe.deferred_width if batches else 0
+    halo = (probe.halo_width + deferred) * (2 * mirrors + plans)
     residuals = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     parameters = probe.parameters * itemsize
     return MemoryBound(
         partition.nbytes(),
-        in_flight * (probe.node_width + GRADIENTS_ALIVE * probe.widest) * rows * itemsize,
+        in_flight * (probe.node_width + deferred + GRADIENTS_ALIVE * (probe.widest + deferred)) * rows * itemsize,
         in_flight * halo * itemsize,
         in_flight * (2 * probe.edge_width + residuals) * edges * itemsize,
         in_flight * CHUNKS_ALIVE * CHUNK_BYTES,

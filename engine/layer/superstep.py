@@ -24,6 +24,7 @@ from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction
 from .edge_stage import Inputs, gather_sum
 from .ingredients import Ingredients
+from .product_order import ProductOrder
 from .stages import Stages
 from .traffic import Traffic
 
@@ -41,12 +42,28 @@ class NodeColumns:
     Attributes:
         precomputed: Whether the total of the layer's messages was precomputed
             (``engine.layer.precompute``). A layer that can multiply by its weights before or after
-            the sum must then do so after.
+            the sum must then do so after; ``product_first`` says so.
     """
 
-    def __init__(self, layer: Stages, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int):
+    def __init__(self, layer: Stages, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int, step: Superstep):
         self.precomputed = graph.settings.ingredients(layer) is not None
+        self._step = step
         self._owner, self._stage, self._columns, self._graph, self._n = type(layer).__name__, stage, columns, graph, n
+
+    def product_first(self, weight: Any, column: str = "h") -> bool:
+        """Whether a product with a weight is cheaper before a linear sum than after it.
+
+        A layer asks in transform and, with the same arguments, in apply; the answer is the same in
+        both and on all workers, and may be another one in the next batch.
+
+        Args:
+            weight: The second factor, [d, ...].
+            column: Name of the first factor, a column that transform reads, [n, d].
+        """
+        key = column, tuple(weight.shape)
+        if key not in self._step.orders:
+            self._step.orders[key] = ProductOrder.of(getattr(self, column), weight, current().record)
+        return not self.precomputed and self._step.orders[key].product_first(self._step.counts)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -94,12 +111,13 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     if (ingredients := graph.settings.ingredients(layer)) is not None:
         return _apply_precomputed(layer, ingredients, owner, graph, h)
     level = graph.next_level(layer)
-    graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
+    step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
+    graph.supersteps.append(step)
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):
-        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in))
+        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))
     columns = _check_transform(owner, made, given, graph, level.n_in)
-    program = graph.supersteps[-1].program = _program(layer, owner, columns, graph, level)
+    program = step.program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
     with naming(f"gather of {owner}"):
         totals, outputs = _run_phases(program, columns, graph, level, key)
@@ -109,7 +127,7 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
         return value
     total = totals[""] if isinstance(layer.sum, str) else Totals(owner, totals)
     with ledger.stage("apply"), naming(f"apply of {owner}"):
-        out = layer.apply(NodeColumns(layer, "apply", columns, graph, level.n_out), total)
+        out = layer.apply(NodeColumns(layer, "apply", columns, graph, level.n_out, step), total)
     return _check_apply(owner, out, level.n_out)
 
 
@@ -117,17 +135,18 @@ def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, grap
     """Apply to precomputed totals; the layer uses no level of the view."""
     n = graph.view.space.n
     check_direction(layer, 0, ingredients.direction)
-    graph.supersteps.append(Superstep(owner, layer.direction, made_by=layer))
+    step = Superstep(owner, layer.direction, made_by=layer)
+    graph.supersteps.append(step)
     given = {"h": h}
     if h is not graph.x:
         raise UserFunctionError(f"{owner} has a precomputed total, but is called with other values than graph.x, such as its dropout; "
                                 "disable precompute, or call the layer with graph.x")
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
-        columns = _check_transform(owner, layer.transform(NodeColumns(layer, "transform", given, graph, n)), given, graph, n)
+        columns = _check_transform(owner, layer.transform(NodeColumns(layer, "transform", given, graph, n, step)), given, graph, n)
     ingredients.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.view.rows)
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
         total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
-        return _check_apply(owner, layer.apply(NodeColumns(layer, "apply", columns, graph, n), total), n)
+        return _check_apply(owner, layer.apply(NodeColumns(layer, "apply", columns, graph, n, step), total), n)
 
 
 def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dict[str, Any]]:
@@ -136,9 +155,9 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     Collective: all ranks of the view's partition.
     """
     owner, level = type(layer).__name__, graph.next_level(layer)
-    given = {"h": graph.x}
+    given, step = {"h": graph.x}, Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
     with naming(f"transform of {owner}"):
-        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in))
+        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))
     columns = _check_transform(owner, made, given, graph, level.n_in)
     traced = _traced(layer, owner, columns, graph, level)
     return _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""], traced, columns

@@ -23,7 +23,7 @@ from ..partition.relation import Served, StoredRelation
 from ..sampling.candidates import Candidates, Chosen, Frontier
 from ..sampling.sampler import Sampler, Timed
 from .hop import Hop, Layers, depth, hops
-from .level import Ends, Level, Pass, Selection, halo_map, passes_of, receiving, tie_shift
+from .level import Counts, Ends, Level, Pass, Selection, halo_map, passes_of, receiving, tie_shift
 from .view import GraphView
 
 # the name of a relation, and whether messages run against its edges
@@ -257,6 +257,8 @@ def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: 
     Args:
         sizes: Number of rows at the end of the model, one hop before it, and so on.
         found: Sweeps of the last hop, of the hop before it, and so on.
+
+    Collective: all ranks of the partition.
     """
     levels: list[Level] = []
     known: dict[tuple[int, str], Level] = {}
@@ -268,4 +270,7 @@ def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: 
             passes = [sweeps[r.name, reverse].finish(frame.row_of, n_in) for r, reverse in passes_of(partition, direction)]
             known[key] = Level(n_in, n_out, passes, direction)
         levels.append(known[key])
+    sums = partition.halo_comm.all_sum(np.array([(x.n_in, x.n_out, x.n_edges) for x in known.values()], np.int64))
+    for level, counts in zip(known.values(), sums.reshape(-1, 3).tolist(), strict=True):
+        level.counts = Counts(*counts)
     return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

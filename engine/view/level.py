@@ -6,8 +6,9 @@ restricted move plans. No subgraph is copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -119,6 +120,22 @@ class Pass:
     receivers: Exchange
 
 
+class Counts(NamedTuple):
+    """The size of a level over all workers; decisions by it are the same on every worker.
+
+    Attributes:
+        rows_in, rows_out: Nodes needed before and after.
+        edges: Edges of all passes.
+    """
+
+    rows_in: int
+    rows_out: int
+    edges: int
+
+
+NO_ROWS = Counts(0, 0, 0)
+
+
 @dataclass
 class Level:
     """What a superstep runs over: rows before and after it, and its passes over edges.
@@ -126,12 +143,14 @@ class Level:
     Attributes:
         n_in, n_out: Frame rows needed before and after; the latter are a prefix of the former.
         direction: Direction of the layers that it was made for.
+        counts: Its size over all workers; zeros in a dry run and for pairs.
     """
 
     n_in: int
     n_out: int
     passes: list[Pass]
     direction: str
+    counts: Counts = field(default=NO_ROWS, kw_only=True)
 
     def __post_init__(self) -> None:
         offset = 0

@@ -18,7 +18,7 @@ import numpy as np
 from ...ops.autodiff.space import RowSpace
 from ..partition.partition import Partition
 from .hop import Layers, hops
-from .level import Level, full_pass, passes_of
+from .level import Counts, Level, full_pass, passes_of
 from .scored_pairs import PairLevel
 
 # the column of a total that was computed before training
@@ -70,6 +70,12 @@ class GraphView:
 
 def global_view(partition: Partition, layers: Layers) -> GraphView:
     """The view of the whole graph: all rows and edges are active in every superstep."""
-    n, along = partition.n_masters, [hop.direction for hop in hops(layers)]
-    made = {d: Level(n, n, [full_pass(partition, *key) for key in passes_of(partition, d)], d) for d in set(along)}
+    along = [hop.direction for hop in hops(layers)]
+    made = {d: _full_level(partition, d) for d in set(along)}
     return GraphView(partition, [made[d] for d in along], None, RowSpace(partition.masters))
+
+
+def _full_level(partition: Partition, direction: str) -> Level:
+    n, along = partition.n_masters, passes_of(partition, direction)
+    counts = Counts(partition.n_nodes, partition.n_nodes, sum(relation.n_edges for relation, _ in along))
+    return Level(n, n, [full_pass(partition, *key) for key in along], direction, counts=counts)

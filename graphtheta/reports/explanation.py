@@ -15,6 +15,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.traffic import Widths
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import EDGE
+from graphtheta.engine.view.level import NO_ROWS
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
@@ -53,7 +54,8 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
         **keys: Keys of the job.
 
     Returns:
-        For each layer the phases of its gather with the planner's rewrites, the columns
+        For each layer the order of its product and sum (in a mini-batch job, that of the first
+        batch), the phases of its gather with the planner's rewrites, the columns
         communicated, the back end, and bytes and operations of every stage; then an upper bound of
         a worker's memory.
 
@@ -71,9 +73,9 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     job = trainer.job
     parts = [f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
              f"{job.dtype}"]
-    titles = _titles(found)
+    titles, orders = _titles(found), _orders(trainer)
     with backend_scope(job.backend):
-        parts += [_layer(i, titles[i], step, trainer, sizes) for i, step in enumerate(found.supersteps)]
+        parts += [_layer(i, titles[i], step, trainer, sizes, orders.get(id(step), [])) for i, step in enumerate(found.supersteps)]
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
     if between.flops:
         parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
@@ -96,16 +98,29 @@ def _titles(found: Probe) -> list[str]:
     return titles
 
 
+def _orders(trainer: Trainer) -> dict[int, list[str]]:
+    """Lines about the order of products and sums in each superstep, by its id. Collective."""
+    found = [step for step in trainer.probe.summing if step.orders]
+    lines = {id(step): [f"order    {line}" for line in step.order(NO_ROWS)] for step in found}
+    if trainer.job.strategy == "mini" and found:
+        for step, level in zip(trainer.probe.summing, trainer.strategy.batch(0, 0).levels, strict=True):
+            n = level.counts
+            lines[id(step)] = [f"order    first batch: {line}, {n.rows_in:,} nodes to {n.rows_out:,} along {n.edges:,} edges"
+                               for line in step.order(n)]
+    return lines
+
+
 def _decodes(program: EdgeProgram) -> bool:
     return "" in program.phases[-1].outputs
 
 
-def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes) -> str:
+def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes, order: list[str]) -> str:
     program = step.program
     if program is None:
         dense = [_row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage)) for stage in ("transform", "apply")]
         return "\n".join([title, f"  {trainer.setup.saving}", *(f"  {line}" for line in table(HEADER, dense).splitlines())])
-    decodes, lines = _decodes(program), [title, *(f"  planned  {note}" for note in planner_notes(program))]
+    decodes, notes = _decodes(program), [*order, *(f"planned  {note}" for note in planner_notes(program))]
+    lines = [title, *(f"  {note}" for note in notes)]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     passes = 2 if step.direction == "both" else 1
     for number, phase in enumerate(program.phases):

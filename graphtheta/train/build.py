@@ -171,7 +171,8 @@ def _memory(job: Job, partition: Partition, found: Probe) -> MemoryBound:
     fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (partition.job_comm.rank == 0 and job.keep > 0)
-    return memory_bound(partition, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints)
+    return memory_bound(partition, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints,
+                        batches=job.strategy == "mini")
 
 
 def _report_unread(model: Model, found: Probe, comm: Comm) -> None:

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from graphtheta.errors import ShapeError
 
-from ..autodiff.buffers import by_blocks
+from ..autodiff.buffers import by_blocks, empty
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
 from .rows import has_rows, trailing
@@ -38,7 +38,7 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
     from ..kernels.batch import take
     from ..kernels.pool import run_blocks
 
-    out = np.empty((len(rows), *x.shape[1:]), x.dtype)
+    out = empty((len(rows), *x.shape[1:]), x.dtype)
     source, to = (a.reshape(len(a), prod(x.shape[1:])).view(np.uint8) for a in (x, out))
     step = max(1, _COPY // width)
     run_blocks(lambda b: take(source, rows[b * step: (b + 1) * step], to[b * step: (b + 1) * step]), -(-len(rows) // step))

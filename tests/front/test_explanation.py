@@ -69,6 +69,14 @@ def test_a_model_of_the_users(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "back end reference" in text
 
 
+def test_the_order_of_product_and_sum_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--model", "sage", *TINY]) == 0
+    assert "order    sum before product, 8 to 8 wide\n" in (text := capsys.readouterr().out)
+    assert "order    product before sum, 8 to 3 wide\n" in text
+    assert main(["explain", "--model", "sage", *TINY, "--strategy", "mini", "--batch-size", "5", "--fanout", "4,4"]) == 0
+    assert re.search(r"order    first batch: product before sum, 8 to 3 wide, \d+ nodes to 5 along \d+ edges\n", capsys.readouterr().out)
+
+
 def test_a_decoder_runs_on_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--task", "link", *TINY]) == 0
     text = capsys.readouterr().out
