@@ -102,7 +102,11 @@ class Aggregator(ABC):
 
     @abstractmethod
     def finish(self, state: State) -> np.ndarray:
-        """The totals, [n, ...] of the type of the messages; zero where there are no edges."""
+        """The totals, [n, ...] of the type of the messages; zero where there are no edges.
+
+        It is called once, after the last edge, and may change the state as far as
+        ``backward_state`` does not read it.
+        """
 
     @abstractmethod
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
@@ -158,7 +162,7 @@ class Mean(Sum):
         add_distinct(state["weight"], rows, other["weight"])
 
     def finish(self, state: State) -> np.ndarray:
-        return _over(state["sum"], expand(self._weight(state), state["sum"].ndim))
+        return _divide(state["sum"], expand(self._weight(state), state["sum"].ndim))
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": _over(g, expand(self._weight(state), g.ndim))}
@@ -267,7 +271,7 @@ class SoftmaxSum(Aggregator):
         state["max"][rows] = top
 
     def finish(self, state: State) -> np.ndarray:
-        return _over(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
+        return _divide(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, "lse": _log_normaliser(state), "inner": _inner(g, total, lead=state["sum"].ndim)}
@@ -281,6 +285,12 @@ class SoftmaxSum(Aggregator):
 
 
 _over = rowwise(np.true_divide)
+
+
+def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x / y in place of x, which saves an array as large as the totals."""
+    buffers.by_blocks(lambda b, begin, end: np.true_divide(x[begin:end], y[begin:end], out=x[begin:end]), len(x), prod(x.shape[1:]))
+    return x
 
 
 @rowwise

@@ -114,5 +114,7 @@ def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
 def take(x, rows, out):  # type: ignore[no-untyped-def]
     """out[i] = x[rows[i]], for rows of bytes."""
     for i in range(len(rows)):
+        # read once: the compiler cannot know that out and rows are apart, and would copy byte by byte
+        r = rows[i]
         for j in range(x.shape[1]):
-            out[i, j] = x[rows[i], j]
+            out[i, j] = x[r, j]
