@@ -1,16 +1,17 @@
-"""The order of a product and a linear sum: ``sum of (h W)`` or ``(sum of h) W``, whichever is cheaper.
+"""The order of a product and a linear sum, ``sum of (h W)`` or ``(sum of h) W``, by their cost.
 
 Both are equal up to rounding. In a sampled view the sending rows outnumber the receiving ones by
 the fan-out, so a sum before the product saves most of the product, even where it adds wider rows.
 The cost in multiply-adds, over all workers and in all passes of a training step:
 
-    product first   rows in x d_in x d_out x products    +  GATHERED x edges x d_out x sweeps
-    sum first       rows out x d_in x d_out x products   +  GATHERED x edges x d_in x sweeps
+    product first   rows in x d_in x d_out x products    +  moves x d_out x sweeps
+    sum first       rows out x d_in x d_out x products   +  moves x d_in x sweeps
+    moves           GATHERED x edges  +  MOVED x mirror rows
 
 A product runs forward, for the gradient of the weight, and for that of h if it needs one. A sum
 runs forward, and backward if what it adds needs a gradient: not over constants. Where as many rows
 send as receive, as in the whole graph or a cluster, the narrower side is summed, which sends least
-between workers. The counts do not depend on the number of workers, and neither does the choice.
+between workers. All counts are sums over the workers, so every worker decides alike.
 """
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ from ...ops.autodiff.tape import needs_grad, value_of
 from ..view.level import Counts
 
 # Multiply-adds in the time in which a sum reads and adds one number of another row. Two cores with
-# AVX-512 make 70 to 90 of 10^9 multiply-adds a second, and add 7 to 10 of 10^9 gathered numbers.
-GATHERED = 10
+# AVX-512 compute 70 to 110 x 10^9 multiply-adds a second, and add 6 to 10 x 10^9 gathered numbers.
+GATHERED = 12
+# The same for a number that is packed, sent to another worker and read there: 30 between processes
+# of one machine, several hundred over 10 Gbit/s.
+MOVED = 50
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class ProductOrder:
 
     Attributes:
         d_in, d_out: Numbers per row before and after the product.
-        sparse: Whether the rows are sparse; then the product comes first, since sums read dense rows.
+        sparse: Whether the rows are sparse; then the product comes first: sums read dense rows.
         products: Passes over the product: forward and, in training, one for each gradient.
         sweeps: Passes over the edges, if the product is first and if the sum is first.
     """
@@ -63,8 +67,7 @@ class ProductOrder:
         """Whether the product comes before the sum in a level of this size."""
         if self.sparse or counts.rows_in == counts.rows_out:
             return self.sparse or self.d_out < self.d_in
-        return self._cost(counts.rows_in, counts.edges, self.d_out, self.sweeps[0]) < \
-            self._cost(counts.rows_out, counts.edges, self.d_in, self.sweeps[1])
-
-    def _cost(self, rows: int, edges: int, width: int, sweeps: int) -> int:
-        return rows * self.d_in * self.d_out * self.products + GATHERED * edges * width * sweeps
+        each = GATHERED * counts.edges + MOVED * counts.moved
+        row = self.d_in * self.d_out * self.products
+        first, last = self.d_out * self.sweeps[0], self.d_in * self.sweeps[1]
+        return counts.rows_in * row + each * first < counts.rows_out * row + each * last

@@ -270,7 +270,7 @@ def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: 
             passes = [sweeps[r.name, reverse].finish(frame.row_of, n_in) for r, reverse in passes_of(partition, direction)]
             known[key] = Level(n_in, n_out, passes, direction)
         levels.append(known[key])
-    sums = partition.halo_comm.all_sum(np.array([(x.n_in, x.n_out, x.n_edges) for x in known.values()], np.int64))
-    for level, counts in zip(known.values(), sums.reshape(-1, 3).tolist(), strict=True):
+    sums = partition.halo_comm.all_sum(np.array([x.local_counts for x in known.values()], np.int64))
+    for level, counts in zip(known.values(), sums.reshape(-1, 4).tolist(), strict=True):
         level.counts = Counts(*counts)
     return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

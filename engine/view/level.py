@@ -126,11 +126,13 @@ class Counts(NamedTuple):
     Attributes:
         rows_in, rows_out: Nodes needed before and after.
         edges: Edges of all passes.
+        moved: Mirror rows at both ends of all passes; not counted for the whole graph.
     """
 
     rows_in: int
     rows_out: int
     edges: int
+    moved: int = 0
 
 
 NO_ROWS = Counts(0, 0, 0)
@@ -159,6 +161,12 @@ class Level:
                 s.offset = offset
                 offset += s.n_edges
         self.n_edges = offset
+
+    @property
+    def local_counts(self) -> tuple[int, int, int, int]:
+        """This worker's part of ``counts``."""
+        moved = sum(p.senders.plan.n_halo + p.receivers.plan.n_halo for p in self.passes)
+        return self.n_in, self.n_out, self.n_edges, moved
 
     @property
     def columns(self) -> bool:
