@@ -61,7 +61,17 @@ class MovePlan:
 
         Collective: all ranks of comm.
         """
-        return self.subset(_swap_rows(comm, wanted, self.recv_ptr, self.send_ptr), wanted) if self.anywhere else self
+        return self.subset(self.reported(comm, wanted), wanted) if self.anywhere else self
+
+    def reported(self, comm: Comm, halo: np.ndarray) -> np.ndarray:
+        """Report halo rows to their owners; returns the positions in ``rows`` that were reported here, ascending.
+
+        Args:
+            halo: Halo rows, ascending, [n].
+
+        Collective: all ranks of comm.
+        """
+        return _swap_rows(comm, halo, self.recv_ptr, self.send_ptr)
 
     def narrow(self, comm: Comm, active: np.ndarray) -> tuple[MovePlan, np.ndarray]:
         """The plan for some of the master rows; readers receive the halo rows that remain.

@@ -70,8 +70,8 @@ class Partition:
     job_comm: Comm = field(kw_only=True)
 
     @cached_property
-    def spare(self) -> list[np.ndarray]:
-        """Arrays for numbering masters, [n_masters] int32, all -1; expanding a view takes one."""
+    def spare(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Arrays for numbering masters, int32, all -1, and for lines of these, uint8, all 0; expanding a view takes both."""
         return []
 
     @property
@@ -133,7 +133,8 @@ class Partition:
         for r in self.relations.values():
             arrays += [r.gid, r.sources.plan.rows, r.destinations.plan.rows]
             arrays += [a for b in r.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
-        return self.directory.nbytes + int(sum(a.nbytes for a in arrays)) + self.node.nbytes + self.edge.nbytes
+        positions = sum(x.nbytes for r in self.relations.values() for x in r.positions.values())
+        return self.directory.nbytes + int(sum(a.nbytes for a in arrays)) + positions + self.node.nbytes + self.edge.nbytes
 
 
 def empty_partition(partition: Partition) -> Partition:

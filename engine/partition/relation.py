@@ -5,6 +5,7 @@ The edges of a relation are stored with the partition, in blocks, or made for a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,38 @@ class Served(NamedTuple):
     mirrors: np.ndarray
 
 
+class Places(NamedTuple):
+    """The edges of one block by receiving row and position.
+
+    Attributes:
+        order: Number of each edge in the order of the block, [n_edges] int32; empty if equal.
+        position: Position of each edge, ascending within a row, [n_edges] int32; empty if each row
+            has all its edges in the block, or none.
+    """
+
+    order: np.ndarray
+    position: np.ndarray
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The number of each edge among all edges into its receiving node, over all workers.
+
+    Attributes:
+        places: Edges of each block, by kinds of source and destination.
+        degree: Edges of the receiving rows over all workers, by kind of row, [n] int64; empty if
+            every row has all its edges in one block.
+    """
+
+    places: dict[tuple[int, int], Places]
+    degree: dict[int, np.ndarray]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(x.nbytes for x in [*self.degree.values(), *(x for places in self.places.values() for x in places)])
+
+
 @dataclass(frozen=True, eq=False)
 class Relation:
     """A kind of edges.
@@ -91,6 +124,11 @@ class StoredRelation(Relation):
     blocks: list[EdgeBlock]
     sources: Served
     destinations: Served
+
+    @cached_property
+    def positions(self) -> dict[bool, Positions]:
+        """Positions of the edges by direction, as far as ``positions_of`` has made them."""
+        return {}
 
     def served(self, reverse: bool) -> tuple[Served, Served]:
         """Plans for the sending ends and for the receiving ends."""

@@ -97,6 +97,7 @@ class Frontier:
         candidates: The edges by block, with a group for each row of the moves, also for rows
             without edges.
         receivers: Moves of the receiving rows.
+        complete: Whether the candidates are all stored edges into the rows, on every worker.
         cutoff: For a ``Timed`` sampler the cutoff of each receiving row, by kind of row and in the
             order of the groups.
     """
@@ -106,6 +107,7 @@ class Frontier:
     reverse: bool
     candidates: Sequence[Candidates]
     receivers: Exchange
+    complete: bool
     cutoff: dict[int, np.ndarray] | None = None
 
 

@@ -50,7 +50,7 @@ def _selected(frontier: Frontier, name: str, limits: dict[int, np.ndarray] | Non
         x = in_block(values, c.block)
         return c.of(*allowed.allowed(c.begin, c.end, c.edges, c.senders, x, x[:0] if limits is None else limits[c.kinds[1]]))
 
-    return replace(frontier, candidates=[of(c) for c in frontier.candidates])
+    return replace(frontier, candidates=[of(c) for c in frontier.candidates], complete=False)
 
 
 def check_column(partition: Partition, what: str, option: str, name: str) -> None:

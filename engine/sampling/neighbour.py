@@ -1,25 +1,35 @@
 """Neighbour sampling: a fixed number of in-edges of every node, by default uniformly.
 
+Uniform sampling draws positions among the edges of a node and reads only the edges that it keeps.
+With a priority, or if some edges are excluded from the frontier, all edges are ranked, and those of
+the lowest ranks are kept.
+
 Source: GraphSAGE, https://arxiv.org/abs/1706.02216
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, key
 
 from ..partition.partition import Partition
+from ..partition.positions import positions_of
+from ..partition.relation import StoredRelation
 from .bottom_k import BottomK
 from .candidates import Frontier, Sample
 from .columns import check_mask, masked
 from .priority import EdgePriority, Priority
+from .uniform import UniformDraws
 
 
 @dataclass(frozen=True)
 class NeighbourSampler:
-    """Keeps ``fanout`` in-edges of every receiving node: those that a priority ranks lowest.
+    """Keeps ``fanout`` in-edges of every receiving node, all with the same probability.
+
+    The draws of a node read only the edges that are kept. If a task excludes edges, such as the
+    links of a batch, every edge of the node draws a random rank instead, and the lowest are kept.
 
     Attributes:
         fanouts: Edges per node for each hop, the one furthest from the targets first; -1 keeps all.
@@ -27,7 +37,7 @@ class NeighbourSampler:
         seed: Seed of the draws.
         shared: Use the draws of the first hop in all hops, so that edge values can be carried from
             layer to layer.
-        priority: Ranks the edges; by default each edge draws a random rank.
+        priority: Ranks the edges; those of the lowest ranks are kept. None samples uniformly.
         mask: An edge column of True and False; only edges with True take part. Empty for all.
         name: Name in a job.
 
@@ -42,7 +52,7 @@ class NeighbourSampler:
     replace: bool = False
     seed: int = 0
     shared: bool = False
-    priority: Priority = field(default_factory=EdgePriority)
+    priority: Priority | None = None
     mask: str = ""
 
     def __post_init__(self) -> None:
@@ -51,7 +61,7 @@ class NeighbourSampler:
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"shared: one sample for all hops needs equal fanouts, got {self.fanouts}; "
                               "use equal fanouts, or a sample for each hop")
-        if self.replace and not self.priority.draws:
+        if self.replace and self.priority is not None and not self.priority.draws:
             raise ConfigError(f"replace: sampling with replacement needs random ranks, and those of {type(self.priority).__name__} "
                               "are not random; sample without replacement, or use a priority with random ranks")
 
@@ -59,6 +69,19 @@ class NeighbourSampler:
     def hops(self) -> int:
         """Number of hops that have a fanout."""
         return len(self.fanouts)
+
+    def prepare(self, partition: Partition, relation: StoredRelation, reverse: bool) -> None:
+        """Compute the positions of edges, which uniform draws need, for one pass.
+
+        Args:
+            partition: The partition to sample from.
+            relation: The edges of the pass.
+            reverse: Whether messages run against the edges.
+
+        Collective: all ranks of the partition.
+        """
+        if self.priority is None and not self.mask and any(fanout > 0 for fanout in self.fanouts):
+            positions_of(partition, relation, reverse)
 
     def check(self, partition: Partition) -> None:
         """Check the mask.
@@ -85,4 +108,6 @@ class NeighbourSampler:
         if fanout < 0:
             return Sample([c.listed() for c in frontier.candidates])
         k = key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else hop, int(frontier.reverse))
-        return BottomK(frontier, self.priority, k, fanout, self.replace).choose()
+        if self.priority is None and frontier.complete:
+            return UniformDraws(frontier, k, fanout, self.replace).choose()
+        return BottomK(frontier, self.priority or EdgePriority(), k, fanout, self.replace).choose()

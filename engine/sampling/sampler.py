@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from ..partition.partition import Partition
+from ..partition.relation import StoredRelation
 from .candidates import Frontier, Sample
 
 
@@ -69,4 +70,21 @@ class Timed(Protocol):
 
         Args:
             masters: Master rows of the targets of this worker, [n].
+        """
+
+
+@runtime_checkable
+class PreparedSampler(Protocol):
+    """A sampler that computes something from the stored edges before it samples."""
+
+    def prepare(self, partition: Partition, relation: StoredRelation, reverse: bool) -> None:
+        """Prepare for one pass. Called once for each pass before the first view is built, since the
+        ranks build pipelined views in different orders and cannot prepare together then.
+
+        Args:
+            partition: The partition to sample from.
+            relation: The edges of the pass.
+            reverse: Whether messages run against the edges.
+
+        Collective: all ranks of the partition.
         """

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ...ops.autodiff.buffers import by_blocks
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.allowed import lower
-from ...ops.kernels.batch import ascending, number
+from ...ops.kernels.batch import LINE, NONE, mark, marked, number, numbers
+from ...ops.kernels.pool import run_blocks
 from ..partition.exchange import NOTHING, Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition
@@ -28,6 +30,8 @@ from .view import GraphView
 
 # the name of a relation, and whether messages run against its edges
 Key = tuple[str, bool]
+# a thread searches so many lines at a time; looking up a row costs as much as so many sums
+LINES_PER_BLOCK, WORK = 1 << 12, 4
 
 
 class Frame:
@@ -43,24 +47,36 @@ class Frame:
         self._partition, self.rows = partition, rows
 
     def __enter__(self) -> Frame:
-        spare = self._partition.spare
-        self.row_of = spare.pop() if spare else np.full(self._partition.n_masters, -1, np.int32)
+        self.row_of, self._lines = self._borrowed()
         self.row_of[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         return self
 
+    def _borrowed(self) -> tuple[np.ndarray, np.ndarray]:
+        spare, n = self._partition.spare, self._partition.n_masters
+        return spare.pop() if spare else (np.full(n, NONE, np.int32), np.zeros(-(-n // LINE), np.uint8))
+
     def __exit__(self, *_: object) -> None:
-        self.row_of[self.rows] = -1
-        self._partition.spare.append(self.row_of)
+        self.row_of[self.rows] = NONE
+        self._partition.spare.append((self.row_of, self._lines))
 
     def append(self, found: list[np.ndarray]) -> None:
         """Append those of these masters that have no row yet, ascending."""
-        n = end = len(self.rows)
-        room = np.append(self.rows, np.empty(min(sum(map(len, found)), len(self.row_of) - n), np.int64))
         for rows in found:
-            end = number(rows, self.row_of, room, end)
-        self.rows = room[:end]
-        self.rows[n:] = ascending(room[n:end], len(self.row_of))
-        self.row_of[self.rows[n:]] = np.arange(n, end, dtype=np.int32)
+            self._mark(rows)
+        row_of, lines = self.row_of, self._lines
+        bounds = np.minimum(np.arange(0, len(lines) + LINES_PER_BLOCK, LINES_PER_BLOCK), len(lines))
+        first = np.full(len(bounds), len(self.rows))
+
+        def count(b: int) -> None:
+            first[b + 1] = marked(row_of, lines, bounds[b], bounds[b + 1])
+
+        run_blocks(count, len(bounds) - 1)
+        np.cumsum(first, out=first)
+        self.rows = np.append(self.rows, np.empty(first[-1] - first[0], np.int64))
+        run_blocks(lambda b: number(row_of, lines, self.rows, first[b], bounds[b], bounds[b + 1]), len(bounds) - 1)
+
+    def _mark(self, rows: np.ndarray) -> None:
+        by_blocks(lambda b, begin, end: mark(rows, self.row_of, self._lines, begin, end), len(rows), WORK)
 
 
 class _Sweep:
@@ -114,7 +130,7 @@ class _Sweep:
             if len(c.edges):
                 row, ptr = receiving(c.rows, c.ptr, *receive[c.kinds[1]])
                 lookup, n_senders = send[c.kinds[0]]
-                other = c.senders if lookup is None else lookup[c.senders]
+                other = c.senders if lookup is None else _numbers(lookup, c.senders)
                 selections.append(Selection(c.kinds, row, ptr, other, n_senders, self.relation.gid, c.block.start, c.edges, c.weight,
                                             tie_shift(self.relation, self.reverse)))
         senders, receivers = (Exchange(p.halo_comm, plan.renumbered(row_of, n_in)) for plan in (self.send, self.receive))
@@ -139,7 +155,7 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
         cutoff = sampler.cutoffs(partition, frame.rows) if isinstance(sampler, Timed) else None
         found: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
-            along = _passes(partition, (x for x in supersteps if x.from_end == len(found)))
+            along = all_passes(partition, (x for x in supersteps if x.from_end == len(found)))
             sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step, cutoff=cutoff) for key, x in along.items()}
             frame.append([rows for sweep in sweeps.values() for rows in sweep.masters_read()])
             if cutoff is not None:
@@ -166,7 +182,7 @@ def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded
     """
     supersteps, n_hops = hops(layers), depth(layers)
     with Frame(partition, np.flatnonzero(nodes)) as frame:
-        along = _passes(partition, supersteps)
+        along = all_passes(partition, supersteps)
         sweeps = {key: _choose(partition, frame, *x, None, excluded, 0, 0, inside=True) for key, x in along.items()}
         if weights is not None:
             for sweep in sweeps.values():
@@ -186,7 +202,7 @@ def k_hop_nodes(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarra
         return frame.row_of >= 0
 
 
-def _passes(partition: Partition, supersteps: Iterable[Hop]) -> dict[Key, tuple[StoredRelation, bool]]:
+def all_passes(partition: Partition, supersteps: Iterable[Hop]) -> dict[Key, tuple[StoredRelation, bool]]:
     """The passes of some supersteps, each once, in the same order on every worker."""
     found = {(relation.name, reverse): (relation, reverse)
              for direction in {hop.direction for hop in supersteps} for relation, reverse in passes_of(partition, direction)}
@@ -206,17 +222,18 @@ def _choose(partition: Partition, frame: Frame, relation: StoredRelation, revers
         candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)]
     if excluded is not None:
         candidates = [c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)]
+    complete = excluded is None and not inside
     limits = None
     if sampler is not None:
         exchange = Exchange(partition.halo_comm, plan.renumbered(frame.row_of, len(frame.rows)))
         limits = None if cutoff is None else {MASTER: cutoff, MIRROR: exchange.to_mirrors({"cutoff": cutoff})["cutoff"]}
-        chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange, cutoff=limits), hop=hop, step=step)
+        chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange, complete, limits), hop=hop, step=step)
         if kept is not None:
             narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
             return _Sweep(partition, relation, reverse, chosen, narrower, limits)
         candidates = chosen
     # every mirror of the plan has edges, unless edges were removed
-    if inside or excluded is not None or sampler is not None:
+    if not complete or sampler is not None:
         receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
     return _Sweep(partition, relation, reverse, _listed(candidates), receivers, limits)
 
@@ -226,6 +243,13 @@ def _no_cutoffs(n: int, dtype: np.dtype) -> np.ndarray:
     return np.full(n, np.inf if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
 
 
+def _numbers(lookup: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """lookup[rows], on all threads."""
+    out = np.empty(len(rows), np.int32)
+    by_blocks(lambda b, begin, end: numbers(lookup, rows, out, begin, end), len(rows), WORK)
+    return out
+
+
 def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:
     return [c.listed() for c in candidates]
 
@@ -233,6 +257,8 @@ def _listed(candidates: Sequence[Candidates]) -> list[Chosen]:
 def _narrowed(partition: Partition, served: Served, masters: np.ndarray) -> Served:
     """The plan of one end of a relation for some masters only, and the mirrors that these have."""
     plan, mirrors = served
+    if not plan.anywhere:
+        return Served(plan, NOTHING)
     on = np.zeros(partition.n_masters, bool)
     on[masters] = True
     narrow, halo = plan.narrow(partition.halo_comm, on)

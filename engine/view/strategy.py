@@ -16,9 +16,9 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
-from ..sampling.sampler import Checked, Sampler
-from .expand import Frame, induced, k_hop_nodes, k_hop_view
-from .hop import Layers, depth
+from ..sampling.sampler import Checked, PreparedSampler, Sampler
+from .expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
+from .hop import Layers, depth, hops
 from .order import BatchOrder, NodesByCluster
 from .task import Seeds, Task
 from .view import GraphView, global_view
@@ -140,6 +140,10 @@ class MiniBatch(Strategy):
         if isinstance(sampler, Checked):
             sampler.check(partition)
         self.sampler = sampler
+        # samplers that prepare do so for views with all edges of their rows
+        if isinstance(sampler, PreparedSampler) and not task.excludes:
+            for relation, reverse in all_passes(partition, hops(layers)).values():
+                sampler.prepare(partition, relation, reverse)
         self._order, self.batch_size = BatchOrder(partition, task.ids, batch_size, seed), batch_size
         for _ in range(MOST_ROUNDS if vertex_limit else 0):
             wanted = min(max(round(self.batch_size * vertex_limit / self._nodes()), 1), task.n_targets)

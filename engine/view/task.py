@@ -58,6 +58,7 @@ class Task(ABC):
         kind: Kind of labels: "classes", "labels" or "values".
         own_loss: A user-defined loss; None for the loss that fits the labels.
         draws_nodes: Whether ``seeds`` draws nodes and therefore needs ``among``.
+        excludes: Whether ``seeds`` excludes edges from messages.
     """
 
     ids: np.ndarray
@@ -65,6 +66,7 @@ class Task(ABC):
     kind: str
     own_loss: RowLoss | None = None
     draws_nodes = False
+    excludes = False
 
     @abstractmethod
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
@@ -254,7 +256,7 @@ class LinkTask(Task):
     """
 
     kind = "labels"
-    draws_nodes = True
+    draws_nodes = excludes = True
 
     def __init__(self, partition: Partition, links: Links, supervision: float = 0.3, seed: int = 0):
         if not 0 < supervision <= 1:

@@ -9,9 +9,11 @@ import numpy as np
 
 from ..compile.jit import jit
 
-# bits that numbers are sorted by at a time
-DIGIT = 11
-LAST_DIGIT = (1 << DIGIT) - 1
+# numbers of rows that have none, and of marked rows
+NONE, NEW = -1, -2
+# a line of 16 numbers is a line of the processor's cache
+LINE_BITS = 4
+LINE = 1 << LINE_BITS
 
 
 @jit()
@@ -40,46 +42,58 @@ def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def number(found, number_of, rows, n):  # type: ignore[no-untyped-def]
-    """Number rows without a number: number_of[row] = n, n + 1, ..., and rows[number_of[row]] = row.
+def mark(found, number_of, lines, first, last):  # type: ignore[no-untyped-def]
+    """Mark rows without a number. Threads may mark at the same time, since all write the same values.
 
     Args:
         found: Rows, possibly repeated, [m] int32.
-        number_of: Number of each row, below 0 for none; changed.
-        rows: Row of each number, with room for m more; changed.
-        n: How many rows have a number.
-
-    Returns:
-        How many rows have a number now.
+        number_of: Number of each row, NEW for a marked row, NONE for any other; changed.
+        lines: Which lines of LINE rows have marked rows, uint8; changed.
+        first, last: Which rows of ``found``.
     """
-    for row in found:
-        if number_of[row] < 0:
-            number_of[row] = n
-            rows[n] = row
-            n += 1
+    for i in range(first, last):
+        row = found[i]
+        if number_of[row] == NONE:
+            number_of[row] = NEW
+            lines[row >> LINE_BITS] = 1
+
+
+@jit()
+def marked(number_of, lines, first, last):  # type: ignore[no-untyped-def]
+    """Number of marked rows in some lines."""
+    n = 0
+    for line in range(first, last):
+        if lines[line]:
+            for row in range(line << LINE_BITS, min((line + 1) << LINE_BITS, len(number_of))):
+                n += number_of[row] == NEW
     return n
 
 
 @jit()
-def ascending(numbers, end):  # type: ignore[no-untyped-def]
-    """Radix sort of numbers from 0 to below ``end``; several times faster than ``sort``.
+def number(number_of, lines, rows, n, first, last):  # type: ignore[no-untyped-def]
+    """Number the marked rows of some lines n, n + 1, ... in ascending order, and unmark the lines.
 
-    It overwrites its argument.
+    Args:
+        number_of, lines: As for ``mark``; changed.
+        rows: Row of each number; changed.
+        n: The lowest new number.
+        first, last: The lines.
     """
-    there, shift = np.empty_like(numbers), 0
-    while (end - 1) >> shift > 0:
-        free = np.zeros((1 << DIGIT) + 1, np.int64)
-        for x in numbers:
-            free[((x >> shift) & LAST_DIGIT) + 1] += 1
-        for d in range(LAST_DIGIT):
-            free[d + 1] += free[d]
-        for x in numbers:
-            d = (x >> shift) & LAST_DIGIT
-            there[free[d]] = x
-            free[d] += 1
-        numbers, there = there, numbers
-        shift += DIGIT
-    return numbers
+    for line in range(first, last):
+        if lines[line]:
+            lines[line] = 0
+            for row in range(line << LINE_BITS, min((line + 1) << LINE_BITS, len(number_of))):
+                if number_of[row] == NEW:
+                    number_of[row] = n
+                    rows[n] = row
+                    n += 1
+
+
+@jit()
+def numbers(number_of, found, out, first, last):  # type: ignore[no-untyped-def]
+    """out[i] = number_of[found[i]] for some i."""
+    for i in range(first, last):
+        out[i] = number_of[found[i]]
 
 
 @jit()

@@ -54,19 +54,29 @@ def test_grouping_by_the_other_end_is_a_stable_sort(counts, seed, n):
     np.testing.assert_array_equal(first, row[per_group(ptr)][order])
 
 
-@pytest.mark.parametrize("end", [0, 1, 2, 1 << 11, (1 << 11) + 1, 1 << 23])
-def test_numbers_are_sorted(end):
-    numbers = np.random.default_rng(end).integers(0, end, min(end, 500)) if end else np.zeros(0, np.int64)
-    expected = np.sort(numbers)
-    np.testing.assert_array_equal(batch.ascending(numbers, end), expected)
-
-
-def test_numbers_are_given_once_in_the_order_of_meeting():
-    place, rows = np.full(10, -1, np.int32), np.zeros(8, np.int64)
-    place[7], rows[0] = 0, 7
-    n = batch.number(np.array([3, 7, 3, 9, 0, 9], np.int32), place, rows, 1)
-    assert n == 4 and rows[:n].tolist() == [7, 3, 9, 0] and place.tolist() == [3, -1, -1, 1, -1, -1, -1, 0, -1, 2]
-    assert batch.number(NONE, place, rows, n) == n
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 70), st.integers(0, 60), st.integers(0, 40), st.integers(0, 99))
+def test_rows_without_a_number_are_numbered_in_ascending_order(n, m, known, seed):
+    rng = np.random.default_rng(seed)
+    old, found = rng.permutation(n)[:known], rng.integers(0, n, m).astype(np.int32)
+    number_of, lines = np.full(n, batch.NONE, np.int32), np.zeros(-(-n // batch.LINE), np.uint8)
+    number_of[old] = np.arange(len(old))
+    for part in (slice(0, m // 2), slice(m // 2, m)):
+        batch.mark(found, number_of, lines, part.start, part.stop)
+    new = np.setdiff1d(found, old)
+    cut = len(lines) // 2
+    counts = [batch.marked(number_of, lines, *part) for part in ((0, cut), (cut, len(lines)))]
+    assert sum(counts) == len(new)
+    rows = np.append(old, np.zeros(len(new), np.int64))
+    # the later lines first, as a thread may
+    batch.number(number_of, lines, rows, len(old) + counts[0], cut, len(lines))
+    batch.number(number_of, lines, rows, len(old), 0, cut)
+    np.testing.assert_array_equal(rows, np.append(old, new))
+    np.testing.assert_array_equal(number_of[rows], np.arange(len(rows)))
+    assert (number_of >= 0).sum() == len(rows) and not lines.any()
+    out = np.empty(m, np.int32)
+    batch.numbers(number_of, found, out, 0, m)
+    np.testing.assert_array_equal(rows[out], found)
 
 
 @pytest.mark.parametrize("shape, dtype", [((), np.float32), ((3,), np.float32), ((2, 5), np.float64), ((4,), np.int8), ((0,), np.float32)])

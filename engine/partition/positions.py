@@ -1,0 +1,161 @@
+"""Positions of edges: the number of each edge among all edges into its receiving node.
+
+Edges are numbered in the order of their global ids, over all workers, so that an edge has the same
+position in every partition. A sampler that draws positions needs no list of the edges of a node.
+"""
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ...ops.kernels.draw import sort_rows
+from ...ops.kernels.pool import run_blocks
+from .exchange import Exchange, pointers
+from .message import Columns
+from .partition import MASTER, MIRROR, Partition
+from .relation import EdgeBlock, Places, Positions, StoredRelation
+
+# a thread sorts rows with about so many edges at a time
+EDGES_PER_BLOCK = 1 << 18
+_NONE = np.zeros(0, np.int32)
+
+
+def positions_of(partition: Partition, relation: StoredRelation, reverse: bool) -> Positions:
+    """Positions of the edges at the receiving ends of a pass; computed at the first call.
+
+    Collective: at the first call, all ranks of the partition.
+    """
+    if reverse not in relation.positions:
+        relation.positions[reverse] = _positions(partition, relation, reverse)
+    return relation.positions[reverse]
+
+
+class _Sorted(NamedTuple):
+    """Edges by row, and by global id within each row.
+
+    Attributes:
+        rows: The rows, each once, [n].
+        ptr: Bounds of their edges, [n + 1].
+        gid: Global ids, [n_edges].
+        order: Number of each edge in the order it had before; empty if that was the same.
+    """
+
+    rows: np.ndarray
+    ptr: np.ndarray
+    gid: np.ndarray
+    order: np.ndarray
+
+    @classmethod
+    def of(cls, relation: StoredRelation, block: EdgeBlock, reverse: bool) -> _Sorted:
+        """The edges of a block by receiving row."""
+        gid = relation.gid[block.start: block.start + block.n_edges]
+        ptr, gid = (block.out_indptr, gid[block.out_edge]) if reverse else (block.in_indptr, gid)
+        order = _order(ptr, gid)
+        return cls(np.arange(len(ptr) - 1), ptr, gid[order] if len(order) else gid, order)
+
+
+class _Merged(NamedTuple):
+    """Several lists of edges as one, by row and by global id.
+
+    Attributes:
+        ptr: Bounds of the edges of each row, [n + 1].
+        gid: Global ids, [n_edges].
+        at: For each list the place of its edges in the merged one.
+    """
+
+    ptr: np.ndarray
+    gid: np.ndarray
+    at: list[np.ndarray]
+
+    @classmethod
+    def of(cls, lists: list[_Sorted], n: int) -> _Merged:
+        """The lists as one over n rows."""
+        counts = np.zeros(n, np.int64)
+        for x in lists:
+            counts[x.rows] += np.diff(x.ptr)
+        ptr = np.append(0, np.cumsum(counts))
+        gid, free = np.empty(ptr[-1], np.int64), ptr[:-1].copy()
+        slots: list[np.ndarray] = []
+        for x in lists:
+            each = np.diff(x.ptr)
+            slots.append(np.repeat(free[x.rows] - x.ptr[:-1], each) + np.arange(len(x.gid)))
+            gid[slots[-1]] = x.gid
+            free[x.rows] += each
+        order = _order(ptr, gid)
+        if len(order):
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            gid, slots = gid[order], [place[slot] for slot in slots]
+        return cls(ptr, gid, slots)
+
+
+def _positions(partition: Partition, relation: StoredRelation, reverse: bool) -> Positions:
+    plan, mirrors = relation.served(reverse)[1]
+    found = {b.kinds(False): _Sorted.of(relation, b, reverse) for b in relation.blocks if b.n_edges}
+    kind_of = {b.kinds(False): b.kinds(reverse)[1] for b in relation.blocks if b.n_edges}
+    if not plan.anywhere and len(found) < 2:
+        return Positions({key: Places(x.order, _NONE) for key, x in found.items()}, dict.fromkeys((MASTER, MIRROR), np.zeros(0, np.int64)))
+    own, away = ([key for key, kind in kind_of.items() if kind == wanted] for wanted in (MASTER, MIRROR))
+    # every mirror that is a receiver here is one of ``mirrors``, so that a block has no other edges
+    halo = _Merged.of([found[key]._replace(rows=np.arange(len(mirrors)), ptr=np.append(found[key].ptr[mirrors], found[key].ptr[-1]))
+                       for key in away], len(mirrors))
+    degree, at_masters, at_mirrors = _exchanged(Exchange(partition.halo_comm, plan), [found[key] for key in own], halo)
+    everywhere = {MASTER: degree[MASTER], MIRROR: np.zeros(partition.n_mirrors, np.int64)}
+    everywhere[MIRROR][mirrors] = degree[MIRROR]
+    position = dict(zip(own, at_masters, strict=True)) | {key: at_mirrors[at] for key, at in zip(away, halo.at, strict=True)}
+    places = {}
+    for key, x in found.items():
+        here = np.diff(x.ptr)
+        spread = ((here > 0) & (here < everywhere[kind_of[key]])).any()
+        places[key] = Places(x.order, position[key] if spread else _NONE)
+    return Positions(places, everywhere)
+
+
+def _exchanged(exchange: Exchange, own: list[_Sorted], halo: _Merged) -> tuple[dict[int, np.ndarray], list[np.ndarray], np.ndarray]:
+    """Let masters number the edges of their mirrors together with their own.
+
+    Args:
+        exchange: Moves of the receiving rows.
+        own: Lists of edges into masters.
+        halo: The edges into mirrors.
+
+    Returns:
+        Degrees of masters and of halo rows; the positions of the edges of each list of ``own``,
+        and of the merged edges of ``halo``, int32.
+    """
+    comm, plan, lists = exchange.comm, exchange.plan, list(own)
+    senders = np.flatnonzero(np.diff(plan.send_ptr))
+    if plan.anywhere:
+        received = comm.all_to_all([halo.gid[a:b] for a, b in pairwise(halo.ptr[plan.recv_ptr])])
+        gids = iter([received[q] for q in senders])
+
+        def merge(masters: np.ndarray, other: Columns) -> None:
+            lists.append(_Sorted(masters, pointers(other["n"].tolist()), next(gids), _NONE))
+
+        exchange.to_masters_begin({"n": np.diff(halo.ptr)}).end(merge)
+    merged = _Merged.of(lists, plan.n_rows)
+    positions = [(at - np.repeat(merged.ptr[x.rows], np.diff(x.ptr))).astype(np.int32) for x, at in zip(lists, merged.at, strict=True)]
+    degree = {MASTER: np.diff(merged.ptr)}
+    degree[MIRROR] = exchange.to_mirrors({"n": degree[MASTER]})["n"]
+    if not plan.anywhere:
+        return degree, positions, _NONE
+    answers = [_NONE] * comm.size
+    for q, x in zip(senders, positions[len(own):], strict=True):
+        answers[q] = x
+    return degree, positions[: len(own)], np.concatenate(comm.all_to_all(answers))
+
+
+def _order(ptr: np.ndarray, gid: np.ndarray) -> np.ndarray:
+    """The edges of each row by ascending id, [n_edges] int32; empty if they are in this order."""
+    order = np.empty(len(gid), np.int32)
+    n = 1 + len(gid) // EDGES_PER_BLOCK
+    cuts = [0, *np.searchsorted(ptr[1:], np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(ptr) - 1]
+    in_order = [True] * n
+
+    def block(b: int) -> None:
+        in_order[b] = sort_rows(ptr, gid, order, cuts[b], cuts[b + 1])
+
+    run_blocks(block, n)
+    return _NONE if all(in_order) else order

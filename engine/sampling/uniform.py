@@ -1,0 +1,77 @@
+"""Uniform sampling in time proportional to the edges drawn.
+
+A row with d edges draws k of its positions 0 to d - 1 from the key, the id of its node and d. These
+are the same on all workers, so each keeps those of its own edges without any message about ranks.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ops.kernels.draw import choose, room
+from ...ops.kernels.pool import run_blocks
+from ..partition.partition import MASTER, MIRROR
+from ..partition.positions import positions_of
+from ..partition.relation import Positions
+from .candidates import Candidates, Chosen, Frontier, Sample
+
+# a thread draws about so many edges at a time
+EDGES_PER_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class UniformDraws:
+    """One choice of ``k`` edges for each receiving row of a frontier with all edges of its rows.
+
+    Attributes:
+        key: Key of the draws.
+        replace: Choose with replacement.
+    """
+
+    frontier: Frontier
+    key: int
+    k: int
+    replace: bool
+
+    def choose(self) -> Sample:
+        """The chosen edges with their importance weights.
+
+        Collective: all ranks of the frontier's partition.
+        """
+        f = self.frontier
+        positions = positions_of(f.partition, f.relation, f.reverse)
+        chosen = [self._drawn(c, positions) for c in f.candidates]
+        plan = f.receivers.plan
+        if not plan.anywhere:
+            return Sample(chosen)
+        used = np.zeros(plan.n_halo, bool)
+        for c in chosen:
+            if c.kinds[1] == MIRROR:
+                used |= c.end > c.begin
+        halo = np.flatnonzero(used)
+        return Sample(chosen, (plan.reported(f.receivers.comm, halo), halo))
+
+    def _drawn(self, c: Candidates, positions: Positions) -> Chosen:
+        """The drawn edges of one block, by all threads, each on some of the rows."""
+        p, kind = self.frontier.partition, c.kinds[1]
+        places, n = positions.places[c.block.kinds(False)], len(c.rows)
+        rows = (c.rows, p.masters if kind == MASTER else p.gid[p.n_masters:], positions.degree[kind])
+        bounds = room(c.begin, c.end, self.k)
+        size = int(bounds[-1])
+        out: tuple[np.ndarray, ...] = (bounds, np.empty(n, np.int64), np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size))
+        blocks = 1 + size // EDGES_PER_BLOCK
+        cuts = [0, *np.searchsorted(bounds[1:], np.arange(1, blocks) * EDGES_PER_BLOCK).tolist(), n]
+        groups, key = (c.begin, c.end, c.edges, c.senders), np.uint64(self.key)
+        ends = [0] * blocks
+
+        def block(b: int) -> None:
+            ends[b] = choose(groups, tuple(places), rows, key, self.k, self.replace, out, cuts[b], cuts[b + 1])
+
+        run_blocks(block, blocks)
+        ptr, lists = np.append(0, np.cumsum(out[1])), list(out[2:])
+        if ptr[-1] < size:
+            parts = [slice(bounds[a], b) for a, b in zip(cuts[:-1], ends, strict=True)]
+            lists = [np.concatenate([x[part] for part in parts]) for x in lists]
+        edges, senders, weight = lists
+        return c.of(ptr, edges, senders).weighted(weight)
