@@ -130,3 +130,32 @@ def repeat(seconds: dict[str, list[float]], case: str, run: Callable[[], tuple[f
     for _ in range(times):
         for direction, s in zip(("forward", "backward"), run(), strict=True):
             seconds.setdefault(f"{case} {direction}", []).append(s)
+
+
+# ---- samplers
+
+
+def sampled(draw: Callable[[np.ndarray, int], tuple[list[int], list[int]]], z: Input, targets: int, batches: int,
+            fixed: bool) -> tuple[list[float], list[float], list[float]]:
+    """Times of some batches of the same targets for every contender.
+
+    Args:
+        draw: Samples batch i of some targets; returns the number of input nodes, and the number of
+            edges hop by hop from the targets.
+        targets: Targets of a batch.
+        batches: Timed batches; two more run before.
+        fixed: Whether all samples have as many edges of the targets.
+
+    Returns:
+        Seconds, the number to compare, and the mean numbers of input nodes and of edges.
+    """
+    order = np.random.default_rng(0).permutation(np.flatnonzero(z.train))
+    seconds, sizes, first = [], [], 0
+    for i in range(batches + 2):
+        nodes = np.sort(order[(i * targets + np.arange(targets)) % len(order)])
+        began = perf_counter()
+        (n,), edges = draw(nodes, i)
+        seconds.append(perf_counter() - began)
+        sizes.append((n, sum(edges)))
+        first += edges[0]
+    return seconds[2:], [float(first)] if fixed else [], np.mean(sizes[2:], axis=0).tolist()

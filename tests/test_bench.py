@@ -92,6 +92,13 @@ def test_the_hand_written_kernel_computes_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_samples_are_timed(tmp_path: Path) -> None:
+    rows = rows_of("sampling", tmp_path, "--graph", GRAPH, "--fanout", "3,2", "--targets", "20", "--batches", "2", "--peers")
+    assert [(row["sampler"], row["note"]) for row in rows] == [("neighbour", ""), ("neighbour:replace", "")]
+    assert all(0 < row["edges"] <= 20 * 3 + 80 * 2 and row["seconds"] > 0 for row in rows)
+
+
+@pytest.mark.slow
 def test_dense_stages_are_timed(tmp_path: Path) -> None:
     rows = rows_of("dense", tmp_path, "--rows", "64", "--times", "1")
     assert len(rows) == 18 and all(row["seconds"] > 0 for row in rows)
