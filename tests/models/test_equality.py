@@ -37,4 +37,5 @@ def test_the_matrix_tests_something(task):
     assert len({losses.tobytes() for losses, _ in numbers.values()}) == len(numbers)
     sampled, replaced = edges["mini sampled"], edges["mini replaced"]
     assert all(level.shape[1] for levels in edges.values() for level in levels)
-    assert any((level[1] > 1).any() for level in sampled) and not np.array_equal(sampled[-1], replaced[-1])
+    assert any((level[1] > 1).any() for level in sampled)
+    assert not all(np.array_equal(a, b) for a, b in zip(sampled, replaced, strict=True))

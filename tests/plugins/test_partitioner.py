@@ -28,7 +28,7 @@ def test_a_job_names_it():
     assert gt.Job(masters="ldg").masters == "ldg" and gt.Job(masters="ldg:slack=0.3").masters == "ldg:slack=0.3"
     with pytest.raises(ConfigError, match=r"masters: unknown node partitioner 'lgd' \(did you mean 'ldg'\?\); allowed: hash, block, ldg,"):
         gt.Job(masters="lgd")
-    with pytest.raises(ConfigError, match="LDG has no option 'width'; it has slack"):
+    with pytest.raises(ConfigError, match="LDG:width=2: there is no option 'width'; there is slack"):
         gt.Trainer(masters=f"{FILE}:LDG:width=2", **KEYS)
 
 
