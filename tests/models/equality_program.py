@@ -17,7 +17,7 @@ FUSED = {"placements": [("vertex-cut", "hash")], "models": ("sage max", "gat_e")
 
 def main(path, back_end):
     comm, found = start(), {}
-    tasks, placements = TASKS, PLACEMENTS[comm.size % 2:: 2] if comm.size > 1 else PLACEMENTS[:1]
+    tasks, placements = TASKS, PLACEMENTS[comm.size % 2:: 2]
     if back_end == "fused":
         tasks, placements = FUSED["tasks"], FUSED["placements"]
         equality.MODELS = {name: equality.MODELS[name] for name in FUSED["models"]}

@@ -115,7 +115,7 @@ def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_orde
     gid, k = rng.permutation(1000)[: len(others)], np.uint64(key(seed, 4, 1))
     wanted = naive(ptr, gid[positions], int(k), fanout, each)
 
-    ranks = (edges, gid, edges, gid, k, True, sample.LAST)
+    ranks = (edges, gid, edges, gid, k, True, sample.LAST, np.zeros(0, np.float32))
     bounds, at, far, often = sample.shortlist(ptr[:-1], ptr[1:], others, ranks, fanout, each)
     # one worker has all edges of a row, so that its shortlist is the sample
     np.testing.assert_array_equal(at, positions[wanted > 0])
@@ -123,7 +123,7 @@ def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_orde
     np.testing.assert_array_equal(often, wanted[wanted > 0])
     np.testing.assert_array_equal(np.diff(bounds), np.bincount(per_group(ptr)[wanted > 0], minlength=len(counts)))
 
-    ranks = (at, gid, at, gid, k, True, sample.LAST)
+    ranks = (at, gid, at, gid, k, True, sample.LAST, np.zeros(0, np.float32))
     low = np.full((len(counts), fanout), sample.LAST)
     (sample.lowest_each if each else sample.lowest)(bounds, ranks, low)
     cut = low if each else np.ascontiguousarray(low[:, -1])
