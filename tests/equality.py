@@ -43,7 +43,7 @@ STRATEGIES = {
     "mini": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS),
     "mini sampled": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2))),
     "mini replaced": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2), replace=True)),
-    "cluster": lambda *of: ClusterBatch(*of, clusters=of[0].masters % 4, per_batch=2),
+    "cluster": lambda *of: ClusterBatch(*of, 2, clusters=of[0].masters % 4, per_batch=2),
     "cluster boundary": lambda *of: ClusterBatch(*of, clusters=of[0].masters % 4, per_batch=2, boundary_hops=1, degrees="view",
                                                  diagonal=0.5),
 }

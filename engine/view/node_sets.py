@@ -10,7 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.logger import logger
 
 from ..partition.located import values_of
@@ -26,6 +26,8 @@ from .view import GraphView
 # published bounds: largest importance weight; weight of an edge into a node that was never drawn;
 # count of such a node
 LARGEST, UNKNOWN, NEVER = 1e4, 0.1, 0.1
+# a sampler that gives so many empty sets in a row is taken for one that gives no others
+MOST_EMPTY = 100
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,14 @@ def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, cover
         layers: The supersteps of the model; their directions decide which weights are needed.
         n_labels: Known labels of all targets of all workers.
 
+    Raises:
+        DataError: The sampler gives empty sets only.
+
     Collective: all ranks of the partition.
     """
     comm, began = partition.halo_comm, perf_counter()
     nodes, edges = np.zeros(partition.n_masters, np.int64), np.zeros(partition.n_local_edges, np.int64)
-    n = drawn = said = 0
+    n = drawn = said = empty = 0
     goal = coverage * partition.n_nodes
     while drawn <= goal:
         chosen = sets(n)
@@ -74,7 +79,11 @@ def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, cover
             for some in sweep.selections:
                 edges[some.stored] += 1
         nodes += chosen
-        n, drawn = n + 1, drawn + int(comm.all_sum(np.array(np.count_nonzero(chosen))))
+        size = int(comm.all_sum(np.array(np.count_nonzero(chosen))))
+        n, drawn, empty = n + 1, drawn + size, 0 if size else empty + 1
+        if empty == MOST_EMPTY:
+            raise DataError(f"the sampler gives no nodes for {MOST_EMPTY} batches in a row, so it would never reach coverage={coverage:g}; "
+                            "change the sampler, or give normalise=no")
         if comm.rank == 0 and 10 * drawn > (said + 1) * goal:
             said = int(10 * drawn / goal)
             share, seconds = min(drawn / goal, 1), perf_counter() - began

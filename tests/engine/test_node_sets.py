@@ -280,6 +280,13 @@ def test_errors_name_the_option(keys, told):
         losses(SerialComm(), **keys)
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_sampler_without_nodes_is_refused(size, monkeypatch):
+    monkeypatch.setattr(SaintNode, "open", lambda self, partition: lambda batch: np.zeros(partition.n_masters, bool))
+    with pytest.raises(DataError, match="the sampler gives no nodes for 100 batches in a row"):
+        run_simulated(size, partial(losses, sampler="saint_node"))
+
+
 def test_neighbourhoods_of_targets_need_another_sampler():
     with pytest.raises(ConfigError, match="sampler=saint_node chooses the nodes of a batch and not neighbours of targets"):
         gt.sample(TRAINED, [0], [3], sampler="saint_node")

@@ -33,7 +33,7 @@ def test_the_matrix_tests_something(task):
     """Views, samples and gradients are neither empty nor all alike."""
     numbers, edges = alone(task)
     for losses, grads in numbers.values():
-        assert np.isfinite(losses).all() and np.isfinite(grads).all() and np.abs(grads).max() > 1e-5
+        assert np.isfinite(losses).all() and np.isfinite(grads).all() and np.abs(grads).max() > 1e-3
     assert len({losses.tobytes() for losses, _ in numbers.values()}) == len(numbers)
     sampled, replaced = edges["mini sampled"], edges["mini replaced"]
     assert all(level.shape[1] for levels in edges.values() for level in levels)
