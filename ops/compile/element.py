@@ -116,7 +116,7 @@ def if_gt(x, y, g):
     return g if x > y else T(0)
 
 
-@numba.njit(nogil=True, error_model="numpy", fastmath=FAST)
+@numba.njit(nogil=True, error_model="numpy", fastmath=FAST, _nrt=False, no_cfunc_wrapper=True)
 '''
 
 # what scalar forms may call here

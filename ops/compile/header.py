@@ -14,7 +14,9 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 globals().update(lane_math.FUNCTIONS)
 as_float = lane_tools.as_type(ELEMENT)
 FAST = {{"reassoc", "contract", "nsz", "arcp"}}
-kernel_form = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)
+# kernels allocate nothing and are called from Python alone, so references are not counted and no
+# entry for C is made; compilation takes a third less time
+kernel_form = numba.njit(nogil=True, error_model="numpy", fastmath=FAST, _nrt=False, no_cfunc_wrapper=True)
 
 
 @numba.njit

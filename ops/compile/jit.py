@@ -41,7 +41,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return cached(numba.njit(nogil=True, **options)(function), f"{function.__module__}.{function.__qualname__}")
+        return cached(numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function), f"{function.__module__}.{function.__qualname__}")
 
     return decorate
 
