@@ -99,6 +99,13 @@ def test_samples_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_sampled_steps_are_timed(tmp_path: Path) -> None:
+    rows = rows_of("minibatch", tmp_path, "--graph", GRAPH, "--fanout", "3,2", "--hidden", "8", "--targets", "20", "--batches", "2", "--peers")
+    assert [(row["model"], row["sampler"], row["note"], row["runs"]) for row in rows] == [("sage", "neighbour", "", 2)]
+    assert 20 < rows[0]["nodes"] <= 20 * 4 * 3 and 0 < rows[0]["sampling"] < rows[0]["seconds"]
+
+
+@pytest.mark.slow
 def test_dense_stages_are_timed(tmp_path: Path) -> None:
     rows = rows_of("dense", tmp_path, "--rows", "64", "--times", "1")
     assert len(rows) == 18 and all(row["seconds"] > 0 for row in rows)

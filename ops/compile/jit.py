@@ -28,6 +28,8 @@ from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
 
 # folders of jitted functions, added on import; machine code depends on all of their files
 KERNEL_FOLDERS: list[Path] = []
+# no entry for C, which takes time to compile and has no caller
+OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -41,7 +43,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return cached(numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function), f"{function.__module__}.{function.__qualname__}")
+        return cached(numba.njit(**OPTIONS, **options)(function), f"{function.__module__}.{function.__qualname__}")
 
     return decorate
 
