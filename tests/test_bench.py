@@ -100,7 +100,8 @@ def test_samples_are_timed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sampled_steps_are_timed(tmp_path: Path) -> None:
-    rows = rows_of("minibatch", tmp_path, "--graph", GRAPH, "--fanout", "3,2", "--hidden", "8", "--targets", "20", "--batches", "2", "--peers")
+    words = ("--graph", GRAPH, "--fanout", "3,2", "--hidden", "8", "--targets", "20", "--batches", "2", "--peers")
+    rows = rows_of("minibatch", tmp_path, *words)
     assert [(row["model"], row["sampler"], row["note"], row["runs"]) for row in rows] == [("sage", "neighbour", "", 2)]
     assert 20 < rows[0]["nodes"] <= 20 * 4 * 3 and 0 < rows[0]["sampling"] < rows[0]["seconds"]
 

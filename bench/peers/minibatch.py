@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, count
 from time import perf_counter
 from typing import Any
@@ -16,11 +16,17 @@ import numpy as np
 import torch
 from contender import WARM, Input, first_nodes, report
 from dgl import graphbolt as gb
-from dgl.nn import GATConv, SAGEConv
+from dgl.nn import GATConv, GraphConv, SAGEConv
 from fullbatch import NAMES, widths
 from sampling import METHODS
 from torch import nn
 from torch.nn import functional as F
+
+LAYERS: dict[str, Callable[[int, int, int], nn.Module]] = {
+    "gcn": lambda d, heads, width: GraphConv(d, width),
+    "sage": lambda d, heads, width: SAGEConv(d, width, "mean"),
+    "gat": lambda d, heads, width: GATConv(d, width, heads),
+}
 
 
 def layers_of(model: str, weights: str) -> nn.ModuleList:
@@ -31,7 +37,7 @@ def layers_of(model: str, weights: str) -> nn.ModuleList:
     while any(name.startswith(f"layers.{len(layers)}.") for name in first):
         part = f"layers.{len(layers)}"
         d, heads, width = widths(first, part)
-        layer = SAGEConv(d, width, "mean") if model == "sage" else GATConv(d, width, heads)
+        layer = LAYERS[model](d, heads, width)
         given = {theirs: how(first[f"{part}.{ours}"]) for theirs, ours, how in NAMES["dgl", model]}
         layer.load_state_dict({theirs: torch.from_numpy(np.ascontiguousarray(w)) for theirs, w in given.items()})
         layers.append(layer)
