@@ -14,6 +14,11 @@ from graphtheta.ops.compile import private
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores, because many tests wait for processes."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kernel_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels of tests are kept apart from the user's, for later runs if pytest has a cache."""
