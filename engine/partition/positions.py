@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...ops.kernels.draw import sort_rows
 from ...ops.kernels.pool import run_blocks
+from ...ops.sampling.draw import sort_rows
 from .exchange import Exchange, pointers
 from .message import Columns
 from .partition import MASTER, MIRROR, Partition

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ops.kernels.draw import choose, room
 from ...ops.kernels.pool import run_blocks
+from ...ops.sampling.draw import choose, room
 from ..partition.partition import MASTER, MIRROR
 from ..partition.positions import positions_of
 from ..partition.relation import Positions

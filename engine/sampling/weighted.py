@@ -19,7 +19,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
-from ...ops.kernels import rate
+from ...ops.sampling import rate
 from ..partition.partition import MASTER, MIRROR, Partition
 from .candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
 from .columns import check_edges, check_mask, in_block, masked, positive

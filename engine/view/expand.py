@@ -15,9 +15,9 @@ import numpy as np
 
 from ...ops.autodiff.buffers import by_blocks
 from ...ops.autodiff.space import RowSpace
-from ...ops.kernels.allowed import lower
 from ...ops.kernels.batch import LINE, NONE, mark, marked, number, numbers
 from ...ops.kernels.pool import run_blocks
+from ...ops.sampling.allowed import lower
 from ..partition.exchange import NOTHING, Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition

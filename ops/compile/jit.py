@@ -26,8 +26,8 @@ from numba.core.serialize import dumps
 
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
 
-# folders of jitted functions, added on import; machine code depends on all of their files
-KERNEL_FOLDERS: list[Path] = []
+# machine code depends on all files of these folders
+FOLDERS = [Path(__file__).parent.parent / name for name in ("compile", "kernels", "sampling")]
 # no entry for C, which takes time to compile and has no caller
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 
@@ -55,8 +55,7 @@ def identity(text: str) -> str:
 
 @cache
 def _versions() -> str:
-    folders = [Path(__file__).parent, *KERNEL_FOLDERS]
-    ours = "".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py")))
+    ours = "".join(path.read_text(encoding="utf-8") for folder in FOLDERS for path in sorted(folder.glob("*.py")))
     return _hash(f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version} {ours}")
 
 

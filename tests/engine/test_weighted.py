@@ -16,7 +16,7 @@ from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.sampling.weighted import WeightedSampler
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops.kernels.rate import minus_log, unit
+from graphtheta.ops.sampling.rate import minus_log, unit
 from graphtheta.rng import Purpose, bits, key
 
 RNG = np.random.default_rng(5)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from graphtheta.ops.functions.index import take_rows
-from graphtheta.ops.kernels import batch, sample
+from graphtheta.ops.kernels import batch
+from graphtheta.ops.sampling import sample
 from graphtheta.rng import bits, key
 
 NONE = np.zeros(0, np.int32)

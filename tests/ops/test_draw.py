@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta.ops.kernels import draw
+from graphtheta.ops.sampling import draw
 from graphtheta.rng import bits, key
 
 NONE, MAX32 = np.zeros(0, np.int32), (1 << 31) - 1

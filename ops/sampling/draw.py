@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from ..compile.jit import jit
-from .hash import COLUMN, draw, mix
+from ..kernels.hash import COLUMN, draw, mix
 
 FREE = -1
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from ..compile.jit import jit
-from .hash import COLUMN, draw, mix
+from ..kernels.hash import COLUMN, draw, mix
 from .rate import quotient, race
 
 LAST, NONE, UNRATED = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0), 0.0
