@@ -13,7 +13,8 @@ __version__ = "0.1.0"
 # the module of each public name
 _FRONT = {
     "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
-    "sample": "train.blocks", "BlockSampler": "train.blocks", "Block": "train.blocks",
+    "sample": "samplers.blocks", "BlockSampler": "samplers.blocks", "Block": "samplers.blocks", "SAMPLERS": "samplers.registry",
+    "NeighbourSampler": "samplers.neighbour", "WeightedSampler": "samplers.weighted", "TemporalSampler": "samplers.temporal",
     "Callback": "train.callback", "Result": "recovery.progress",
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
@@ -22,9 +23,8 @@ _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "re
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
            "Assignment": "partition.partitioner", "PARTITIONERS": "partition.partitioner", "EdgePlacement": "partition.partitioner",
-           "EDGE_PLACEMENTS": "partition.partitioner", "MappedColumn": "store.mapped", "SAMPLERS": "sampling.registry",
-           "NeighbourSampler": "sampling.neighbour", "WeightedSampler": "sampling.weighted", "TemporalSampler": "sampling.temporal",
-           "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
+           "EDGE_PLACEMENTS": "partition.partitioner", "MappedColumn": "store.mapped", "NodeSetSampler": "sampling.node_set",
+           "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",

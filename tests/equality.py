@@ -13,7 +13,6 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.train.gradient_sum import reduce_gradients
 from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
@@ -21,6 +20,7 @@ from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 N, E, D, A, CLASSES = 40, 160, 5, 3, 4
 STEPS = 2

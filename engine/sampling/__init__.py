@@ -1,1 +1,1 @@
-"""Samplers: which in-edges are kept when a view expands its frontier, or which nodes induce a view."""
+"""What samplers are made of: their protocols, candidate edges, ranks, draws, and columns of edges."""

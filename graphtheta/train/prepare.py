@@ -23,10 +23,10 @@ from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
+from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
-from graphtheta.train.make_sampler import make_sampler
 
 # keys that have no meaning where a sampler chooses the nodes of a batch
 NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute"})

@@ -15,7 +15,6 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.strategy import MiniBatch
 from graphtheta.engine.view.view import global_view
@@ -24,6 +23,7 @@ from graphtheta.models import GCN
 from graphtheta.ops import Parameter, Tape
 from graphtheta.ops.autodiff.init import dtype_scope, init_scope
 from graphtheta.ops.backend.fused import backend_scope, usable
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 
 def trip(comm, graph, placement, direction, dtype):

@@ -11,12 +11,12 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import UserFunctionError, ViewError
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 GRAPH = graphs.random_graph(40, 130, seed=3, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 VIEWS = {

@@ -14,7 +14,6 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.train.gradient_sum import reduce_gradients
 from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.hop import Hop, depth, hops
@@ -22,6 +21,7 @@ from graphtheta.engine.view.view import global_view
 from graphtheta.models import SAGE
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 GRAPH, TARGETS = graphs.random_graph(40, 130, seed=3), [3, 5, 17, 30]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from samples import GRAPH, sample
 
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, sender_ids
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, bits, key
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 
 class SourcePriority(Priority):

@@ -13,7 +13,6 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.layer.product_order import GATHERED, ProductOrder
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.level import NO_ROWS, Counts
 from graphtheta.engine.view.view import global_view
@@ -26,6 +25,7 @@ from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 WIDE, HIDDEN = 40, 24
 GRAPH = graphs.random_graph(90, 900, x=np.random.default_rng(5).standard_normal((90, WIDE)))

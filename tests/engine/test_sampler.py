@@ -8,9 +8,9 @@ from samples import GRAPH, sample
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import MIRROR, build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 
 @pytest.mark.parametrize("replace", [False, True])

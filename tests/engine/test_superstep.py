@@ -11,12 +11,12 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, DataError, ShapeError, UserFunctionError, ViewError
 from graphtheta.ops import Parameter, Tape
 from graphtheta.ops.autodiff import fusion
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 GRAPH = graphs.random_graph()
 

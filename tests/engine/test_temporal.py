@@ -12,9 +12,9 @@ import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.temporal import TemporalSampler
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.samplers.temporal import TemporalSampler
 
 RNG = np.random.default_rng(7)
 # times tie, are large, and differ by one; a float would round them

@@ -13,11 +13,11 @@ import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.view.expand import induced, k_hop_nodes, k_hop_view
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ViewError
 from graphtheta.ops import Parameter, Tape
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 DIRECTIONS = st.lists(st.sampled_from(["in", "out", "both"]), min_size=0, max_size=3)
 

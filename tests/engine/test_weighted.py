@@ -12,12 +12,12 @@ import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
-from graphtheta.engine.sampling.weighted import WeightedSampler
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops.sampling.rate import minus_log, unit
 from graphtheta.rng import Purpose, bits, key
+from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.samplers.weighted import WeightedSampler
 
 RNG = np.random.default_rng(5)
 # from 1/16 to 16, an eighth of them 0

@@ -7,8 +7,8 @@ import pytest
 from samples import sample
 
 import graphtheta as gt
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 GRAPH = graphs.random_graph(30, 200)
 NAMED = GRAPH.replace(node_ids=np.array([f"v{(7 * i) % 30:02d}" for i in range(30)]))

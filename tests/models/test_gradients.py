@@ -13,7 +13,6 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.neighbour import NeighbourSampler
 from graphtheta.engine.train.gradient_sum import reduce_gradients
 from graphtheta.engine.view.strategy import MiniBatch, whole
 from graphtheta.engine.view.task import EdgeTask, NodeTask
@@ -21,6 +20,7 @@ from graphtheta.models import MODELS, build_model
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 DRAWS = 20
 OWN = {"gcn": {"normalisation": ("sym", "row")}, "sage": {"aggregator": ("mean", "max", "sum")}, "gin": {"train_eps": (False, True)},

@@ -21,13 +21,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
+from graphtheta.engine.sampling.columns import check_column, check_mask, in_block, masked, up_to
+from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, tie_bits
 from graphtheta.errors import ConfigError, DataError
-
-from ..partition.partition import Partition
-from .candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
-from .columns import check_column, check_mask, in_block, masked, up_to
-from .neighbour import NeighbourSampler
-from .priority import Priority, Ranked, ranked_by, tie_bits
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 STRATEGIES = ("uniform", "last")
 

@@ -15,7 +15,7 @@ from graphtheta.engine.sampling.sampler import Checked
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.level import Level
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.train.make_sampler import make_sampler
+from graphtheta.samplers.make_sampler import make_sampler
 
 DIRECTIONS = ("in", "out")
 

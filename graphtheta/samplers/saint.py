@@ -12,15 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from graphtheta.engine.partition.exchange import Exchange
+from graphtheta.engine.partition.located import values_of
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.relation import EDGE
+from graphtheta.engine.sampling.drawing import Neighbours, WeightedNodes
+from graphtheta.engine.sampling.node_set import NodeSets, NodeSetSampler
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, key, uniform
-
-from ..partition.exchange import Exchange
-from ..partition.located import values_of
-from ..partition.partition import Partition
-from ..partition.relation import EDGE
-from .drawing import Neighbours, WeightedNodes
-from .node_set import NodeSets, NodeSetSampler
 
 # the sum of all probabilities of ``_squared_norms`` as integers is about 2**EXACT
 EXACT = 52

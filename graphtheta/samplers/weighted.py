@@ -17,14 +17,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
+from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
+from graphtheta.engine.sampling.columns import check_edges, check_mask, in_block, masked, positive
+from graphtheta.engine.sampling.priority import ALL_BITS, Priority, Ranked, edge_ids
 from graphtheta.errors import ConfigError
-
-from ...ops.sampling import rate
-from ..partition.partition import MASTER, MIRROR, Partition
-from .candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
-from .columns import check_edges, check_mask, in_block, masked, positive
-from .neighbour import NeighbourSampler
-from .priority import ALL_BITS, Priority, Ranked, edge_ids
+from graphtheta.ops.sampling import rate
+from graphtheta.samplers.neighbour import NeighbourSampler
 
 
 @dataclass(frozen=True)

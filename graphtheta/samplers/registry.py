@@ -4,14 +4,13 @@ from __future__ import annotations
 from inspect import isclass
 from typing import Any
 
+from graphtheta.engine.sampling.node_set import NodeSetSampler, is_node_set
+from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.registry import Registry
-
-from .neighbour import NeighbourSampler
-from .node_set import NodeSetSampler, is_node_set
-from .saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
-from .sampler import Sampler
-from .temporal import TemporalSampler
-from .weighted import WeightedSampler
+from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.samplers.saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
+from graphtheta.samplers.temporal import TemporalSampler
+from graphtheta.samplers.weighted import WeightedSampler
 
 
 def is_sampler(x: Any) -> bool:

@@ -5,9 +5,9 @@ from typing import Any
 
 from graphtheta.described import name_and_options, options_of
 from graphtheta.engine.sampling.node_set import NodeSetSampler
-from graphtheta.engine.sampling.registry import SAMPLERS
 from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.models.user import accepted
+from graphtheta.samplers.registry import SAMPLERS
 
 
 def make_sampler(text: str, offered: dict[str, Any]) -> tuple[Sampler | NodeSetSampler, set[str]]:
