@@ -27,3 +27,24 @@ def sample(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), targ
     made = [[pair for per in found for pair in per[k]] for k in range(len(layers))]
     assert all(len(dict(pairs)) == len(pairs) for pairs in made)
     return [dict(pairs) for pairs in made]
+
+
+def same_sample(found, expected):
+    """Whether two results of ``sample`` have the same edges, and the same weights up to rounding."""
+    return len(found) == len(expected) and all(
+        a.keys() == b.keys() and all(np.isclose(a[key], b[key], rtol=1e-12) for key in a) for a, b in zip(found, expected, strict=True))
+
+
+def averages(graph, sampler, targets, steps, stride=1):
+    """Importance weights of the edges into some nodes, 0 for those that are not chosen, [steps, n_edges]."""
+    weights = np.zeros((steps, graph.n_edges))
+
+    def program(comm):
+        p = build_partition(graph, comm)
+        for i in range(steps):
+            (level,) = k_hop_view(p, np.isin(p.masters, targets), ["in"], sampler=sampler, step=i * stride).levels
+            for s in level.passes[0].selections:
+                weights[i, p.edge_gid[s.stored]] = 1 if s.weight is None else s.weight
+
+    run_simulated(1, program)
+    return weights

@@ -126,6 +126,14 @@ def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_sampled_sizes_fall_from_neighbour_sampling_to_labor_star(tmp_path: Path) -> None:
+    words = ("--graph", "rmat:scale=12,edge_factor=20,features=8,classes=4", "--batch", "50", "--steps", "2", "--window", "8")
+    rows = run_bench("sampled_sizes", tmp_path, *words)
+    assert [row["sampler"] for row in rows if "sampler" in row][:4] == ["neighbour", "LABOR-0", "LABOR-1", "LABOR-*"]
+    assert [row["kappa"] for row in rows if "kappa" in row] == [1, 2, 4, 8, 16, 32, 0]
+
+
+@pytest.mark.slow
 def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
     rows = run_bench("bytes", tmp_path, "--graphs", GRAPH, "--models", "gat", "--ranks", "3")
     assert len(rows) == 6 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)

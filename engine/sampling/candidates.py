@@ -97,6 +97,7 @@ class Frontier:
         candidates: The edges by block, with a group for each row of the moves, also for rows
             without edges.
         receivers: Moves of the receiving rows.
+        rows: Receiving rows by kind, in the order of the groups.
         complete: Whether the candidates are all stored edges into the rows, on every worker.
         cutoff: For a ``Timed`` sampler the cutoff of each receiving row, by kind of row and in the
             order of the groups.
@@ -107,6 +108,7 @@ class Frontier:
     reverse: bool
     candidates: Sequence[Candidates]
     receivers: Exchange
+    rows: dict[int, np.ndarray]
     complete: bool
     cutoff: dict[int, np.ndarray] | None = None
 

@@ -31,7 +31,7 @@ def positive(frontier: Frontier, name: str) -> Frontier:
     values = frontier.partition.edge.read(name)
     # most weights are positive: no list is copied then
     every = all(allowed.all_positive(c.begin, c.end, c.edges, in_block(values, c.block)) for c in frontier.candidates)
-    return frontier if every else _selected(frontier, name, None)
+    return replace(frontier, complete=False) if every else _selected(frontier, name, None)
 
 
 def up_to(frontier: Frontier, name: str, limits: dict[int, np.ndarray]) -> Frontier:
@@ -103,6 +103,17 @@ def check_edges(partition: Partition, option: str, name: str, wrong: Callable[[n
     except ConfigError as e:
         error = e
     partition.halo_comm.agree(error)
+
+
+def check_weights(partition: Partition, name: str) -> None:
+    """Check the column of the option ``weight``: finite numbers that are not negative.
+
+    Raises:
+        ConfigError, DataError: As ``check_edges``.
+
+    Collective: all ranks of the partition.
+    """
+    check_edges(partition, "weight", name, lambda x: ~((x >= 0) & np.isfinite(x)), "a number from 0, and not NaN or infinite")
 
 
 def check_mask(partition: Partition, name: str) -> None:

@@ -227,7 +227,8 @@ def _choose(partition: Partition, frame: Frame, relation: StoredRelation, revers
     if sampler is not None:
         exchange = Exchange(partition.halo_comm, plan.renumbered(frame.row_of, len(frame.rows)))
         limits = None if cutoff is None else {MASTER: cutoff, MIRROR: exchange.to_mirrors({"cutoff": cutoff})["cutoff"]}
-        chosen, kept = sampler.choose(Frontier(partition, relation, reverse, candidates, exchange, complete, limits), hop=hop, step=step)
+        chosen, kept = sampler.choose(
+            Frontier(partition, relation, reverse, candidates, exchange, rows, complete, limits), hop=hop, step=step)
         if kept is not None:
             narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
             return _Sweep(partition, relation, reverse, chosen, narrower, limits)

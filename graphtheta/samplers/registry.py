@@ -7,7 +7,10 @@ from typing import Any
 from graphtheta.engine.sampling.node_set import NodeSetSampler, is_node_set
 from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.registry import Registry
+from graphtheta.samplers.labor import LaborSampler
+from graphtheta.samplers.ladies import LadiesSampler
 from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.samplers.pladies import PladiesSampler
 from graphtheta.samplers.saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
 from graphtheta.samplers.temporal import TemporalSampler
 from graphtheta.samplers.weighted import WeightedSampler
@@ -22,4 +25,5 @@ def is_sampler(x: Any) -> bool:
 # number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed`` and
 # ``shared``; that of a node-set sampler receives ``seed``
 SAMPLERS: Registry[type[Sampler] | type[NodeSetSampler]] = Registry(
-    "sampler", is_sampler, (), (NeighbourSampler, WeightedSampler, TemporalSampler, SaintNode, SaintEdge, SaintWalk, SaintFrontier))
+    "sampler", is_sampler, (), (NeighbourSampler, WeightedSampler, TemporalSampler, LaborSampler, LadiesSampler, PladiesSampler,
+                                SaintNode, SaintEdge, SaintWalk, SaintFrontier))

@@ -17,9 +17,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
-from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
-from graphtheta.engine.sampling.columns import check_edges, check_mask, in_block, masked, positive
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.sampling.candidates import Candidates, Chosen, Frontier, Sample
+from graphtheta.engine.sampling.columns import check_mask, check_weights, in_block, masked, positive
+from graphtheta.engine.sampling.normalised import normalised
 from graphtheta.engine.sampling.priority import ALL_BITS, Priority, Ranked, edge_ids
 from graphtheta.errors import ConfigError
 from graphtheta.ops.sampling import rate
@@ -46,22 +47,23 @@ class RatePriority(Priority):
     def threshold(self) -> bool:
         return self.importance
 
-    def _rates(self, frontier: Frontier, edges: Candidates) -> np.ndarray:
+    def rates(self, frontier: Frontier, edges: Candidates) -> np.ndarray:
+        """Rate of each edge of the block of some edges, [n_block_edges]."""
         return in_block(frontier.partition.edge.read(self.column), edges.block)
 
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
-        return Ranked(edges, edge_ids(frontier.relation, edges), edges.edges, key, rates=self._rates(frontier, edges))
+        return Ranked(edges, edge_ids(frontier.relation, edges), edges.edges, key, rates=self.rates(frontier, edges))
 
     def total(self, frontier: Frontier, edges: Candidates) -> np.ndarray:
         """The sum of the rates of each row with replacement, otherwise the number of its edges."""
         if not self.replace:
             return super().total(frontier, edges)
-        return rate.sums(edges.begin, edges.end, edges.edges, self._rates(frontier, edges))
+        return rate.sums(edges.begin, edges.end, edges.edges, self.rates(frontier, edges))
 
     def weight(self, frontier: Frontier, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
         if not self.importance:
             return None
-        rates = self._rates(frontier, edges)[edges.edges].astype(np.float64)
+        rates = self.rates(frontier, edges)[edges.edges].astype(np.float64)
         times = np.diff(edges.ptr)
         if edges.threshold is None:
             return np.repeat(share, times) / rates
@@ -122,7 +124,7 @@ class WeightedSampler:
 
         Collective: all ranks of the partition.
         """
-        check_edges(partition, "weight", self.weight, lambda x: ~((x >= 0) & np.isfinite(x)), "a number from 0, and not NaN or infinite")
+        check_weights(partition, self.weight)
         check_mask(partition, self.mask)
 
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
@@ -132,26 +134,4 @@ class WeightedSampler:
         """
         frontier = positive(masked(frontier, self.mask), self.weight)
         sample = self._neighbours().choose(frontier, hop=hop, step=step)
-        return _normalised(frontier, sample) if self.normalise and self.fanouts[hop] > 0 else sample
-
-
-def _normalised(frontier: Frontier, sample: Sample) -> Sample:
-    """A sample with importance weights that sum to the number of edges of each row.
-
-    Collective: all ranks of the frontier's partition.
-    """
-    plan = frontier.receivers.plan
-    sums = {kind: {"degree": np.zeros(n), "weight": np.zeros(n)} for kind, n in ((MASTER, plan.n_rows), (MIRROR, plan.n_halo))}
-    for c, s in zip(frontier.candidates, sample.chosen, strict=True):
-        sums[c.kinds[1]]["degree"] += c.end - c.begin
-        sums[c.kinds[1]]["weight"] += rate.sums(s.begin, s.end, IN_ORDER, s.weight)
-    frontier.receivers.to_masters_add(sums[MIRROR], sums[MASTER])
-    degree, weight = sums[MASTER].values()
-    factor = {MASTER: degree / np.where(weight > 0, weight, 1)}
-    factor[MIRROR] = frontier.receivers.to_mirrors({"factor": factor[MASTER]})["factor"]
-
-    def rescaled(s: Chosen) -> Chosen:
-        assert s.weight is not None
-        return s.weighted(s.weight * np.repeat(factor[s.kinds[1]], np.diff(s.ptr)))
-
-    return Sample([rescaled(s) for s in sample.chosen], sample.kept)
+        return normalised(frontier, sample) if self.normalise and self.fanouts[hop] > 0 else sample

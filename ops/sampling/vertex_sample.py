@@ -1,0 +1,288 @@
+"""Sampling by draws of source vertices: loops over the edges of receiving rows.
+
+``draws`` is a tuple (first, second, cos, sin, blended): the draw of a vertex is a hash of its id
+and the key ``first``, or, if ``blended``, the distribution function of a mix of two normal draws.
+
+Edge e of row g has the inclusion probability min(1, 1 / (x[g] * rho)), where rho is ``rho[e]`` if
+``by_edge`` and ``rho[index[e]]`` otherwise; ``index`` numbers the senders of the edges.
+
+Sums are made in integers, so they are the same for every partition: a term is multiplied by the
+``scale`` of its row, a power of two, and rounded.
+"""
+from __future__ import annotations
+
+from math import cos, erfc, log1p, pi, sqrt
+
+import numpy as np
+from numba import njit
+
+from ..compile.jit import jit
+from ..kernels.hash import GOLDEN, draw, mix
+
+BELOW_ONE = 1 - 2.0**-53
+# fractional bits of each part of an exact sum of numbers from 0 to 1
+PART_BITS = 31
+
+
+@njit(inline="always")
+def _uniform(key, i):  # type: ignore[no-untyped-def]
+    return np.float64(draw(key, i) >> np.uint64(11)) * 2.0**-53
+
+
+@njit(inline="always")
+def _normal(key, i):  # type: ignore[no-untyped-def]
+    return sqrt(-2.0 * log1p(-_uniform(key, i))) * cos(2.0 * pi * _uniform(mix(key + GOLDEN), i))
+
+
+@njit(inline="always")
+def vertex_draw(draws, i):  # type: ignore[no-untyped-def]
+    """A uniform number in [0, 1) for the vertex i."""
+    first, second, along, across, blended = draws
+    if not blended:
+        return _uniform(first, i)
+    normal = along * _normal(first, i) + across * _normal(second, i)
+    return min(0.5 * erfc(-normal / sqrt(2.0)), BELOW_ONE)
+
+
+@jit()
+def vertex_draws(draws, ids, out, first, last):  # type: ignore[no-untyped-def]
+    """out[i] = the draw of the vertex ids[i], for some i."""
+    for i in range(first, last):
+        out[i] = vertex_draw(draws, ids[i])
+
+
+@jit()
+def poisson(groups, draws, ids, r, x, first, last):  # type: ignore[no-untyped-def]
+    """The edges of some groups whose senders draw a number below 1 / x of their row.
+
+    Args:
+        groups: (begin, end, edges, others): groups of edges, as for ``expand``.
+        ids: Global id of each sender.
+        r: Draw of each sender; empty to draw for each edge.
+        x: Inverse inclusion probability of each group, at least 1.
+        first, last: The groups.
+
+    Returns:
+        Bounds of the groups; positions, other ends and weights, the inverse probabilities, of the
+        chosen edges.
+    """
+    begin, end, edges, others = groups
+    ptr = np.zeros(last - first + 1, np.int64)
+    room, most = 1024.0, 0
+    for g in range(first, last):
+        room, most = room + 1.1 * (end[g] - begin[g]) / x[g], max(most, end[g] - begin[g])
+    at = np.empty(int(room) + most, np.int32)
+    weight = np.empty(len(at), np.float64)
+    n = 0
+    for g in range(first, last):
+        start, inverse = n, x[g]
+        short = n + end[g] - begin[g] - len(at)
+        if short > 0:
+            at = np.concatenate((at, np.empty(short + len(at) // 2, np.int32)))
+            weight = np.concatenate((weight, np.empty(len(at) - len(weight), np.float64)))
+        if inverse <= 1.0:
+            for e in range(begin[g], end[g]):
+                at[n] = e
+                n += 1
+        elif len(r):
+            for e in range(begin[g], end[g]):
+                # without a branch: the next edge overwrites one that is not chosen
+                at[n] = e
+                n += r[others[e]] * inverse < 1.0
+        else:
+            for e in range(begin[g], end[g]):
+                at[n] = e
+                n += vertex_draw(draws, ids[others[e]]) * inverse < 1.0
+        for i in range(start, n):
+            weight[i] = inverse
+        ptr[g - first + 1] = n
+    # loops of their own, so that many reads are under way at a time
+    far = np.empty(n, np.int32)
+    for i in range(n):
+        far[i] = others[at[i]]
+    if len(edges):
+        for i in range(n):
+            at[i] = edges[at[i]]
+    return ptr, at[:n], far, weight[:n]
+
+
+@jit()
+def copies(edges, destinations, first_of, source):  # type: ignore[no-untyped-def]
+    """How many of the edges before each one in its block have the same ends, [n_edges] int64.
+
+    Args:
+        edges: Positions in the block.
+        destinations: Row that each edge leads to.
+        first_of, source: The block: first position of each destination, and source of each position.
+    """
+    out = np.zeros(len(edges), np.int64)
+    for e in range(len(edges)):
+        p = edges[e]
+        while p - out[e] > first_of[destinations[e]] and source[p - out[e] - 1] == source[p]:
+            out[e] += 1
+    return out
+
+
+@njit(inline="always")
+def _next_draw(draws, vertex, j, k, n_ids, rest):  # type: ignore[no-untyped-def]
+    """One minus the j-th smallest of k uniform numbers of a vertex, given one minus that before it."""
+    u = vertex_draw(draws, vertex + j * n_ids)
+    return rest * (1.0 - u) ** (1.0 / (k - j))
+
+
+@jit()
+def sorted_draws(ptr, edges, vertex, draws, n_ids, k):  # type: ignore[no-untyped-def]
+    """The smallest of k sorted draws of each vertex, for edges that are listed once for each.
+
+    Entry j of consecutive equal edges gets the j-th smallest of k uniform numbers that belong to its vertex.
+
+    Args:
+        vertex: Id of each entry's vertex.
+        n_ids: Number of vertices; draw j of a vertex is keyed by its id + j * n_ids.
+    """
+    out = np.empty(ptr[-1], np.float64)
+    for g in range(len(ptr) - 1):
+        j, rest = 0, 1.0
+        for e in range(ptr[g], ptr[g + 1]):
+            if e == ptr[g] or edges[e] != edges[e - 1]:
+                j, rest = 0, 1.0
+            rest = _next_draw(draws, vertex[e], j, k, n_ids, rest)
+            out[e] = 1.0 - rest
+            j += 1
+    return out
+
+
+@jit()
+def lowest_repeated(ptr, edges, others, vertex, draws, n_ids, k):  # type: ignore[no-untyped-def]
+    """The edges of each group with the k lowest of all sorted draws, each as often as it has draws among them.
+
+    Args:
+        ptr, edges, others: Groups of edges; ``ptr`` may start anywhere.
+        vertex, n_ids: As for ``sorted_draws``.
+
+    Returns:
+        Bounds of the groups, and positions and other ends of their entries, k per group that has an edge.
+    """
+    bounds = np.zeros(len(ptr), np.int64)
+    for g in range(len(ptr) - 1):
+        bounds[g + 1] = bounds[g] + (k if ptr[g + 1] > ptr[g] else 0)
+    at, far = np.empty(bounds[-1], np.int32), np.empty(bounds[-1], np.int32)
+    low, which = np.empty(k, np.float64), np.empty(k, np.int64)
+    for g in range(len(ptr) - 1):
+        if ptr[g + 1] == ptr[g]:
+            continue
+        low[:], which[:] = 2.0, ptr[g + 1]
+        for e in range(ptr[g], ptr[g + 1]):
+            rest = 1.0
+            for j in range(k):
+                rest = _next_draw(draws, vertex[e], j, k, n_ids, rest)
+                x = 1.0 - rest
+                if x >= low[-1]:
+                    break
+                i = k - 1
+                while i > 0 and low[i - 1] > x:
+                    low[i], which[i] = low[i - 1], which[i - 1]
+                    i -= 1
+                low[i], which[i] = x, e
+        which.sort()
+        for i in range(k):
+            at[bounds[g] + i], far[bounds[g] + i] = edges[which[i]], others[which[i]]
+    return bounds, at, far
+
+
+@jit()
+def thinned(begin, end, index, edges, others, r, rho, by_edge, x):  # type: ignore[no-untyped-def]
+    """The edges whose senders draw a number below the inclusion probability.
+
+    Args:
+        begin, end, edges, others: Groups of edges.
+        r: Draw of each sender.
+
+    Returns:
+        Bounds of the groups, positions and other ends of the chosen edges, and the inverse of their probabilities.
+    """
+    ptr = np.zeros(len(begin) + 1, np.int64)
+    room = 1024
+    at, far, weight = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.float64)
+    n = 0
+    for g in range(len(begin)):
+        short = n + end[g] - begin[g] - len(at)
+        if short > 0:
+            more = short + len(at)
+            at, far = np.concatenate((at, np.empty(more, np.int32))), np.concatenate((far, np.empty(more, np.int32)))
+            weight = np.concatenate((weight, np.empty(more, np.float64)))
+        for e in range(begin[g], end[g]):
+            y = max(1.0, x[g] * rho[e if by_edge else index[e]])
+            # without a branch: the next edge overwrites one that is not chosen
+            at[n], far[n], weight[n] = edges[e], others[e], y
+            n += r[index[e]] * y < 1.0
+        ptr[g + 1] = n
+    return ptr, at[:n], far[:n], weight[:n]
+
+
+@jit()
+def largest(ptr, index, rho, by_edge, a, out):  # type: ignore[no-untyped-def]
+    """out[g] = the largest of out[g] and rho times a of the edges of row g; empty ``a`` is 1."""
+    for g in range(len(ptr) - 1):
+        for e in range(ptr[g], ptr[g + 1]):
+            y = rho[e if by_edge else index[e]]
+            out[g] = max(out[g], y * a[e] if len(a) else y)
+
+
+@jit()
+def smallest(ptr, index, rho, by_edge, x, out):  # type: ignore[no-untyped-def]
+    """out[t] = the smallest of out[t] and x times rho of the edges from sender t."""
+    for g in range(len(ptr) - 1):
+        for e in range(ptr[g], ptr[g + 1]):
+            t = index[e]
+            out[t] = min(out[t], x[g] * rho[e if by_edge else t])
+
+
+@jit()
+def moments(ptr, a, scale, out):  # type: ignore[no-untyped-def]
+    """out[g] += (number, sum, sum of squares) of the values of row g, [n, 3] int64."""
+    for g in range(len(ptr) - 1):
+        for e in range(ptr[g], ptr[g + 1]):
+            y = a[e] * scale[g]
+            out[g, 0] += 1
+            out[g, 1] += np.int64(np.rint(y))
+            out[g, 2] += np.int64(np.rint(a[e] * y * scale[g] * 2.0**-32))
+
+
+@jit()
+def saturation(ptr, index, rho, by_edge, a, x, done, scale, out):  # type: ignore[no-untyped-def]
+    """out[g] += (number of edges with probability below 1, sum of a of the others, sum of a * rho of these).
+
+    Args:
+        a: Weight of each edge; empty for 1.
+        done: Rows to leave out.
+        scale: Scales of the two sums, [n, 2].
+    """
+    for g in range(len(ptr) - 1):
+        if done[g]:
+            continue
+        for e in range(ptr[g], ptr[g + 1]):
+            y, weight = rho[e if by_edge else index[e]], a[e] if len(a) else 1.0
+            if y * x[g] > 1.0:
+                out[g, 0] += 1
+                out[g, 2] += np.int64(np.rint(weight * y * scale[g, 1]))
+            else:
+                out[g, 1] += np.int64(np.rint(weight * scale[g, 0]))
+
+
+@jit()
+def squares(ptr, index, a, total, out):  # type: ignore[no-untyped-def]
+    """Add the square of each edge's share of its row to its sender.
+
+    Args:
+        a: Value of each edge; empty for 1.
+        total: Sum of the values of each row.
+        out: Sums by sender in two parts of ``PART_BITS`` fractional bits each, [n_senders, 2] int64; changed.
+    """
+    for g in range(len(ptr) - 1):
+        for e in range(ptr[g], ptr[g + 1]):
+            share = (a[e] if len(a) else 1.0) / total[g]
+            y = share * share * 2.0**PART_BITS
+            whole = np.floor(y)
+            out[index[e], 0] += np.int64(whole)
+            out[index[e], 1] += np.int64(np.rint((y - whole) * 2.0**PART_BITS))
