@@ -19,7 +19,7 @@ from .candidates import Chosen, Frontier
 from .copies import Copies
 
 # a thread takes rows with about so many edges at a time
-EDGES_PER_BLOCK = 1 << 16
+EDGES_PER_BLOCK = 1 << 17
 # bits of the terms of exact sums; up to 2**31 of them can be added
 TERM_BITS = 32
 NO_VALUES = np.zeros(0)

@@ -15,10 +15,11 @@ from graphtheta.engine.sampling.copies import Copies
 from graphtheta.engine.sampling.normalised import normalised
 from graphtheta.engine.sampling.priority import sender_ids
 from graphtheta.errors import ConfigError
+from graphtheta.ops.autodiff.buffers import by_blocks
 from graphtheta.ops.sampling import vertex_sample
 from graphtheta.samplers.importance import Importance
 from graphtheta.samplers.lowest_draws import lowest, repeated
-from graphtheta.samplers.vertex_draws import Draws, VertexSampler, drawn
+from graphtheta.samplers.vertex_draws import WORK, Draws, VertexSampler, drawn
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,10 @@ class LaborSampler(VertexSampler):
             return lowest(frontier, draws, fanout, self.weight)
         if self.iterations or self.star or self.weight:
             return self._by_importance(frontier, draws, fanout)
-        rows, x = Copies(frontier.receivers), np.maximum(degrees(frontier) / fanout, 1)
-        return Sample([_below(frontier, c, draws, x[rows.at(c.kinds[1])]) for c in frontier.candidates])
+        rows = Copies(frontier.receivers)
+        # rounded down, and importance weights are the inverse of what is left
+        limit = ((fanout << vertex_sample.UPPER_BITS) // np.maximum(degrees(frontier), fanout)).astype(np.int64)
+        return Sample([_below(frontier, c, draws, limit[rows.at(c.kinds[1])]) for c in frontier.candidates])
 
     def _by_importance(self, frontier: Frontier, draws: Draws, fanout: int) -> Sample:
         edges = [c.listed() for c in frontier.candidates]
@@ -96,14 +99,15 @@ class LaborSampler(VertexSampler):
                        for b, c in enumerate(edges)])
 
 
-def _below(frontier: Frontier, c: Candidates, draws: Draws, x: np.ndarray) -> Chosen:
-    """The edges whose senders draw a number below 1 / x of their row, with importance weights x."""
+def _below(frontier: Frontier, c: Candidates, draws: Draws, limit: np.ndarray) -> Chosen:
+    """The edges whose senders draw a number below the limit of their row."""
     ids, n_edges = sender_ids(frontier.partition, c), c.end - c.begin
     # with many edges it is faster to draw once for each row of the worker than once for each edge
-    r = drawn(draws, ids) if n_edges.sum() > len(ids) else x[:0]
+    upper = np.empty(len(ids) if n_edges.sum() > len(ids) else 0, np.uint32)
+    by_blocks(lambda b, begin, end: vertex_sample.upper_bits(draws, ids, upper, begin, end), len(upper), WORK)
 
     def some(rows: slice) -> Any:
-        return vertex_sample.poisson((c.begin, c.end, c.edges, c.senders), draws, ids, r, x, rows.start, rows.stop)
+        return vertex_sample.poisson((c.begin, c.end, c.edges, c.senders), draws, ids, upper, limit, rows.start, rows.stop)
 
     *lists, weight = by_rows(n_edges, some)
     return c.of(*lists).weighted(weight)

@@ -19,7 +19,9 @@ from numba import njit
 from ..compile.jit import jit
 from ..kernels.hash import GOLDEN, draw, mix
 
-BELOW_ONE = 1 - 2.0**-53
+BELOW_ONE, ONE = 1 - 2.0**-53, np.uint64(1)
+# bits of a draw that decide where a probability is chosen as a multiple of 2**-UPPER_BITS
+UPPER_BITS = 32
 # fractional bits of each part of an exact sum of numbers from 0 to 1
 PART_BITS = 31
 
@@ -51,15 +53,27 @@ def vertex_draws(draws, ids, out, first, last):  # type: ignore[no-untyped-def]
         out[i] = vertex_draw(draws, ids[i])
 
 
+@njit(inline="always")
+def _upper(draws, i):  # type: ignore[no-untyped-def]
+    return np.uint32(np.int64(vertex_draw(draws, i) * 2.0**UPPER_BITS))
+
+
 @jit()
-def poisson(groups, draws, ids, r, x, first, last):  # type: ignore[no-untyped-def]
-    """The edges of some groups whose senders draw a number below 1 / x of their row.
+def upper_bits(draws, ids, out, first, last):  # type: ignore[no-untyped-def]
+    """out[i] = the upper ``UPPER_BITS`` bits of the draw of the vertex ids[i], for some i."""
+    for i in range(first, last):
+        out[i] = _upper(draws, ids[i])
+
+
+@jit()
+def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-untyped-def]
+    """The edges of some groups whose senders draw a number below a limit of their row.
 
     Args:
         groups: (begin, end, edges, others): groups of edges, as for ``expand``.
         ids: Global id of each sender.
-        r: Draw of each sender; empty to draw for each edge.
-        x: Inverse inclusion probability of each group, at least 1.
+        upper: ``upper_bits`` of each sender; empty to draw for each edge.
+        limit: Of each group, in units of the upper bits, int64; 2**UPPER_BITS keeps all edges.
         first, last: The groups.
 
     Returns:
@@ -68,42 +82,39 @@ def poisson(groups, draws, ids, r, x, first, last):  # type: ignore[no-untyped-d
     """
     begin, end, edges, others = groups
     ptr = np.zeros(last - first + 1, np.int64)
-    room, most = 1024.0, 0
+    n_edges = 0
     for g in range(first, last):
-        room, most = room + 1.1 * (end[g] - begin[g]) / x[g], max(most, end[g] - begin[g])
-    at = np.empty(int(room) + most, np.int32)
-    weight = np.empty(len(at), np.float64)
-    n = 0
+        n_edges += end[g] - begin[g]
+    # memory that is not written is not used
+    found, n = np.empty(n_edges, np.int32), np.uint64(0)
     for g in range(first, last):
-        start, inverse = n, x[g]
-        short = n + end[g] - begin[g] - len(at)
-        if short > 0:
-            at = np.concatenate((at, np.empty(short + len(at) // 2, np.int32)))
-            weight = np.concatenate((weight, np.empty(len(at) - len(weight), np.float64)))
-        if inverse <= 1.0:
-            for e in range(begin[g], end[g]):
-                at[n] = e
-                n += 1
-        elif len(r):
-            for e in range(begin[g], end[g]):
-                # without a branch: the next edge overwrites one that is not chosen
-                at[n] = e
-                n += r[others[e]] * inverse < 1.0
+        # unsigned numbers, since a signed index is compared with 0 first
+        a, b, below = np.uint64(begin[g]), np.uint64(end[g]), np.uint32(limit[g])
+        if limit[g] == 1 << UPPER_BITS:
+            for e in range(a, b):
+                found[n] = e
+                n += ONE
+        elif len(upper):
+            for e in range(a, b):
+                if upper[np.uint64(others[e])] < below:
+                    found[n] = e
+                    n += ONE
         else:
-            for e in range(begin[g], end[g]):
-                at[n] = e
-                n += vertex_draw(draws, ids[others[e]]) * inverse < 1.0
-        for i in range(start, n):
-            weight[i] = inverse
+            for e in range(a, b):
+                if _upper(draws, ids[np.uint64(others[e])]) < below:
+                    found[n] = e
+                    n += ONE
         ptr[g - first + 1] = n
+    at, far, weight = found[: ptr[-1]].copy(), np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float64)
+    for g in range(first, last):
+        weight[ptr[g - first]: ptr[g - first + 1]] = 2.0**UPPER_BITS / limit[g]
     # loops of their own, so that many reads are under way at a time
-    far = np.empty(n, np.int32)
-    for i in range(n):
+    for i in range(len(at)):
         far[i] = others[at[i]]
     if len(edges):
-        for i in range(n):
+        for i in range(len(at)):
             at[i] = edges[at[i]]
-    return ptr, at[:n], far, weight[:n]
+    return ptr, at, far, weight
 
 
 @jit()
