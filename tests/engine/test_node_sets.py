@@ -237,20 +237,6 @@ def losses(comm, **keys):
     return [row["loss"] for row in gt.Trainer(graph=TRAINED, comm=comm, **job).fit().history]
 
 
-@pytest.mark.parametrize("sampler, keys", [
-    ("saint_node:budget=20,coverage=5", {}),
-    ("saint_node:budget=30,probability=norm,coverage=5", {"model": "gat", "heads": 2}),
-    ("saint_edge:budget=12,coverage=5", {"model": "sage", "direction": "both"}),
-    ("saint_walk:roots=8,depth=2,coverage=5", {"views_in_flight": 3}),
-    ("saint_frontier:budget=20,frontier=5,normalise=no,batches=2", {})])
-def test_a_job_names_them(sampler, keys):
-    expected = losses(SerialComm(), sampler=sampler, **keys)
-    assert len(set(expected)) == 2
-    for size, (partitioner, masters) in ((2, graphs.PLACEMENTS[1]), (4, graphs.PLACEMENTS[4])):
-        placed = {"partitioner": partitioner, "masters": masters, **keys}
-        np.testing.assert_allclose(run_simulated(size, partial(losses, sampler=sampler, **placed))[0], expected, rtol=1e-9)
-
-
 @pytest.mark.parametrize("name", graphs.odd_graphs())
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
