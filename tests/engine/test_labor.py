@@ -206,30 +206,6 @@ def test_vertices_per_layer_fall_from_neighbour_sampling_to_labor_star():
     assert sizes[1][0] < 0.8 * sizes[0][0]
 
 
-@pytest.mark.parametrize("sampler", ["neighbour", "labor"])
-def test_larger_batches_need_fewer_vertices_per_target(sampler):
-    """E|S| / |S0| does not grow with the batch, and E|S| is concave in it."""
-    graph, sizes = graphs.random_graph(400, 4000, seed=2, hub=False), (10, 20, 40, 80, 160)
-    made = {"neighbour": NeighbourSampler, "labor": LaborSampler}[sampler]((4, 4), seed=1)
-
-    def program(comm):
-        p = build_partition(graph, comm)
-        found = np.zeros((40, len(sizes), 2))
-        for step in range(40):
-            order = np.random.default_rng(step).permutation(400)
-            for i, n in enumerate(sizes):
-                view = k_hop_view(p, np.isin(p.masters, order[:n]), ["in", "in"], sampler=made, step=step)
-                found[step, i] = [level.n_in for level in view.levels]
-        return found
-
-    (found,) = run_simulated(1, program)
-    mean, error = found.mean(axis=0), found.std(axis=0) / np.sqrt(40)
-    per_target = mean / np.array(sizes)[:, None]
-    assert (np.diff(per_target, axis=0) < 2 * (error / np.array(sizes)[:, None])[:-1]).all()
-    slope = np.diff(mean, axis=0) / np.diff(sizes)[:, None]
-    assert (np.diff(slope, axis=0) < 2 * error[2:] / np.diff(sizes)[1:, None]).all()
-
-
 @pytest.mark.parametrize("name", graphs.odd_graphs())
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
