@@ -133,6 +133,7 @@ class Partition:
         for r in self.relations.values():
             arrays += [r.gid, r.sources.plan.rows, r.destinations.plan.rows]
             arrays += [a for b in r.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
+            arrays += [a for degree in r.degrees.values() for a in degree.values()]
         positions = sum(x.nbytes for r in self.relations.values() for x in r.positions.values())
         return self.directory.nbytes + int(sum(a.nbytes for a in arrays)) + positions + self.node.nbytes + self.edge.nbytes
 

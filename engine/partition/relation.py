@@ -138,6 +138,11 @@ class StoredRelation(Relation):
         """Positions of the edges by direction, as far as ``positions_of`` has made them."""
         return {}
 
+    @cached_property
+    def degrees(self) -> dict[bool, dict[int, np.ndarray]]:
+        """Degrees of receiving rows by direction, as far as ``degrees_of`` has made them."""
+        return {}
+
     def served(self, reverse: bool) -> tuple[Served, Served]:
         """Plans for the sending ends and for the receiving ends."""
         return (self.destinations, self.sources) if reverse else (self.sources, self.destinations)

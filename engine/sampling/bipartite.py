@@ -12,9 +12,9 @@ import numpy as np
 
 from ...ops.kernels.pool import run_blocks
 from ...ops.sampling import vertex_sample
+from ..partition.degrees import degrees_of
 from ..partition.exchange import Exchange
 from ..partition.partition import MASTER, MIRROR
-from ..partition.positions import positions_of
 from .candidates import Chosen, Frontier
 from .copies import Copies
 
@@ -155,10 +155,10 @@ def degrees(frontier: Frontier) -> np.ndarray:
 
     Collective: all ranks of the frontier's partition.
     """
-    rows = Copies(frontier.receivers)
-    if frontier.complete and rows.anywhere:
-        known = positions_of(frontier.partition, frontier.relation, frontier.reverse).degree
+    if frontier.complete:
+        known = degrees_of(frontier.partition, frontier.relation, frontier.reverse)
         return np.concatenate([known[kind][frontier.rows[kind]] for kind in (MASTER, MIRROR)])
+    rows = Copies(frontier.receivers)
     count = np.zeros(rows.n, np.int64)
     for c in frontier.candidates:
         count[rows.at(c.kinds[1])] += c.end - c.begin

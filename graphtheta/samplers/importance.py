@@ -7,8 +7,9 @@ and rho_t = 1 / pi_t. Given rho, x_s solves
 
 where the right side is the variance of neighbour sampling. The left side is convex and piecewise
 linear in x_s, so Newton's method, started where no probability is 1, finds the solution in a few
-steps. Its sums are made in integers and its extremes are exact, so every worker finds the same
-bits, whatever the partition, and no decision depends on rounding.
+steps. The published fixed point iteration multiplies c_s until both sides agree to 1e-4, which
+takes more passes over the edges. All sums are made in integers and extremes are exact, so every
+worker finds the same bits, whatever the partition, and no decision depends on rounding.
 
 Source: LABOR, https://arxiv.org/abs/2210.13339
 """

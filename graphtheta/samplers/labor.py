@@ -35,6 +35,7 @@ class LaborSampler(VertexSampler):
 
     A node of at most ``fanout`` edges keeps all of them. The paper's condition for such a node, with
     fanout lowered to the degree, has no other solution; c_s is then the least one, 1 / min pi_t.
+    LABOR-* stops, as published, when the expected number of vertices falls by less than 1e-4 of it.
     Parallel edges share the draw of their sender, which leaves sums unbiased.
 
     Attributes:

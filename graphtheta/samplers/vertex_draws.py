@@ -13,8 +13,8 @@ from math import cos, pi, sin
 
 import numpy as np
 
+from graphtheta.engine.partition.degrees import degrees_of
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.partition.positions import positions_of
 from graphtheta.engine.partition.relation import StoredRelation
 from graphtheta.engine.sampling.candidates import Chosen, Frontier
 from graphtheta.engine.sampling.columns import check_mask, check_weights, in_block, masked, positive
@@ -87,7 +87,7 @@ class VertexSampler:
         Collective: all ranks of the partition.
         """
         if not self.weight and not self.mask and any(fanout > 0 for fanout in self.fanouts):
-            positions_of(partition, relation, reverse)
+            degrees_of(partition, relation, reverse)
 
     def check(self, partition: Partition) -> None:
         """Check the columns.
