@@ -91,7 +91,7 @@ def main() -> int:
     made.add_argument("--fanout", type=int, default=10)
     made.add_argument("--steps", type=int, default=5, help="batches of the first table")
     made.add_argument("--window", type=int, default=64, help="batches of the second table")
-    made.add_argument("--cache", type=int, help="rows of the cache; a quarter of the nodes")
+    made.add_argument("--cache", type=int, help="rows of the cache; twice the input rows of a batch of LABOR-0")
     made.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = made.parse_args()
     partition = build_partition(gt.load(options.graph), SerialComm())
@@ -107,7 +107,7 @@ def main() -> int:
             # layer-wise samplers get as many vertices as LABOR-* has beside the receiving nodes
             counts = [found[size] for size in ("V3", "V2", "V1")] + [options.batch / 1000]
             vertices = tuple(max(int(1000 * (a - b)), 1) for a, b in itertools.pairwise(counts))
-    cache = options.cache or partition.n_nodes // 4
+    cache = options.cache or int(2000 * rows[1]["V3"])
     fanouts = (options.fanout,) * LAYERS
     dependent = [LaborSampler(fanouts, kappa=kappa) for kappa in KAPPAS] + [LaborSampler(fanouts, kappa=16, mega_batch=True)]
     kappas = [{"kappa": sampler.kappa, "mega-batch": sampler.mega_batch, "cache": cache,
