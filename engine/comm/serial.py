@@ -1,4 +1,4 @@
-"""The communicator of a single rank: every collective is a copy."""
+"""Communicators of a single rank: every collective is a copy."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import numpy as np
 
 from .channel import Send
 from .communicator import Comm
+from .ledger import Ledger
 
 # seconds between two polls
 PAUSE = 5e-5
@@ -35,6 +36,28 @@ class SerialComm(Comm):
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
         return _nothing
+
+
+class LocalComm(SerialComm):
+    """One worker of a job that computes by itself; its time is counted in the ledger of the job.
+
+    Args:
+        job: The communicator of the job.
+    """
+
+    def __init__(self, job: Comm) -> None:
+        self._job = job
+        super().__init__()
+
+    @property
+    def ledger(self) -> Ledger:
+        """That of the job's current channel."""
+        return self._job.ledger
+
+    @property
+    def _channel_number(self) -> int:
+        # it belongs to one work item, and needs no other channel
+        return 0
 
 
 def _nothing() -> None:

@@ -25,6 +25,7 @@ from .context import ActiveGraph, Superstep
 from .layer import Model
 from .module import lost
 from .stages import Stages
+from .traffic import Traffic
 
 
 @dataclass
@@ -84,6 +85,7 @@ class Probe:
         stored: Names of the stored node columns that ``forward`` reads for all rows of a view.
         supersteps: Every layer and decoder, with its planned gather.
         operations: Operations at nodes and in the layers' gathers, in order.
+        traffic: Widths of what each phase of the supersteps sends, in order.
     """
 
     layers: list[Hop]
@@ -99,6 +101,7 @@ class Probe:
     stored: list[str]
     supersteps: list[Superstep]
     operations: list[Operation]
+    traffic: list[Traffic]
 
     @property
     def summing(self) -> list[Superstep]:
@@ -169,12 +172,13 @@ def probe(model: Model, partition: Partition) -> Probe:
     with tape:
         out = model.run(graph)
     # before _stored_widths runs checkpoint segments again
-    operations, unread, layers = list(tape.seen), _unread(model, tape), graph.flow.hops(graph.directions)
+    operations, traffic = list(tape.seen), list(graph.traffic)
+    unread, layers = _unread(model, tape), graph.flow.hops(graph.directions)
     (node, edge, halo), widest = _stored_widths(tape, out.dtype.itemsize)
     per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
     deferred = sum(order.deferred_width for step in graph.supersteps if step.program for order in step.orders.values())
     return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), deferred, widest,
-                 sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations)
+                 sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations, traffic)
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:

@@ -30,6 +30,9 @@ SEARCH_BYTES_PER_EDGE = 40
 SAMPLE_BYTES = 64
 # per edge and level: rows and positions, grouped by receiver and by sender, and importance weights
 LIST_BYTES_PER_EDGE = 28
+# of a view that is dealt: ids and hop of a node or an edge, with numbers for sorting; the same per
+# use of an edge in a level
+DEALT_BYTES, SORT_BYTES_PER_USE = 40, 60
 # gradients of intermediate values that are alive at once, in units of the widest value
 GRADIENTS_ALIVE = 4
 # copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their successors, the best model
@@ -58,7 +61,7 @@ class MemoryBound:
 
 
 def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
-                 checkpoints: int = 0, batches: bool = False) -> MemoryBound:
+                 checkpoints: int = 0, batches: bool = False, dealt: bool = False) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:
@@ -72,6 +75,8 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
             time.
         batches: Whether views have more rows before a layer than after it, where its sum may come
             before its product.
+        dealt: Whether a worker may hold whole views with their columns, beside its part of those
+            that it deals to others.
 
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
@@ -84,6 +89,9 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     residuals = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
+    if dealt and partition.halo_comm.size > 1:
+        search += _dealt_bytes(partition) + len(set(probe.layers)) * partition.n_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
+        rows, edges = partition.n_nodes, partition.n_edges
     parameters = probe.parameters * itemsize
     return MemoryBound(
         partition.nbytes(),
@@ -97,6 +105,13 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
         # copies in checkpoints
         (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness)) * parameters,
     )
+
+
+def _dealt_bytes(partition: Partition) -> int:
+    """Bytes of the whole graph as one view, held three times: as messages, put together, and read."""
+    p = partition
+    each = [(p.n_nodes, p.n_masters, p.node.nbytes), (p.n_edges, p.n_local_edges, p.edge.nbytes)]
+    return 3 * sum(int(n * (DEALT_BYTES + held / max(mine, 1))) for n, mine, held in each)
 
 
 def resident_bytes() -> int:

@@ -55,6 +55,16 @@ class Widths:
         return cls(src, dst, partial, backward_state, *(_read(phase, end, learned) for end in ("src", "dst")))
 
 
+    def sent(self, level: Level) -> tuple[int, int]:
+        """Bytes that this worker sends over the passes of a level, forward and backward."""
+        forward = backward = 0
+        for p in level.passes:
+            senders, receivers = p.senders.plan, p.receivers.plan
+            forward += len(senders.rows) * self.src + len(receivers.rows) * self.dst + receivers.n_halo * self.partial
+            backward += len(receivers.rows) * self.backward_state + senders.n_halo * self.src_grad + receivers.n_halo * self.dst_grad
+        return forward, backward
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Bytes that this worker sends in one phase of a superstep, over all passes.
@@ -77,13 +87,9 @@ class Traffic:
         key = halo_mode(), learned
         if key not in known:
             known[key] = Widths.of(phase, learned)
-        w, forward, backward = known[key], 0, 0
-        for p in level.passes:
-            senders, receivers = p.senders.plan, p.receivers.plan
-            forward += len(senders.rows) * w.src + len(receivers.rows) * w.dst + receivers.n_halo * w.partial
-            backward += len(receivers.rows) * w.backward_state + senders.n_halo * w.src_grad + receivers.n_halo * w.dst_grad
+        forward, backward = known[key].sent(level)
         differentiated = learned or any(needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values()))
-        return cls(w, forward, backward if differentiated else 0)
+        return cls(known[key], forward, backward if differentiated else 0)
 
 
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:

@@ -64,7 +64,7 @@ class DenseDirectory(Directory):
 
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(ids) and not 0 <= ids.min() <= ids.max() < len(self._owners):
-            raise _missing(ids[(ids < 0) | (ids >= len(self._owners))])
+            raise missing(ids[(ids < 0) | (ids >= len(self._owners))])
         return self._owners[ids], self._rows[ids]
 
     @property
@@ -89,7 +89,7 @@ class TableDirectory(Directory):
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         owner, row = self._table.look_up(ids).T
         if np.any(owner < 0):
-            raise _missing(ids[owner < 0])
+            raise missing(ids[owner < 0])
         return np.ascontiguousarray(owner), np.ascontiguousarray(row)
 
     @property
@@ -115,7 +115,7 @@ class ComputedDirectory(Directory):
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         row = self._rows.look_up(ids)
         if np.any(row < 0):
-            raise _missing(ids[row < 0])
+            raise missing(ids[row < 0])
         return self.owner(ids), row
 
     def owner(self, ids: np.ndarray) -> np.ndarray:
@@ -127,6 +127,7 @@ class ComputedDirectory(Directory):
         return self._rows.nbytes
 
 
-def _missing(ids: np.ndarray) -> PartitionError:
+def missing(ids: np.ndarray) -> PartitionError:
+    """The error of ids that no node has."""
     return PartitionError(f"the graph has no node {ids[0]}; {len(ids)} of the ids to look up are not in the graph; "
                           "give global ids, from 0 to the number of nodes - 1")

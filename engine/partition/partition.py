@@ -31,13 +31,15 @@ from ..store.selected import SelectedColumn
 from ..store.store import ColumnStore
 from .directory import DenseDirectory, Directory
 from .edge_source import GraphEdges
-from .exchange import MovePlan, plan_requests
+from .exchange import NOTHING, MovePlan, plan_requests
 from .partitioner import DEFAULT_PLACEMENT, assign
 from .relation import EDGE, EdgeBlock, Served, StoredRelation
 
 MASTER, MIRROR = 0, 1
 # rows of 128 numbers that fit into a few megabytes of cache; edges sampled to order the rows
 CACHED_ROWS, SAMPLED_EDGES = 1 << 13, 1 << 20
+# on one rank
+NO_MIRRORS = Served(MovePlan(0, NOTHING, np.zeros(2, np.int64), np.zeros(2, np.int64), False), NOTHING)
 # roles of columns of a graph; all others are features
 ROLES = {"y": Role.TARGET, "train": Role.MASK, "val": Role.MASK, "test": Role.MASK}
 
@@ -115,6 +117,20 @@ class Partition:
         src, dst = self.edge_rows()
         return self.gid[src], self.gid[dst]
 
+    def ends_of(self, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Global ids of the sources and destinations of some local edges, [n] int64 each.
+
+        Args:
+            stored: Storage positions, ascending, [n].
+        """
+        src, dst = np.empty(len(stored), np.int64), np.empty(len(stored), np.int64)
+        for b in self.relations[EDGE].blocks:
+            at = slice(*np.searchsorted(stored, (b.start, b.start + b.n_edges)))
+            edges = stored[at] - b.start
+            src[at] = b.in_src[edges] + b.src_kind * self.n_masters
+            dst[at] = np.searchsorted(b.in_indptr, edges, side="right") - 1 + b.dst_kind * self.n_masters
+        return self.gid[src], self.gid[dst]
+
     def report(self) -> dict[str, float]:
         """Balance and replication over all workers.
 
@@ -142,8 +158,7 @@ def empty_partition(partition: Partition) -> Partition:
     """A partition of the empty graph on one rank, with the same columns."""
     none, ptr = np.zeros(0, np.int64), np.zeros(1, np.int64)
     blocks = [EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)]
-    no_mirrors = Served(MovePlan(0, none, np.zeros(2, np.int64), np.zeros(2, np.int64), False), none)
-    edges = StoredRelation(EDGE, none, True, n_edges=0, blocks=blocks, sources=no_mirrors, destinations=no_mirrors)
+    edges = StoredRelation(EDGE, none, True, n_edges=0, blocks=blocks, sources=NO_MIRRORS, destinations=NO_MIRRORS)
     comm = SerialComm()
     return Partition(comm, 0, 0, none, 0, DenseDirectory(none, none), {EDGE: edges}, partition.node.empty(), partition.edge.empty(),
                      job_comm=comm)

@@ -94,6 +94,15 @@ class ColumnStore:
                  for name, x in values.items()}
         return ColumnStore(self.n_rows, {**self._columns, **added})
 
+    def filled(self, n_rows: int, values: Mapping[str, Any]) -> ColumnStore:
+        """The same columns, in memory and for other rows.
+
+        Args:
+            n_rows: Rows of every column.
+            values: Arrays or CSR rows [n_rows, ...] by name, one for each column.
+        """
+        return ColumnStore(n_rows, {name: (role, MemoryColumn(values[name])) for name, (role, _) in self._columns.items()})
+
     def empty(self) -> ColumnStore:
         """The same columns without rows."""
         return ColumnStore(0, {name: (role, empty_column(c.shape, c.dtype, c.sparse)) for name, (role, c) in self._columns.items()})

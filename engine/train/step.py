@@ -1,8 +1,9 @@
-"""Training steps: a work item for each view of an epoch, several of them pipelined.
+"""Training steps: a work item for each group of views of an epoch, several of them pipelined.
 
-A work item builds its view, waits for its version of the parameters, runs forward and backward
-with it, sums the gradients over the ranks and delivers them. The order in which work items run
-does not change the numbers.
+In cooperative mode a group is one view, which all workers compute together. In independent mode it
+is one view for each worker, as far as the step has so many. A work item builds its views, waits for
+its version of the parameters, runs forward and backward with it, sums the gradients over the ranks
+and delivers them. The order in which work items run does not change the numbers.
 """
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.autodiff.tape import Tape, Var
+from ...ops.autodiff.tape import Change, Tape, Var
 from ...ops.backend.fused import backend_scope
 from ...ops.functions.optim import Optimiser
 from ..comm.communicator import Comm
@@ -22,6 +23,7 @@ from ..layer.settings import PassSettings, pass_scope
 from ..partition.message import halo_scope
 from ..view.strategy import Strategy
 from ..view.view import GraphView
+from .deal import deal
 from .gradient_sum import GradientSum
 from .scheduler import WorkQueue
 from .update import UpdateRule
@@ -54,6 +56,7 @@ class Training:
         rule: How gradients become an update.
         stored: Stored node columns that the model reads for all rows of a view; reads begin as
             soon as the view is built.
+        independent: Whether each worker computes views of its own.
 
     Attributes:
         views: Views computed so far.
@@ -63,11 +66,13 @@ class Training:
 
     def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, job_comm: Comm, *, seed: int = 0, backend: str = "fused",
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
-                 settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = ()):
+                 settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = (),
+                 independent: bool = False):
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
         self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
         self.queue = WorkQueue(job_comm, views_in_flight)
+        self.independent = independent
         self.views = 0
 
     @property
@@ -124,12 +129,12 @@ class Training:
         with backend_scope(self.backend), halo_scope(self.halo), pass_scope(self.settings):
             yield
 
-    def tape(self, number: int) -> Tape:
+    def tape(self, number: int, view: GraphView) -> Tape:
         """The tape for the pass of view ``number`` of the run."""
         # draws are keyed by the view and not by the step, so that views of one step draw differently
-        return Tape(seed=self.seed, step=number, all_sum=self.strategy.partition.halo_comm.all_sum)
+        return Tape(seed=self.seed, step=number, all_sum=view.partition.halo_comm.all_sum)
 
-    def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Callable[[], None]]]:
+    def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Change]]:
         """Backpropagate; returns gradients summed over the ranks, and changes of other state.
 
         Collective: all ranks.
@@ -143,26 +148,44 @@ class Training:
             return total.finish(gradients), changes
 
     def _run(self, makers: list[Callable[[], GraphView]]) -> list[float]:
-        first, per_step = self.step, self.views_per_step
+        first, per_step, width = self.step, self.views_per_step, self.strategy.partition.halo_comm.size if self.independent else 1
         work = []
-        for i, make in enumerate(makers):
-            step, position = divmod(i, per_step)
-            work.append(partial(self._compute, make, self.views + i, first + step, position, min(per_step, len(makers) - step * per_step)))
+        for step, begin in enumerate(range(0, len(makers), per_step), start=first):
+            end = min(begin + per_step, len(makers))
+            groups = range(begin, end, width)
+            work += [partial(self._compute, makers[i: min(i + width, end)], self.views + i, step, position, len(groups))
+                     for position, i in enumerate(groups)]
         with np.errstate(**QUIET):
             losses = self.queue.run(work)
-        self.views += len(work)
-        return losses
+        self.views += len(makers)
+        return [loss for group in losses for loss in group]
 
-    def _compute(self, make: Callable[[], GraphView], number: int, step: int, position: int, views: int) -> float:
-        """The work item of view ``number``, at ``position`` among the ``views`` of a step."""
-        ledger = self.job_comm.ledger
-        with ledger.span(f"view {number + 1}", step=step + 1, version=self.versions.version_of(step)):
+    def _compute(self, makers: list[Callable[[], GraphView]], number: int, step: int, position: int, groups: int) -> list[float]:
+        """The work item of a group of views, from view ``number`` of the run on, at ``position`` among the ``groups`` of a step.
+
+        Returns:
+            This rank's share of the loss of each view.
+        """
+        ledger, mine = self.job_comm.ledger, self.strategy.partition.halo_comm.rank if self.independent else 0
+        with ledger.span(f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
-                view = make()
+                view = makers[0]() if not self.independent else deal([make() for make in makers], self.strategy.layers)
                 view.read_begin(self.stored, view.space.n)
-            with self.versions.using(step), self.scope(), self.tape(number) as tape:
+            with self.versions.using(step), self.scope(), self.tape(number + mine, view) as tape:
                 with ledger.span("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))
                 reduced, changes = self.backward(tape, loss)
-            self.versions.deliver(step, position, views, reduced, changes)
-        return float(loss.value)
+            if self.independent:
+                changes = self._changes_of_all(changes, len(makers))
+            self.versions.deliver(step, position, groups, reduced, changes)
+        return [float(loss.value) if i == mine else 0.0 for i in range(len(makers))]
+
+    def _changes_of_all(self, changes: list[Change], views: int) -> list[Change]:
+        """The changes of the views of all workers, in the order of the views.
+
+        Collective: all ranks.
+        """
+        if not changes:
+            return []
+        values = self.strategy.partition.halo_comm.all_gather([values for _, values in changes])
+        return [(update, its) for own in values[:views] for (update, _), its in zip(changes, own, strict=True)]

@@ -15,7 +15,7 @@ of 0 a step waits for the one before it, which is ordinary synchronous training.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -25,7 +25,7 @@ import numpy as np
 
 from graphtheta.errors import FormatError
 
-from ...ops.autodiff.tape import Parameter, version_scope
+from ...ops.autodiff.tape import Change, Parameter, version_scope
 from ...ops.functions.optim import Optimiser
 from ..comm.communicator import Comm
 from .update import UpdateRule
@@ -41,14 +41,14 @@ class _Version:
 
 @dataclass
 class _Step:
-    """What the views of a step have delivered so far, by position within the step."""
+    """What the groups of views of a step have delivered so far, by position within the step."""
 
-    views: int
+    groups: int
     gradients: dict[int, list[np.ndarray]] = field(default_factory=dict)
-    changes: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
+    changes: dict[int, list[Change]] = field(default_factory=dict)
 
     def total(self) -> list[np.ndarray]:
-        """The sum of the gradients in the order of the views, whichever was delivered first."""
+        """The sum of the gradients in the order of the groups, whichever was delivered first."""
         first, *others = (self.gradients[position] for position in sorted(self.gradients))
         for more in others:
             first = [a + b for a, b in zip(first, more, strict=True)]
@@ -99,21 +99,21 @@ class ParameterManager:
                 version.users -= 1
                 self._forget()
 
-    def deliver(self, step: int, position: int, views: int, gradients: list[np.ndarray],
-                changes: Sequence[Callable[[], None]] = ()) -> None:
-        """Deliver the gradients of a view; a complete step becomes an update in its turn.
+    def deliver(self, step: int, position: int, groups: int, gradients: list[np.ndarray],
+                changes: Sequence[Change] = ()) -> None:
+        """Deliver the gradients of a group of views; a complete step becomes an update in its turn.
 
         Args:
             step: Number of the step.
-            position: Number of the view within the step.
-            views: Number of views of the step.
+            position: Number of the group of views within the step.
+            groups: Number of groups of the step.
             gradients: One per parameter, summed over the ranks.
             changes: Updates of other state, made together with the update.
         """
         with self._lock:
-            delivered = self._steps.setdefault(step, _Step(views))
+            delivered = self._steps.setdefault(step, _Step(groups))
             delivered.gradients[position], delivered.changes[position] = gradients, list(changes)
-            while (due := self._steps.get(self.newest)) is not None and len(due.gradients) == due.views:
+            while (due := self._steps.get(self.newest)) is not None and len(due.gradients) == due.groups:
                 self._update(self._steps.pop(self.newest))
 
     def state(self) -> dict[str, Any]:
@@ -149,8 +149,8 @@ class ParameterManager:
         if self.staleness:
             self._captured(self.newest)
         for position in sorted(step.changes):
-            for change in step.changes[position]:
-                change()
+            for update, values in step.changes[position]:
+                update(*values)
         with self.comm.ledger.span("update", version=self.newest + 1):
             self.rule.apply(self.optimiser, step.total(), self.newest)
         self.newest += 1

@@ -7,6 +7,7 @@ code and kernels as layers over stored edges.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -45,12 +46,17 @@ class PairLevel(Level):
     """The level a decoder runs over; pairs are ordered by the kinds of their ends.
 
     Attributes:
-        label: What to predict, in the order of the level, [n_edges] or [n_edges, k].
+        pairs: This worker's pairs, in their own order.
         order: Number of each pair of the level among this worker's pairs, [n_edges].
     """
 
-    label: np.ndarray
+    pairs: Pairs
     order: np.ndarray
+
+    @cached_property
+    def label(self) -> np.ndarray:
+        """What to predict, in the order of the level, [n_edges] or [n_edges, k]."""
+        return self.pairs.label[self.order]
 
 
 class PairPlan:
@@ -98,7 +104,7 @@ class PairPlan:
                                             relation.gid, start, edges))
             at += len(part)
         exchange = Exchange(partition.halo_comm, plan)
-        return PairLevel(n_in, n_in, [Pass(relation, False, selections, exchange, exchange)], "in", pairs.label[order], order)
+        return PairLevel(n_in, n_in, [Pass(relation, False, selections, exchange, exchange)], "in", pairs, order)
 
     def _relation(self, order: np.ndarray) -> tuple[Relation, np.ndarray | None]:
         """The relation of the pairs in this order, and their storage positions in it; None if they are in order."""

@@ -97,6 +97,8 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer = graphtheta.Trainer(job=job, comm=comm)
     if comm.rank == 0 and trainer.setup.saving is not None:
         say(str(trainer.setup.saving))
+    if comm.rank == 0 and trainer.setup.modes is not None:
+        say(f"mode={'independent' if trainer.setup.independent else 'cooperative'}; {trainer.setup.modes}")
     if job.halo != "exact":
         moved = halo_error(trainer)
         if comm.rank == 0:

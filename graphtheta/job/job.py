@@ -102,6 +102,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 raise ConfigError(f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}")
         of_tasks = [(key, ("task", (*kinds, "auto"))) for key, kinds in readers().items() if ":" not in self.task]
         for key, (other, values) in [*NEEDS.items(), *of_tasks]:
+            # every strategy can have one view in a step
+            if key == "views_per_step" and self.views_per_step == 1:
+                continue
             if not self.is_default(key) and getattr(self, other) not in values:
                 raise ConfigError(f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)}, only with "
                                   f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}")
@@ -112,6 +115,12 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 raise ConfigError(f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}")
         if self.precompute and self.fanout:
             raise ConfigError("precompute aggregates full neighbourhoods, but fanout samples them; drop --precompute or --fanout")
+        if self.mode != "cooperative" and self.precompute:
+            raise ConfigError(f"precompute stores sums of features for mode=cooperative only, but mode={self.mode}; drop --precompute or "
+                              "--mode")
+        if self.mode == "independent" and self.halo != "exact":
+            raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
+                              "none; drop --halo or --mode")
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:

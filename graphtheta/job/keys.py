@@ -36,6 +36,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "degrees": ("strategy", ("cluster",)),
     "views_in_flight": ("strategy", ("mini", "cluster")),
     "views_per_step": ("strategy", ("mini", "cluster")),
+    "mode": ("strategy", ("mini", "cluster")),
     "precompute": ("strategy", ("global", "mini")),
     "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
@@ -129,6 +130,9 @@ class ComputeKeys(Options):
 
     backend: Literal["fused", "reference"] = "fused"
     """How messages are computed: compiled kernels (fused), or plain NumPy for debugging, which is slow (reference)."""
+    mode: Literal["cooperative", "independent", "auto"] = "cooperative"
+    """How workers share the mini-batches of a step: all compute each together (cooperative), or each computes its own and holds all of
+    it (independent); auto estimates before training which is faster. Results do not depend on it if --views-per-step is given."""
     views_in_flight: int = Field(1, ge=1, le=64)
     """Pipelined mini-batches per worker: one computes while the others communicate. Results do not depend on this number."""
     precompute: bool = False
@@ -153,8 +157,9 @@ class TrainKeys(Options):
     """Number of passes over the training set."""
     steps: int = Field(0, ge=0)
     """Stop after this many parameter updates, instead of after epochs; 0 is off."""
-    views_per_step: int = Field(1, ge=1)
-    """Gradient accumulation: mini-batches whose gradients are summed for one parameter update."""
+    views_per_step: int = Field(0, ge=0)
+    """Gradient accumulation: mini-batches whose gradients are summed for one parameter update; 0 is one, or one for each worker with
+    mode=independent."""
     staleness: int = Field(0, ge=0)
     """Asynchronous training: mini-batches use parameters that are this many updates old, and do not wait for the latest update; 0 is
     synchronous training."""

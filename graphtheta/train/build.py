@@ -17,6 +17,7 @@ from graphtheta.engine.layer.precompute import Saving, precompute
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.train.evaluate import Evaluator
+from graphtheta.engine.train.modes import ModeCounts, count_modes
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.engine.view.row_loss import RowLoss
@@ -72,6 +73,9 @@ class RunSetup:
         strategy: Makes the views.
         parameters: The parameters that are trained.
         rule: Makes updates of gradients: learning-rate schedule and clipping.
+        views_per_step: Views whose gradients are summed for an update.
+        independent: Whether each worker computes views of its own.
+        modes: What both modes do with the first views; None unless the job chooses between them.
         choices: Settings that exist in Python only.
     """
 
@@ -91,6 +95,9 @@ class RunSetup:
     strategy: Strategy
     parameters: tuple[Parameter, ...]
     rule: UpdateRule
+    views_per_step: int
+    independent: bool
+    modes: ModeCounts | None
     choices: Choices
 
     @contextmanager
@@ -112,8 +119,8 @@ class RunSetup:
         """A new training, before its first update."""
         job = self.job
         return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
-                        views_per_step=job.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
-                        settings=self.settings, rule=self.rule, stored=self.probe.stored)
+                        views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
+                        settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent)
 
 
 def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:
@@ -161,10 +168,13 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)
     strategy = build_strategy(job, prepared.graph, partition, found.layers, task)
+    views = job.views_per_step or (comm.size if job.mode == "independent" else 1)
+    modes = count_modes(strategy, found, views, dtype.itemsize) if job.mode != "cooperative" and comm.size > 1 else None
+    independent = modes is not None and "independent" in (job.mode, modes.faster)
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     trained = tuple(p for p in made.parameters() if p not in frozen)
     return RunSetup(job, comm, made, prepared.info, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
-                    prepared.metric, strategy, trained, rule, choices)
+                    prepared.metric, strategy, trained, rule, views, independent, modes, choices)
 
 
 def _memory(job: Job, partition: Partition, found: Probe) -> MemoryBound:
@@ -172,7 +182,7 @@ def _memory(job: Job, partition: Partition, found: Probe) -> MemoryBound:
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (partition.job_comm.rank == 0 and job.keep > 0)
     return memory_bound(partition, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints,
-                        batches=job.strategy == "mini")
+                        batches=job.strategy == "mini", dealt=job.mode != "cooperative")
 
 
 def _report_unread(model: Model, found: Probe, comm: Comm) -> None:

@@ -1,7 +1,7 @@
 """``gt.Run``: the steps of training, for a custom training loop."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import TapeError
-from graphtheta.ops.autodiff.tape import Tape, Var
+from graphtheta.ops.autodiff.tape import Change, Tape, Var
 from graphtheta.train.session import Session
 
 
@@ -29,13 +29,13 @@ class Run(Session):
     Collective: all ranks of comm, here and in every method.
     """
 
-    unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "views_in_flight", "staleness", "checkpoint_every",
-              "keep", "resume", "trace", "save_predictions")
+    unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "mode", "views_in_flight", "staleness",
+              "checkpoint_every", "keep", "resume", "trace", "save_predictions")
     _tape: Tape | None = None
 
     def __init__(self, *args: Any, **keys: Any):
         super().__init__(*args, **keys)
-        self._pending: list[tuple[list[np.ndarray], list[Callable[[], None]]]] = []
+        self._pending: list[tuple[list[np.ndarray], list[Change]]] = []
 
     def _remedy(self, key: str) -> str:
         return super()._remedy(key) if key == "seeds" else "a custom loop does not read it; drop it, or use gt.Trainer"
@@ -62,7 +62,7 @@ class Run(Session):
         """
         self._end()
         # the tape stays open, so that it records what the user computes from the outputs
-        self._tape = self.training.tape(self.training.views).__enter__()
+        self._tape = self.training.tape(self.training.views, view).__enter__()
         self.training.views += 1
         with np.errstate(**QUIET), self.training.scope(), self.comm.ledger.span("forward"):
             return self.model(view)

@@ -126,7 +126,8 @@ class Session:
         total = self.comm.all_sum(np.append(losses, more))
         wrong = np.flatnonzero(~np.isfinite(total[:n]))
         if len(wrong):
-            raise DataError(f"the loss of step {first + int(wrong[0]) // self.job.views_per_step + 1} is {total[wrong[0]]}; lower --lr, or "
+            step = first + int(wrong[0]) // self.setup.views_per_step + 1
+            raise DataError(f"the loss of step {step} is {total[wrong[0]]}; lower --lr, or "
                             "check features, targets and edge values for very large numbers")
         return total[:n], total[n:].tolist()
 

@@ -123,7 +123,7 @@ class Trainer(Session):
 
     def _train_some(self, run: Progress, pace: Pace, stop: Stop, slowly: bool) -> int:
         """Train on some more views; returns the exit code of a request to stop, or 0."""
-        first, last, per_step = len(run.losses), self._views(run.epoch), self.job.views_per_step
+        first, last, per_step = len(run.losses), self._views(run.epoch), self.setup.views_per_step
         if first == 0:
             self.comm.ledger.mark(f"epoch {run.epoch + 1}")
         if first >= last:
@@ -166,16 +166,16 @@ class Trainer(Session):
     @property
     def _updates(self) -> int:
         """Number of updates in a full epoch."""
-        return -(-self.strategy.steps_per_epoch // self.job.views_per_step)
+        return -(-self.strategy.steps_per_epoch // self.setup.views_per_step)
 
     def _views(self, epoch: int) -> int:
         """Number of views to run in an epoch."""
         n = self.strategy.steps_per_epoch
-        return min(n, (self.job.steps - epoch * self._updates) * self.job.views_per_step) if self.job.steps else n
+        return min(n, (self.job.steps - epoch * self._updates) * self.setup.views_per_step) if self.job.steps else n
 
     def _is_over(self, run: Progress) -> bool:
         """Whether the run is finished: updates done, patience exhausted, or ended by callback."""
-        done = run.epoch * self._updates + -(-len(run.losses) // self.job.views_per_step)
+        done = run.epoch * self._updates + -(-len(run.losses) // self.setup.views_per_step)
         goal = self.job.steps or self.job.epochs * self._updates
         waited = 0 < self.job.patience <= run.waited
         return goal == 0 or run.ended or (run.measured and (done >= goal or waited))
@@ -188,15 +188,19 @@ class Trainer(Session):
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """Sizes of the graph, stored so that a run is not resumed on another one."""
-        return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges}
+        """Sizes of the graph and of a step, stored so that a run is not resumed with others."""
+        return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges, "views_per_step": self.setup.views_per_step}
 
     def _restored(self, found: Checkpoint) -> Progress:
         """Restore a checkpoint; returns the progress of the run."""
         for name, n in self._sizes.items():
-            if found.manifest.counters.get(name) != n:
+            stored = found.manifest.counters.get(name, 0)
+            if stored != n and name == "views_per_step":
+                raise ConfigError(f"views_per_step={n}, but the run in {self.job.folder} has views_per_step={stored}; give "
+                                  f"--views-per-step {stored} to resume it, or choose another folder with --out")
+            if stored != n:
                 raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
-                                  f"{found.manifest.counters.get(name, 0):,}; give the same dataset, or choose another folder with --out")
+                                  f"{stored:,}; give the same dataset, or choose another folder with --out")
         self.training.load_state({**found.manifest.counters, **found.arrays})
         best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
         self._best = best or None

@@ -25,6 +25,8 @@ from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
 Version = Mapping["Parameter", np.ndarray]
+# a pending update of other state: a function and its arguments, which can be sent to other workers
+Change = tuple[Callable[..., None], tuple[np.ndarray, ...]]
 
 
 class Operators:
@@ -200,9 +202,8 @@ class Tape:
         all_sum: Sums an array over all workers; the identity on one.
 
     Attributes:
-        changes: Updates of state besides the parameters, such as running statistics. They run when
-            the ``with`` block ends; a caller that runs them later, in the order of steps, empties
-            the list.
+        changes: Updates of other state. They run when the ``with`` block ends; a caller that runs
+            them later, in the order of steps, empties the list.
         read: Parameters read by the unrecorded operations of a checkpointed segment.
         number: Number of the pass in this process, shared by its segments; None without a pass.
     """
@@ -218,7 +219,7 @@ class Tape:
         self.step = step
         self.all_sum = all_sum or (lambda x: x)
         self.nodes: list[Step] = []
-        self.changes: list[Callable[[], None]] = []
+        self.changes: list[Change] = []
         self.read: dict[Parameter, None] = {}
         self.number: int | None = next(_NUMBERS)
         self._draws = 0
@@ -231,8 +232,8 @@ class Tape:
 
     def __exit__(self, *_: object) -> None:
         _ACTIVE.reset(self._token)
-        for change in self.changes if self._whole else ():
-            change()
+        for update, values in self.changes if self._whole else ():
+            update(*values)
 
     def random_key(self) -> int:
         """A fresh key for one random operation of this pass; the same on every rank."""

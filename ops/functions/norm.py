@@ -28,8 +28,14 @@ class RunningStats:
         self.mean = np.zeros(shape, default_dtype())
         self.var = np.ones(shape, default_dtype())
 
-    def update(self, mean: np.ndarray, var: np.ndarray, momentum: float) -> None:
-        """Move towards a batch's mean and unbiased variance by the fraction ``momentum``."""
+    def update(self, rows: np.ndarray, mean: np.ndarray, var: np.ndarray, momentum: float) -> None:
+        """Move towards a batch's mean and unbiased variance by the fraction ``momentum``.
+
+        Args:
+            rows: Rows of the batch, 0-d; a batch without rows changes nothing.
+        """
+        if not rows:
+            return
         self.mean = ((1 - momentum) * self.mean + momentum * mean).astype(self.mean.dtype)
         self.var = ((1 - momentum) * self.var + momentum * var).astype(self.var.dtype)
 
@@ -65,8 +71,8 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
     training, all_sum = tape.training, tape.all_sum
     if training:
         mean, var, total = _statistics(rows, all_sum)
-        if total > 0:
-            tape.changes.append(partial(stats.update, mean, var * (total / max(total - 1, 1)), momentum))
+        seen = np.array(total), mean, var * (total / max(total - 1, 1))
+        tape.changes.append((partial(stats.update, momentum=momentum), seen))
     else:
         mean, var, total = stats.mean, stats.var, 0.0
     inverse = (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)

@@ -1,0 +1,55 @@
+"""A worker's own partition of the nodes and edges of one view: it has no mirrors and sends no messages."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..comm.serial import LocalComm
+from .directory import Directory, missing
+from .partition import NO_MIRRORS, Partition
+from .relation import EDGE, StoredRelation
+
+
+class LocalDirectory(Directory):
+    """The rows of nodes that one worker holds together.
+
+    Args:
+        masters: Global ids in the order of the rows, [n] int64, none twice.
+    """
+
+    def __init__(self, masters: np.ndarray):
+        self._order = np.argsort(masters).astype(np.int32)
+        self._ids = masters[self._order]
+
+    def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        at = np.searchsorted(self._ids, ids)
+        known = np.append(self._ids, -1)[at] == ids
+        if not known.all():
+            raise missing(ids[~known])
+        return np.zeros(len(ids), np.int32), self._order[at]
+
+    @property
+    def nbytes(self) -> int:
+        return self._order.nbytes + self._ids.nbytes
+
+
+def local_partition(partition: Partition, masters: np.ndarray, node: Mapping[str, Any], edges: np.ndarray,
+                    edge: Mapping[str, Any]) -> Partition:
+    """A partition whose nodes and edges belong to this worker alone.
+
+    Its edges have no blocks, so views of it are made from lists of edges and not by a search.
+
+    Args:
+        partition: This worker's part of the graph; the workers that share parameters remain its.
+        masters: Global ids of the nodes, [n] int64, none twice.
+        node: All columns of ``partition.node`` for these nodes.
+        edges: Global ids of the edges, [m] int64, none twice.
+        edge: All columns of ``partition.edge`` for these edges.
+    """
+    stored = StoredRelation(EDGE, edges, True, n_edges=partition.relations[EDGE].n_edges, blocks=[], sources=NO_MIRRORS,
+                            destinations=NO_MIRRORS)
+    return Partition(LocalComm(partition.job_comm), partition.n_nodes, partition.n_edges, masters, len(masters), LocalDirectory(masters),
+                     {EDGE: stored}, partition.node.filled(len(masters), node), partition.edge.filled(len(edges), edge),
+                     job_comm=partition.job_comm)

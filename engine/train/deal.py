@@ -1,0 +1,219 @@
+"""Independent mode: a group of views, expanded by all workers together, is dealt to one worker each.
+
+View q of a group goes to worker q. Each worker sends it the nodes and edges of the view that it
+owns, with all their columns, in one message for each kind of rows. Worker q puts them together to
+a view of its own, over a partition without mirrors, and computes it without messages:
+
+    nodes     id, hop, node columns
+    edges     id, ends, edge columns; an edge that several hops use is sent once
+    uses      sweep, number of the edge, importance weight
+    pairs     id, ends, label, number of the edge if they are stored edges
+    sparse    entries of the rows of a sparse node column
+
+A sweep is a pass of a level. Nodes are ordered by hop and id, and the edges of a node by id, so the
+numbers of a view do not depend on the number of workers or on the partition.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...ops.autodiff.space import RowSpace
+from ..partition.exchange import Exchange, pointers
+from ..partition.local import local_partition
+from ..partition.message import Columns
+from ..partition.partition import MASTER, NO_MIRRORS, Partition
+from ..partition.relation import EDGE
+from ..partition.scatter import Received, scatter
+from ..view.hop import Layers, depth, hops
+from ..view.level import Counts, Level, Pass, Selection, tie_shift
+from ..view.scored_pairs import PairPlan, Pairs
+from ..view.view import GraphView
+
+# a column of the graph in a message, beside those of the engine
+COLUMN = "column "
+
+
+def deal(views: Sequence[GraphView], layers: Layers) -> GraphView:
+    """The view of this worker, from a group of views that all workers have expanded.
+
+    Args:
+        views: At least one and at most one for each worker; in each, this worker's part.
+        layers: The supersteps of the model.
+
+    Returns:
+        View number ``rank``; an empty view on a worker for which there is none.
+
+    Collective: all ranks of the views' partition.
+    """
+    weighted, parts = _parts(views, layers)
+    received = scatter(views[0].partition.halo_comm, list(zip(*parts, strict=True)))
+    counts = [Counts(*np.sum([level.counts[:3] for level in same], axis=0).tolist()) for same in zip(*map(_levels, views), strict=True)]
+    return _unpacked(views[0], layers, received, weighted, counts)
+
+
+def dealt_bytes(views: Sequence[GraphView], layers: Layers) -> int:
+    """Bytes that this worker would send to deal a group of views; arguments as for ``deal``.
+
+    Collective: all ranks of the views' partition.
+    """
+    rank = views[0].partition.halo_comm.rank
+    others = [part for q, part in enumerate(_parts(views, layers)[1]) if q != rank]
+    return sum(x.nbytes for part in others for kind in part for x in kind.values())
+
+
+def _levels(view: GraphView) -> list[Level]:
+    """The levels of a view, each once, in the order of calls."""
+    return list({id(level): level for level in view.levels}.values())
+
+
+def sweeps_of(view: GraphView) -> list[Pass]:
+    """The passes of the levels of a view, each level once."""
+    return [p for level in _levels(view) for p in level.passes]
+
+
+# ---- sending
+
+
+def _parts(views: Sequence[GraphView], layers: Layers) -> tuple[np.ndarray, list[list[Columns]]]:
+    """Whether each sweep has importance weights in any view, and what each worker gets from this one."""
+    comm = views[0].partition.halo_comm
+    given = np.array([[any(s.weight is not None for s in p.selections) for p in sweeps_of(view)] for view in views], bool)
+    weighted = comm.all_max(np.any(given, axis=0, keepdims=True))[0]
+    parts = [_packed(view, layers, bool(weighted.any())) for view in views]
+    nothing = [{name: x[:0] for name, x in kind.items()} for kind in parts[0]]
+    return weighted, [*parts, *[nothing] * (comm.size - len(views))]
+
+
+def _packed(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
+    """This worker's rows of a view: nodes, edges, uses, pairs if there are any, and sparse columns."""
+    p, sweeps = view.partition, sweeps_of(view)
+    uses = [s.stored for sweep in sweeps for s in sweep.selections]
+    pairs = None if view.pairs is None else view.pairs.pairs
+    paired = [] if pairs is None or pairs.stored is None else [pairs.stored]
+    stored, number = np.unique(np.concatenate([np.zeros(0, np.int64), *uses, *paired]), return_inverse=True)
+    number, n_uses = number.astype(np.int32), sum(map(len, uses))
+    src, dst = p.ends_of(stored)
+    nodes, sparse = _nodes(view, layers)
+    edges = {"gid": p.edge_gid[stored], "src": src, "dst": dst, **_read(p.edge, stored)}
+    used = {"edge": number[:n_uses],
+            "sweep": np.repeat(np.arange(len(sweeps), dtype=np.int16), [sum(s.n_edges for s in sweep.selections) for sweep in sweeps])}
+    if weighted:
+        weights = [np.ones(s.n_edges) if s.weight is None else s.weight for sweep in sweeps for s in sweep.selections]
+        used["weight"] = np.concatenate([np.zeros(0), *weights])
+    if pairs is None:
+        return [nodes, edges, used, *sparse]
+    ends = {"gid": pairs.gid, "src": pairs.src, "dst": pairs.dst, "label": pairs.label}
+    return [nodes, edges, used, ends | ({"edge": number[n_uses:]} if paired else {}), *sparse]
+
+
+def _nodes(view: GraphView, layers: Layers) -> tuple[Columns, list[Columns]]:
+    """The nodes of a view with all their columns, and the entries of the sparse ones."""
+    hop = np.repeat(np.arange(depth(layers) + 1, dtype=np.int16), np.diff([0, *_sizes(view, layers)]))
+    nodes, sparse = {"gid": view.space.gid, "hop": hop}, []
+    for name, x in _read(view.partition.node, view.rows).items():
+        if sp.issparse(x):
+            nodes[name] = np.diff(x.indptr).astype(np.int32)
+            sparse.append({"at": x.indices.astype(np.int32), "value": x.data})
+        else:
+            nodes[name] = x
+    return nodes, sparse
+
+
+def _sizes(view: GraphView, layers: Layers) -> list[int]:
+    """Number of rows at the end of the model, one hop before it, and so on."""
+    sizes = [view.space.n] * (depth(layers) + 1)
+    for hop, level in zip(hops(layers), view.levels, strict=True):
+        sizes[hop.from_end] = level.n_out
+    return sizes
+
+
+def _read(store: Any, rows: np.ndarray | None) -> dict[str, Any]:
+    """Rows of all columns of a store, by their names in messages."""
+    return {COLUMN + name: read.end() for name, read in store.read_begin(store.names(), rows).items()}
+
+
+# ---- receiving
+
+
+def _unpacked(like: GraphView, layers: Layers, received: list[Received], weighted: np.ndarray, counts: list[Counts]) -> GraphView:
+    """The view of the received rows.
+
+    Args:
+        like: Any view of the group.
+        weighted: Whether the edges of each sweep have importance weights.
+        counts: Size of each level, over all views of the group.
+    """
+    nodes, edges, uses, *more = received
+    pairs = more.pop(0) if like.pairs is not None else None
+    gid, hop = nodes.columns["gid"], nodes.columns["hop"]
+    rows = np.lexsort((gid, hop))
+    row_of = np.empty(len(rows), np.int32)
+    row_of[rows] = np.arange(len(rows), dtype=np.int32)
+    local = local_partition(like.partition, gid, _columns(like.partition, nodes, more), edges.columns["gid"], _given(edges))
+    ends = [row_of[local.directory.row(edges.columns[end])] for end in ("src", "dst")]
+    # an edge is numbered among those of its sender
+    chosen = np.repeat(edges.ptr[:-1], np.diff(uses.ptr)) + uses.columns["edge"]
+    weight = uses.columns.get("weight")
+    sizes = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist()
+    made: dict[int, Level] = {}
+    sweep = 0
+    for position, level in zip(hops(layers), like.levels, strict=True):
+        if id(level) in made:
+            continue
+        n_out, n_in = sizes[position.from_end: position.from_end + 2]
+        passes = []
+        for p in level.passes:
+            at = np.flatnonzero(uses.columns["sweep"] == sweep)
+            its_weight = weight[at] if weight is not None and weighted[sweep] else None
+            passes.append(_pass(local, p.reverse, chosen[at], its_weight, ends, n_in))
+            sweep += 1
+        made[id(level)] = Level(n_in, n_out, passes, level.direction, counts=counts[len(made)])
+    view = GraphView(local, [made[id(level)] for level in like.levels], rows, RowSpace(gid[rows]))
+    return view if pairs is None else replace(view, pairs=_pairs(local, pairs, edges).level(row_of, view.n_targets))
+
+
+def _given(received: Received) -> Columns:
+    """The columns of the graph among those of a message, by their own names."""
+    return {name.removeprefix(COLUMN): x for name, x in received.columns.items() if name.startswith(COLUMN)}
+
+
+def _columns(partition: Partition, nodes: Received, sparse: list[Received]) -> Mapping[str, Any]:
+    """The received node columns, with CSR rows where a column is sparse."""
+    columns: dict[str, Any] = _given(nodes)
+    for name in columns:
+        if (column := partition.node.column(name)).sparse:
+            entries = sparse.pop(0).columns
+            columns[name] = sp.csr_array((entries["value"], entries["at"], pointers(columns[name])), (len(columns[name]), column.shape[1]))
+    return columns
+
+
+def _pass(local: Partition, reverse: bool, edges: np.ndarray, weight: np.ndarray | None, ends: list[np.ndarray], n_in: int) -> Pass:
+    """The pass over some edges, by receiving row and id.
+
+    Args:
+        edges: Storage positions, in any order.
+        weight: Their importance weights, or None.
+        ends: Frame rows of the sources and destinations of all edges.
+        n_in: Number of rows that may send.
+    """
+    relation = local.relations[EDGE]
+    send, receive = ends[::-1] if reverse else ends
+    order = np.lexsort((relation.gid[edges], receive[edges]))
+    edges = edges[order].astype(np.int32)
+    row, first = np.unique(receive[edges], return_index=True)
+    selection = Selection((MASTER, MASTER), row, np.append(first, len(edges)), send[edges], n_in, relation.gid, 0, edges,
+                          None if weight is None else weight[order], tie_shift(relation, reverse))
+    exchange = Exchange(local.halo_comm, NO_MIRRORS.plan)
+    return Pass(relation, reverse, [selection] if len(edges) else [], exchange, exchange)
+
+
+def _pairs(local: Partition, pairs: Received, edges: Received) -> PairPlan:
+    """The received pairs: those of one worker after those of another, so that groups stay together."""
+    x = pairs.columns
+    stored = np.repeat(edges.ptr[:-1], np.diff(pairs.ptr)) + x["edge"] if "edge" in x else None
+    return PairPlan(local, Pairs(x["src"], x["dst"], x["gid"], stored, x["label"]))

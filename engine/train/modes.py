@@ -1,0 +1,131 @@
+"""Cooperative or independent: what each mode computes and sends for a group of views, and which is faster.
+
+Both modes compute the same views. Cooperative workers compute one after another together, and wait
+for each other's slowest at every view. Independent workers compute one view each, and the group
+takes as long as its largest view. The estimate is in multiply-adds, like the order of products and
+sums, from counts over all workers, so every worker decides alike:
+
+    cooperative   sum over views of    largest work of a worker  +  MOVED x most numbers it sends  +  rounds
+    independent   largest work of a view  +  DEALT x its edges  +  MOVED x most numbers a worker sends  +  rounds
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ops.autodiff.primitive import PRIMITIVES
+from ...ops.edge.cost import operation_flops
+from ..layer.dry_run import Probe
+from ..layer.product_order import GATHERED, MOVED
+from ..layer.traffic import Widths
+from ..view.level import Level
+from ..view.strategy import Strategy
+from ..view.view import GraphView
+from .deal import dealt_bytes, sweeps_of
+
+# Multiply-adds in the time to send an edge to the worker of its view and to sort it in there: 0.15
+# microseconds. The same for a round of messages between processes of one machine, 30 microseconds.
+DEALT, ROUND = 15_000, 3_000_000
+# rounds of a phase of a superstep forward and backward, and of a group of views that is dealt
+ROUNDS_OF_PHASE, ROUNDS_OF_GROUP = 4, 6
+# a backward pass computes about twice as much as the forward pass
+PASSES = 3
+
+
+@dataclass(frozen=True)
+class ModeCounts:
+    """The first group of views of a run, summed over all workers.
+
+    Attributes:
+        views: Views of the group.
+        nodes, edges: Nodes that are computed, and edges that hops use, in independent mode.
+        unique_nodes, unique_edges: The same without those that several views have in common.
+        sent: Bytes that each mode sends.
+        cost: Estimated time of each mode, in multiply-adds.
+    """
+
+    views: int
+    nodes: int
+    edges: int
+    unique_nodes: int
+    unique_edges: int
+    sent: dict[str, int]
+    cost: dict[str, float]
+
+    @property
+    def faster(self) -> str:
+        """The mode with the shorter estimated time; "cooperative" if both are equal."""
+        return min(("cooperative", "independent"), key=lambda mode: self.cost[mode])
+
+    def __str__(self) -> str:
+        nodes, edges = (f"{n:,} {what} ({1 - unique / max(n, 1):.0%} duplicates)" for n, unique, what in (
+            (self.nodes, self.unique_nodes, "nodes"), (self.edges, self.unique_edges, "edges")))
+        sent, cost = ([of["independent"], of["cooperative"]] for of in (self.sent, self.cost))
+        return (f"first {self.views} view(s): {nodes}, {edges}; independent workers send {sent[0] / 2**20:.2f} MiB, cooperative ones "
+                f"{sent[1] / 2**20:.2f} MiB, and the estimated times are {cost[0] / max(cost[1], 1):.2f} : 1")
+
+
+def count_modes(strategy: Strategy, probe: Probe, views: int, itemsize: int) -> ModeCounts:
+    """Build the first group of views of a run, and count what each mode does with it.
+
+    Args:
+        strategy: Makes the views.
+        probe: Dry run of the model.
+        views: Views of a step.
+        itemsize: Bytes of a number.
+
+    Collective: all ranks of the partition.
+    """
+    comm = strategy.partition.halo_comm
+    group = [make() for make in strategy.makers(0, 0, min(views, comm.size, strategy.steps_per_epoch))]
+    own = [_counts(view, probe, itemsize) for view in group]
+    # [workers, views, (work, edges, bytes)], and of each worker what it sends to deal the views
+    each = np.array(comm.all_gather(np.array(own, np.float64)))
+    dealt = np.array(comm.all_gather(dealt_bytes(group, strategy.layers)))
+    work, edges, sent = np.moveaxis(each, 2, 0)
+    rounds = ROUND * ROUNDS_OF_PHASE * sum(len(step.program.phases) for step in probe.supersteps if step.program is not None)
+    cost = {"cooperative": float(np.sum(work.max(axis=0) + MOVED * sent.max(axis=0) / itemsize + rounds)),
+            "independent": float(np.max(work.sum(axis=0) + DEALT * edges.sum(axis=0)) + MOVED * dealt.max() / itemsize
+                                 + ROUND * ROUNDS_OF_GROUP)}
+    nodes, used, unique_nodes, unique_edges = comm.all_sum(np.array(_unique(group), np.int64)).tolist()
+    return ModeCounts(len(group), nodes, used, unique_nodes, unique_edges,
+                      {"cooperative": int(sent.sum()), "independent": int(dealt.sum())}, cost)
+
+
+def _unique(group: list[GraphView]) -> tuple[int, int, int, int]:
+    """Nodes and edges of all views on this worker, and those without what several views have in common."""
+    nodes = np.concatenate([view.space.gid for view in group])
+    # by sweep, the edges of every view
+    used = [[np.concatenate([np.zeros(0, np.int64), *(s.stored for s in p.selections)]) for p in same]
+            for same in zip(*map(sweeps_of, group), strict=True)]
+    return (len(nodes), sum(len(x) for same in used for x in same), len(np.unique(nodes)),
+            sum(len(np.unique(np.concatenate(same))) for same in used))
+
+
+def _counts(view: GraphView, probe: Probe, itemsize: int) -> tuple[float, int, int]:
+    """Multiply-adds, edges, and bytes sent of this worker's part of a view."""
+    work, sent = 0.0, 0
+    for number, level, widths in _levels(view, probe):
+        work += _flops(probe, number, "transform") * level.n_in + _flops(probe, number, "apply") * level.n_out
+        work += GATHERED * level.n_edges * sum(each.src + each.dst for each in widths) / itemsize
+        sent += sum(sum(each.sent(level)) for each in widths)
+    between = sum(_flops(probe, number, "other") for number in range(-1, len(probe.supersteps)))
+    return PASSES * (work + between * view.n_targets), sum(level.n_edges for level in view.levels), sent
+
+
+def _levels(view: GraphView, probe: Probe) -> Iterator[tuple[int, Level, list[Widths]]]:
+    """Number, level and widths of the phases of each superstep that runs over a level."""
+    levels, traffic = iter(view.levels), iter(probe.traffic)
+    for number, step in enumerate(probe.supersteps):
+        if step.program is not None and step.made_by is not None:
+            level = view.pairs if step.made_by.sum is None else next(levels)
+            assert level is not None
+            yield number, level, [next(traffic).widths for _ in step.program.phases]
+
+
+def _flops(probe: Probe, superstep: int, stage: str) -> float:
+    """Multiply-adds of the node operations of a stage, for each row."""
+    found = [o for o in probe.operations if o.superstep == superstep and o.stage == stage and o.name != "gather"]
+    return sum(operation_flops(PRIMITIVES.get(o.name), o.inputs, o.outputs[0]) for o in found) / 2
