@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.autodiff.buffers import by_blocks
+from ...ops.kernels.lookup import fill, find
 from ..comm.serial import LocalComm
 from .directory import Directory, missing
 from .partition import NO_MIRRORS, Partition
 from .relation import EDGE, StoredRelation
+
+# a look-up costs as much as so many sums
+PROBES = 8
 
 
 class LocalDirectory(Directory):
@@ -20,19 +25,20 @@ class LocalDirectory(Directory):
     """
 
     def __init__(self, masters: np.ndarray):
-        self._order = np.argsort(masters).astype(np.int32)
-        self._ids = masters[self._order]
+        bits = (2 * len(masters) + 1).bit_length()
+        self._masters, self._slots, self._shift = masters, np.full(1 << bits, -1, np.int32), 64 - bits
+        fill(masters, self._slots, self._shift)
 
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        at = np.searchsorted(self._ids, ids)
-        known = np.append(self._ids, -1)[at] == ids
-        if not known.all():
-            raise missing(ids[~known])
-        return np.zeros(len(ids), np.int32), self._order[at]
+        rows = np.empty(len(ids), np.int32)
+        by_blocks(lambda b, begin, end: find(self._masters, self._slots, self._shift, ids, rows, begin, end), len(ids), PROBES)
+        if (rows < 0).any():
+            raise missing(ids[rows < 0])
+        return np.zeros(len(ids), np.int32), rows
 
     @property
     def nbytes(self) -> int:
-        return self._order.nbytes + self._ids.nbytes
+        return self._slots.nbytes
 
 
 def local_partition(partition: Partition, masters: np.ndarray, node: Mapping[str, Any], edges: np.ndarray,

@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...ops.autodiff.space import RowSpace
+from ...ops.kernels.batch import group
 from ..partition.exchange import Exchange, pointers
 from ..partition.local import local_partition
 from ..partition.message import Columns
@@ -36,6 +37,7 @@ from ..view.view import GraphView
 
 # a column of the graph in a message, beside those of the engine
 COLUMN = "column "
+LARGEST = 1 << 31
 
 
 def deal(views: Sequence[GraphView], layers: Layers) -> GraphView:
@@ -97,7 +99,8 @@ def _packed(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
     paired = [] if pairs is None or pairs.stored is None else [pairs.stored]
     stored, number = np.unique(np.concatenate([np.zeros(0, np.int64), *uses, *paired]), return_inverse=True)
     number, n_uses = number.astype(np.int32), sum(map(len, uses))
-    src, dst = p.ends_of(stored)
+    # half the bytes wherever node ids fit
+    src, dst = (x.astype(np.int32) if p.n_nodes <= LARGEST else x for x in p.ends_of(stored))
     nodes, sparse = _nodes(view, layers)
     edges = {"gid": p.edge_gid[stored], "src": src, "dst": dst, **_read(p.edge, stored)}
     used = {"edge": number[:n_uses],
@@ -151,30 +154,31 @@ def _unpacked(like: GraphView, layers: Layers, received: list[Received], weighte
     nodes, edges, uses, *more = received
     pairs = more.pop(0) if like.pairs is not None else None
     gid, hop = nodes.columns["gid"], nodes.columns["hop"]
-    rows = np.lexsort((gid, hop))
-    row_of = np.empty(len(rows), np.int32)
-    row_of[rows] = np.arange(len(rows), dtype=np.int32)
-    local = local_partition(like.partition, gid, _columns(like.partition, nodes, more), edges.columns["gid"], _given(edges))
-    ends = [row_of[local.directory.row(edges.columns[end])] for end in ("src", "dst")]
-    # an edge is numbered among those of its sender
-    chosen = np.repeat(edges.ptr[:-1], np.diff(uses.ptr)) + uses.columns["edge"]
+    rows = np.argsort(hop.astype(np.int64) * like.partition.n_nodes + gid)
+    row_of = _inverse(rows)
+    by_id = np.argsort(edges.columns["gid"])
+    local = local_partition(like.partition, gid, _columns(like.partition, nodes, more), edges.columns["gid"][by_id],
+                            {name: x[by_id] for name, x in _given(edges).items()})
+    ends = [row_of[local.directory.row(edges.columns[end][by_id])] for end in ("src", "dst")]
+    position = _inverse(by_id)
+    chosen = _positions(uses, edges, position)
     weight = uses.columns.get("weight")
     sizes = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist()
     made: dict[int, Level] = {}
     sweep = 0
-    for position, level in zip(hops(layers), like.levels, strict=True):
+    for place, level in zip(hops(layers), like.levels, strict=True):
         if id(level) in made:
             continue
-        n_out, n_in = sizes[position.from_end: position.from_end + 2]
+        n_out, n_in = sizes[place.from_end: place.from_end + 2]
         passes = []
         for p in level.passes:
             at = np.flatnonzero(uses.columns["sweep"] == sweep)
             its_weight = weight[at] if weight is not None and weighted[sweep] else None
-            passes.append(_pass(local, p.reverse, chosen[at], its_weight, ends, n_in))
+            passes.append(_pass(local, p.reverse, chosen[at], its_weight, ends, n_in, n_out))
             sweep += 1
         made[id(level)] = Level(n_in, n_out, passes, level.direction, counts=counts[len(made)])
     view = GraphView(local, [made[id(level)] for level in like.levels], rows, RowSpace(gid[rows]))
-    return view if pairs is None else replace(view, pairs=_pairs(local, pairs, edges).level(row_of, view.n_targets))
+    return view if pairs is None else replace(view, pairs=_pairs(local, pairs, edges, position).level(row_of, view.n_targets))
 
 
 def _given(received: Received) -> Columns:
@@ -192,28 +196,42 @@ def _columns(partition: Partition, nodes: Received, sparse: list[Received]) -> M
     return columns
 
 
-def _pass(local: Partition, reverse: bool, edges: np.ndarray, weight: np.ndarray | None, ends: list[np.ndarray], n_in: int) -> Pass:
+def _pass(local: Partition, reverse: bool, edges: np.ndarray, weight: np.ndarray | None, ends: list[np.ndarray], n_in: int,
+          n_out: int) -> Pass:
     """The pass over some edges, by receiving row and id.
 
     Args:
         edges: Storage positions, in any order.
         weight: Their importance weights, or None.
         ends: Frame rows of the sources and destinations of all edges.
-        n_in: Number of rows that may send.
+        n_in, n_out: Number of rows that may send and receive.
     """
     relation = local.relations[EDGE]
     send, receive = ends[::-1] if reverse else ends
-    order = np.lexsort((relation.gid[edges], receive[edges]))
-    edges = edges[order].astype(np.int32)
-    row, first = np.unique(receive[edges], return_index=True)
-    selection = Selection((MASTER, MASTER), row, np.append(first, len(edges)), send[edges], n_in, relation.gid, 0, edges,
-                          None if weight is None else weight[order], tie_shift(relation, reverse))
+    of_edge = np.full(len(relation.gid), -1, np.int32)
+    of_edge[edges] = np.arange(len(edges), dtype=np.int32)
+    by_id = np.flatnonzero(of_edge >= 0).astype(np.int32)
+    ptr, _, order = group(np.array([0, len(by_id)]), np.zeros(1, np.int32), receive[by_id], n_out)
+    by_receiver, row = by_id[order], np.flatnonzero(np.diff(ptr)).astype(np.int32)
+    selection = Selection((MASTER, MASTER), row, np.append(ptr[row], ptr[-1]), send[by_receiver], n_in, relation.gid, 0, by_receiver,
+                          None if weight is None else weight[of_edge[by_receiver]], tie_shift(relation, reverse))
     exchange = Exchange(local.halo_comm, NO_MIRRORS.plan)
     return Pass(relation, reverse, [selection] if len(edges) else [], exchange, exchange)
 
 
-def _pairs(local: Partition, pairs: Received, edges: Received) -> PairPlan:
+def _pairs(local: Partition, pairs: Received, edges: Received, position: np.ndarray) -> PairPlan:
     """The received pairs: those of one worker after those of another, so that groups stay together."""
     x = pairs.columns
-    stored = np.repeat(edges.ptr[:-1], np.diff(pairs.ptr)) + x["edge"] if "edge" in x else None
-    return PairPlan(local, Pairs(x["src"], x["dst"], x["gid"], stored, x["label"]))
+    return PairPlan(local, Pairs(x["src"], x["dst"], x["gid"], _positions(pairs, edges, position) if "edge" in x else None, x["label"]))
+
+
+def _positions(of: Received, edges: Received, position: np.ndarray) -> np.ndarray:
+    """Storage positions of edges, which messages number among those of their sender."""
+    return position[np.repeat(edges.ptr[:-1], np.diff(of.ptr)) + of.columns["edge"]]
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    """The position of each number in a permutation, int32."""
+    out = np.empty(len(order), np.int32)
+    out[order] = np.arange(len(order), dtype=np.int32)
+    return out

@@ -5,8 +5,9 @@ for each other's slowest at every view. Independent workers compute one view eac
 takes as long as its largest view. The estimate is in multiply-adds, like the order of products and
 sums, from counts over all workers, so every worker decides alike:
 
-    cooperative   sum over views of    largest work of a worker  +  MOVED x most numbers it sends  +  rounds
-    independent   largest work of a view  +  DEALT x its edges  +  MOVED x most numbers a worker sends  +  rounds
+    cooperative   for each view the largest work of a worker + MOVED x the most numbers it sends + PHASE x phases
+    independent   the largest work of a view + DEALT x its edges + MOVED x the most numbers a worker sends
+                  + PHASE x phases + GROUP
 """
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from ..view.strategy import Strategy
 from ..view.view import GraphView
 from .deal import dealt_bytes, sweeps_of
 
-# Multiply-adds in the time to send an edge to the worker of its view and to sort it in there: 0.15
-# microseconds. The same for a round of messages between processes of one machine, 30 microseconds.
-DEALT, ROUND = 15_000, 3_000_000
-# rounds of a phase of a superstep forward and backward, and of a group of views that is dealt
-ROUNDS_OF_PHASE, ROUNDS_OF_GROUP = 4, 6
+# In multiply-adds, of which a core computes about 5 x 10^10 a second: to send the use of an edge to
+# the worker of its view and to sort it in there, 0.2 microseconds; a phase of a superstep, forward
+# and backward, besides its work: interpreter, start of kernels, rounds of messages, 2.5 milliseconds;
+# the same for dealing a group of views
+DEALT, PHASE, GROUP = 10_000, 125_000_000, 125_000_000
 # a backward pass computes about twice as much as the forward pass
 PASSES = 3
 
@@ -85,10 +86,9 @@ def count_modes(strategy: Strategy, probe: Probe, views: int, itemsize: int) -> 
     each = np.array(comm.all_gather(np.array(own, np.float64)))
     dealt = np.array(comm.all_gather(dealt_bytes(group, strategy.layers)))
     work, edges, sent = np.moveaxis(each, 2, 0)
-    rounds = ROUND * ROUNDS_OF_PHASE * sum(len(step.program.phases) for step in probe.supersteps if step.program is not None)
-    cost = {"cooperative": float(np.sum(work.max(axis=0) + MOVED * sent.max(axis=0) / itemsize + rounds)),
-            "independent": float(np.max(work.sum(axis=0) + DEALT * edges.sum(axis=0)) + MOVED * dealt.max() / itemsize
-                                 + ROUND * ROUNDS_OF_GROUP)}
+    phases = PHASE * sum(len(step.program.phases) for step in probe.supersteps if step.program is not None)
+    cost = {"cooperative": float(np.sum(work.max(axis=0) + MOVED * sent.max(axis=0) / itemsize + phases)),
+            "independent": float(np.max(work.sum(axis=0) + DEALT * edges.sum(axis=0)) + MOVED * dealt.max() / itemsize + phases + GROUP)}
     nodes, used, unique_nodes, unique_edges = comm.all_sum(np.array(_unique(group), np.int64)).tolist()
     return ModeCounts(len(group), nodes, used, unique_nodes, unique_edges,
                       {"cooperative": int(sent.sum()), "independent": int(dealt.sum())}, cost)

@@ -42,6 +42,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "mini": MINI,
     "mini batch norm": {**MINI, **BATCH, "eval_every": 3},
     "mini in flight": {**MINI, **BATCH, "views_in_flight": 3, "views_per_step": 3},
+    "mini independent": {**MINI, **BATCH, "mode": "independent", "views_per_step": 2, "views_in_flight": 2},
     "mini stale": {**MINI, "staleness": 2, "optimiser": "adamw"},
     "mini stale in flight": {**MINI, **BATCH, "staleness": 2, "views_in_flight": 3, "model": "gat", "heads": 2},
     "mini scheduled": {**MINI, "lr_schedule": "cosine", "lr_decay_updates": 12, "lr_warmup_updates": 3, "clip_norm": 0.3,

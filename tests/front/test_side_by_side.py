@@ -99,6 +99,7 @@ def losses(comm, model, **keys):
     {"strategy": "cluster", "clusters": 3, "clusters_per_batch": 2},
     {"strategy": "mini", "batch_size": 6, "views_in_flight": 2, "views_per_step": 2},
     {"strategy": "mini", "batch_size": 6, "recompute": True},
+    {"strategy": "mini", "batch_size": 6, "fanout": "2", "mode": "independent", "views_per_step": 2},
 ], ids=str)
 def test_same_numbers_on_any_ranks(model, task, keys):
     expected = run_simulated(1, losses, model, task=task, **keys)[0]
