@@ -169,6 +169,15 @@ def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_duplicated_work_of_independent_workers_is_measured(tmp_path: Path) -> None:
+    rows = run_bench("modes", tmp_path, "--scale", "9", "--targets", "16", "--workers", "2", "3", "--fanouts", "3,2", "--epochs", "1",
+                     "--rounds", "1")
+    counts = [row for row in rows if row.get("case") == "counts"]
+    assert [row["workers"] for row in counts] == [2, 3] and all(row["MiB"] > 0 and row["more nodes"] > 0 for row in counts)
+    assert [row["note"] for row in rows if row.get("seconds")] == [""] * 3
+
+
+@pytest.mark.slow
 def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
     rows = run_bench("uneven", tmp_path, "--scale", "10", "--epochs", "1", "--rounds", "1")
     assert [row["note"] for row in rows if "contender" in row] == [""] * 4

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +97,8 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer = graphtheta.Trainer(job=job, comm=comm)
     if comm.rank == 0 and trainer.setup.saving is not None:
         say(str(trainer.setup.saving))
-    if comm.rank == 0 and trainer.setup.modes is not None:
-        say(f"mode={'independent' if trainer.setup.independent else 'cooperative'}; {trainer.setup.modes}")
+    if comm.rank == 0 and trainer.setup.mode_line:
+        say(trainer.setup.mode_line)
     if job.halo != "exact":
         moved = halo_error(trainer)
         if comm.rank == 0:
@@ -117,8 +117,10 @@ def train_once(job: Job, comm: Comm) -> Result:
     if job.save_predictions:
         save_predictions(job.folder / "predictions.npz", trainer.predict())
     if comm.rank == 0:
+        modes = trainer.setup.modes
+        counts = {} if modes is None else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
         write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
-                                         "ranks": comm.size})
+                                         "ranks": comm.size, **counts})
         if trainer.training.versions.most_bytes:
             say(f"older parameter versions used at most {amount(trainer.training.versions.most_bytes)} of memory")
         shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.setup.metric}

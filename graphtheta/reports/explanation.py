@@ -82,7 +82,8 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     twice = "runs most of it twice (recompute) and " if job.recompute else ""
     parts.append("bytes and operations of one forward pass over the whole graph; "
                  f"a training step {twice}adds the backward pass, about twice as much\n"
-                 f"memory: at most {amount(max(peak))} a worker")
+                 + f"{trainer.setup.mode_line}\n" * bool(trainer.setup.mode_line)
+                 + f"memory: at most {amount(max(peak))} a worker")
     return "\n\n".join(parts)
 
 

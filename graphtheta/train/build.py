@@ -100,6 +100,11 @@ class RunSetup:
     modes: ModeCounts | None
     choices: Choices
 
+    @property
+    def mode_line(self) -> str:
+        """How workers share the views of a step, and why; empty if the job leaves no choice."""
+        return "" if self.modes is None else f"mode={'independent' if self.independent else 'cooperative'}; {self.modes}"
+
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Context in which passes use the settings of this run."""

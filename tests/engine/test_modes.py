@@ -1,12 +1,16 @@
 """Independent mode: the numbers of cooperative workers and of one worker, from views that each worker computes alone."""
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import graphs
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from ranks import MPIEXEC, needs_mpi, run
 
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
@@ -86,11 +90,10 @@ def test_both_modes_have_the_numbers_of_one_worker(number: int, name: str) -> No
     keys = {**CASES[name], "views_per_step": 3}
     (expected,) = run_simulated(1, numbers, **keys)
     assert np.isfinite(expected).all()
-    for size in {2 + number % 3, 2 + (number + 1) % 3}:
-        placement, masters = graphs.PLACEMENTS[(number + size) % len(graphs.PLACEMENTS)]
-        split = {"partitioner": placement, "masters": masters}
-        equal(run_simulated(size, numbers, True, mode="independent", **keys, **split), expected)
-    equal(run_simulated(2, numbers, False, **keys), expected)
+    size, (placement, masters) = 2 + number % 3, graphs.PLACEMENTS[number % len(graphs.PLACEMENTS)]
+    equal(run_simulated(size, numbers, True, mode="independent", **keys, partitioner=placement, masters=masters), expected)
+    if number % 4 == 0:
+        equal(run_simulated(size, numbers, False, **keys), expected)
 
 
 def test_a_worker_computes_a_view_of_each_step_by_default() -> None:
@@ -128,6 +131,8 @@ def dealt(comm: Comm, split: tuple[str, str], **keys: Any) -> dict[int, list[np.
     view = deal(group, one.strategy.layers)
     counts = (comm.size - 1) * 3 * 8
     assert comm.ledger.receivers(comm.size).sum(axis=0)[0] - sent - counts == dealt_bytes(group, one.strategy.layers)
+    # the order of a product and a sum, and with it the order of gradients, must be the same everywhere
+    assert len(set(comm.all_gather(str([level.counts for level in view.levels])))) == 1
     arrays = [view.space.gid, *(view.node_column(name, view.space.n) for name in view.partition.node.names())]
     for level in view.levels:
         arrays += [np.array([level.n_in, level.n_out]), level.gid]
@@ -162,8 +167,28 @@ def test_a_view_is_computed_without_messages() -> None:
     assert run_simulated(2, program) == [[0.0] * 4] * 2
 
 
+@needs_mpi
+def test_the_command_trains_independently_under_mpiexec(tmp_path: Path) -> None:
+    keys = {"dataset": "sbm:n_nodes=120,n_edges=500", "epochs": 2, "dtype": "float64", "backend": "reference", "strategy": "mini",
+            "batch_size": 8, "fanout": "3,2", "norm": "batch", "optimiser": "sgd", "out": str(tmp_path / "run")}
+    flags = [word for key, x in keys.items() for word in ("--" + key.replace("_", "-"), str(x))]
+    done = run([str(MPIEXEC), "-n", "2", sys.executable, "-m", "graphtheta", "train", *flags, "--mode", "independent",
+                "--views-in-flight", "2"], OMP_NUM_THREADS="1")
+    assert done.returncode == 0 and "mode=independent; first 2 view(s)" in done.stdout + done.stderr, done.stderr[-2000:]
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    expected = gt.Trainer(comm=gt.start(), **{**keys, "views_per_step": 2}).fit().history
+    for row, other in zip(rows, expected, strict=True):
+        assert row["loss"] == pytest.approx(other["loss"], rel=1e-9) and row["val_loss"] == pytest.approx(other["val_loss"], rel=1e-9)
+    counts = json.loads((tmp_path / "run" / "result.json").read_text())["modes"]
+    assert counts["independent"] is True and counts["nodes"] >= counts["unique_nodes"] > 0
+
+
 def chosen(comm: Comm, **keys: Any) -> Any:
     return (one := trainer(comm, **keys).setup).independent, one.modes
+
+
+def bound(comm: Comm, **keys: Any) -> int:
+    return trainer(comm, **keys).setup.bound.total
 
 
 def test_auto_decides_alike_and_counts_what_views_share() -> None:
@@ -180,6 +205,9 @@ def test_auto_decides_alike_and_counts_what_views_share() -> None:
         used += sum(level.n_edges for level in view.levels)
     assert (counts.nodes, counts.unique_nodes) == (sum(map(len, nodes)), len(np.unique(np.concatenate(nodes))))
     assert (counts.edges, counts.unique_edges) == (used, sum(len(np.unique(np.concatenate(same))) for same in zip(*edges, strict=True)))
+    # a worker may hold whole views
+    own, together = (run_simulated(2, bound, mode=mode)[0] for mode in ("independent", "cooperative"))
+    assert own > together
     assert "duplicates" in str(counts) and min(counts.sent.values()) > 0
 
 
