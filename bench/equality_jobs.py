@@ -120,8 +120,9 @@ def _network(rng: np.random.Generator, model: str) -> dict[str, Any]:
 def _views(rng: np.random.Generator, strategy: str, task: str) -> dict[str, Any]:
     keys = {"recompute": _one(rng, False, False, True), "staleness": _one(rng, 0, 0, 1, 2), "self_loops": _one(rng, "auto", "yes", "no")}
     if strategy != "global":
-        keys |= {"views_per_step": _one(rng, 1, 1, 2, 3), "views_in_flight": _one(rng, 1, 2, 4)}
-    if task == "node" and strategy != "cluster":
+        keys |= {"views_per_step": _one(rng, 1, 1, 2, 3), "views_in_flight": _one(rng, 1, 2, 4),
+                 "mode": _one(rng, "cooperative", "independent", "auto")}
+    if task == "node" and strategy != "cluster" and keys.get("mode", "cooperative") == "cooperative":
         keys["precompute"] = _one(rng, False, False, True)
     return keys
 
