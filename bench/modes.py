@@ -1,7 +1,7 @@
 """Cooperative against independent mini-batches: duplicated work, bytes, and the time of a step.
 
     python bench/modes.py                                 2, 4 and 8 simulated workers, 2 real ones
-    python bench/modes.py --workers 2 4 --fanouts all --epochs 0
+    python bench/modes.py --workers 2 4 --fanouts 5,5 --epochs 0
 
 *counts*: P independent workers compute a batch of b targets each; P cooperative workers compute one
 batch of P x b targets. A node or an edge in several of the independent batches is computed several
@@ -78,7 +78,8 @@ def row_of(c: Contender, fanout: str, views: int) -> dict[str, Any]:
 def main() -> int:
     options = parser(__doc__, rounds=3)
     options.add_argument("--workers", nargs="*", type=int, default=[2, 4, 8], help="simulated; 2 4 8")
-    options.add_argument("--fanouts", nargs="+", default=["all,all", "10,10"], help="all,all 10,10")
+    options.add_argument("--fanouts", nargs="+", default=["10,10", "10,10,10", "all,all"],
+                         help="one number for each layer; 10,10 10,10,10 all,all")
     options.add_argument("--targets", type=int, default=256, help="of a batch of one worker; 256")
     options.add_argument("--scale", type=int, default=15, help="of the R-MAT graph; 15")
     options.add_argument("--epochs", type=int, default=3, help="timed epochs of a round, 0 for no times; 3")
@@ -86,7 +87,7 @@ def main() -> int:
     base = {**JOB, "dataset": JOB["dataset"].format(options.scale), "batch_size": options.targets}
     graph, rows, faults, findings = gt.load(base["dataset"], split="fraction"), [], [], []
     for fanout in options.fanouts:
-        keys = {**base, "fanout": fanout}
+        keys = {**base, "fanout": fanout, "layers": fanout.count(",") + 1}
         rows += [counted(keys, graph, workers) for workers in options.workers]
         if options.epochs:
             more, wrong, found = timed(keys, options.epochs, options.rounds)
