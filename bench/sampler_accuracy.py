@@ -29,7 +29,7 @@ TASKS: dict[str, dict[str, Any]] = {
     # the year of graduation at the first college
     "facebook100": {**PITFALLS, "dataset": "facebook100:colleges=1"},
 }
-MINI = {"strategy": "mini", "batch_size": 50, "epochs": 60, "patience": 20}
+MINI = {"strategy": "mini", "batch_size": 50, "epochs": 200, "patience": 50}
 # samplers of edges keep 10 per node and hop, layer-wise ones 512 and 2,048 vertices; GraphSAINT draws
 # about as many nodes as a batch of these has
 VERTICES = {"fanout": "512,2048"}

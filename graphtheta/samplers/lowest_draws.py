@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.sampling.bipartite import by_rows, degrees
+from graphtheta.engine.sampling.bipartite import by_rows, degrees, row_blocks
 from graphtheta.engine.sampling.bottom_k import BottomK
 from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
 from graphtheta.engine.sampling.copies import Copies
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, sender_ids
+from graphtheta.ops.kernels.pool import run_blocks
 from graphtheta.ops.sampling import vertex_sample
 from graphtheta.samplers.vertex_draws import Draws, drawn
 from graphtheta.samplers.weighted import RatePriority
@@ -108,11 +109,12 @@ class RepeatedPriority(Priority):
 
 def _vertices(frontier: Frontier, edges: Chosen, k: int) -> np.ndarray:
     """Ids that the edges draw for, [n_edges] int64, where each id has k draws."""
-    ids, block = sender_ids(frontier.partition, edges)[edges.senders], edges.block
-    if block.parallel:
-        destinations = edges.senders if edges.reverse else np.repeat(edges.rows, np.diff(edges.ptr))
-        ids = ids + vertex_sample.copies(edges.edges, destinations, block.in_indptr, block.in_src) * (k * frontier.partition.n_nodes)
-    return ids
+    out, block = np.empty(len(edges.edges), np.int64), edges.block
+    groups, ids = (edges.ptr, edges.rows, edges.edges, edges.senders), sender_ids(frontier.partition, edges)
+    stride, ends = k * frontier.partition.n_nodes if block.parallel else 0, (block.in_indptr, block.in_src, edges.reverse)
+    cuts = row_blocks(np.diff(edges.ptr))
+    run_blocks(lambda i: vertex_sample.vertices(groups, ids, stride, ends, out, cuts[i], cuts[i + 1]), len(cuts) - 1)
+    return out
 
 
 def _merged(c: Chosen) -> tuple[Chosen, np.ndarray]:

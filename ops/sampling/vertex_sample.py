@@ -20,6 +20,8 @@ from ..compile.jit import jit
 from ..kernels.hash import GOLDEN, draw, mix
 
 BELOW_ONE, ONE = 1 - 2.0**-53, np.uint64(1)
+# above the rounding errors of powers of numbers up to 1
+MARGIN = 1e-12
 # bits of a draw that decide where a probability is chosen as a multiple of 2**-UPPER_BITS
 UPPER_BITS = 32
 # fractional bits of each part of an exact sum of numbers from 0 to 1
@@ -118,20 +120,29 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
 
 
 @jit()
-def copies(edges, destinations, first_of, source):  # type: ignore[no-untyped-def]
-    """How many of the edges before each one in its block have the same ends, [n_edges] int64.
+def vertices(groups, ids, stride, block, out, first, last):  # type: ignore[no-untyped-def]
+    """out[e] = id of the sender of edge e, plus ``stride`` for each edge before it with the same ends, for some groups.
 
     Args:
-        edges: Positions in the block.
-        destinations: Row that each edge leads to.
-        first_of, source: The block: first position of each destination, and source of each position.
+        groups: (bounds, rows, positions in the block, senders): groups of edges, all into one row
+            each.
+        ids: Global id of each sender.
+        stride: 0 to count no edges.
+        block: (first position of each destination, source of each position, whether senders are
+            destinations) of all edges, by destination and source.
+        first, last: The groups.
     """
-    out = np.zeros(len(edges), np.int64)
-    for e in range(len(edges)):
-        p = edges[e]
-        while p - out[e] > first_of[destinations[e]] and source[p - out[e] - 1] == source[p]:
-            out[e] += 1
-    return out
+    ptr, rows, edges, senders = groups
+    first_of, source, reverse = block
+    for g in range(first, last):
+        for e in range(ptr[g], ptr[g + 1]):
+            out[e] = ids[senders[e]]
+            if stride:
+                p = edges[e]
+                low = first_of[senders[e] if reverse else rows[g]]
+                while p > low and source[p - 1] == source[p]:
+                    out[e] += stride
+                    p -= 1
 
 
 @njit(inline="always")
@@ -183,7 +194,11 @@ def lowest_repeated(ptr, edges, others, vertex, draws, n_ids, k):  # type: ignor
         if ptr[g + 1] == ptr[g]:
             continue
         low[:], which[:] = 2.0, ptr[g + 1]
+        bound = 1.0
         for e in range(ptr[g], ptr[g + 1]):
+            # most edges are left out by their first number alone, without a power
+            if vertex_draw(draws, vertex[e]) > bound:
+                continue
             rest = 1.0
             for j in range(k):
                 rest = _next_draw(draws, vertex[e], j, k, n_ids, rest)
@@ -195,6 +210,9 @@ def lowest_repeated(ptr, edges, others, vertex, draws, n_ids, k):  # type: ignor
                     low[i], which[i] = low[i - 1], which[i - 1]
                     i -= 1
                 low[i], which[i] = x, e
+            if low[-1] < 1.0:
+                # of a first number above it, the smallest of k is above low[-1] also with rounding
+                bound = 1.0 - (1.0 - low[-1]) ** k + MARGIN
         which.sort()
         for i in range(k):
             at[bounds[g] + i], far[bounds[g] + i] = edges[which[i]], others[which[i]]

@@ -11,6 +11,7 @@ from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.expand import k_hop_view
+from graphtheta.ops.sampling import vertex_sample
 from graphtheta.samplers.labor import LaborSampler
 from graphtheta.samplers.vertex_draws import VertexSampler, drawn
 
@@ -50,6 +51,23 @@ def test_hops_share_draws_only_if_they_depend_on_each_other():
     assert one == other
     one, other = sample(LaborSampler((3, 3)), layers=("in", "in"), targets=range(20))
     assert one != other
+
+
+@pytest.mark.parametrize("kappa", [1, 3])
+def test_draws_by_row_and_by_edge_choose_the_same_edges(kappa):
+    rng, of_step = np.random.default_rng(1), VertexSampler((2,), kappa=kappa).draws(0, 4)
+    bounds = np.append(0, np.cumsum(rng.integers(0, 90, 60)))
+    senders = rng.integers(0, len(IDS), bounds[-1]).astype(np.int32)
+    limit = rng.integers(1, 2**32, 60)
+    limit[::7] = 2**32
+    upper = np.empty(len(IDS), np.uint32)
+    vertex_sample.upper_bits(of_step, IDS, upper, 0, len(IDS))
+    groups = bounds[:-1], bounds[1:], np.zeros(0, np.int32), senders
+    found, expected = (vertex_sample.poisson(groups, of_step, IDS, x, limit, 0, 60) for x in (upper, upper[:0]))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    below = drawn(of_step, IDS)[senders] < np.repeat(limit / 2**32, np.diff(bounds))
+    np.testing.assert_array_equal(found[1], np.flatnonzero(below))
 
 
 def test_windows_read_fewer_nodes_as_kappa_grows():
