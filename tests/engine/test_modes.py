@@ -52,6 +52,8 @@ CASES: dict[str, dict[str, Any]] = {
     "with replacement": {"model": "gcn", "replace": True, **SAMPLED},
     "by weight": {"model": "sage", "sampler": "weighted:normalise=yes", "direction": "both", **SAMPLED},
     "by time": {"model": "sage", "sampler": "temporal", **SAMPLED},
+    "of few sources": {"model": "sage", "sampler": "labor:kappa=4,iterations=1", **SAMPLED},
+    "sources per hop": {"model": "gcn", "sampler": "ladies:normalise=yes", "fanout": "6,9"},
     "node sets": {"model": "gcn", "batch_size": 0, "sampler": "saint_walk:roots=6,depth=2,coverage=5"},
     "clusters": {"model": "gcn", **CLUSTER, "degrees": "view", "diagonal": 0.5, "boundary_hops": 1},
     "links": {"model": "sage", "task": "link", "decoder": "hadamard", "negatives": 2, "batch_size": 20, **SAMPLED},
