@@ -90,7 +90,8 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     if dealt and partition.halo_comm.size > 1:
-        search += _dealt_bytes(partition) + len(set(probe.layers)) * partition.n_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
+        # the parts of all views of a group are built before any is sent
+        search = search * partition.halo_comm.size + _dealt_bytes(partition, len(set(probe.layers)))
         rows, edges = partition.n_nodes, partition.n_edges
     parameters = probe.parameters * itemsize
     return MemoryBound(
@@ -107,11 +108,12 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     )
 
 
-def _dealt_bytes(partition: Partition) -> int:
-    """Bytes of the whole graph as one view, held three times: as messages, put together, and read."""
+def _dealt_bytes(partition: Partition, levels: int) -> int:
+    """Bytes of the whole graph as one view, held three times, as messages, put together, and read; and of the lists of its levels."""
     p = partition
     each = [(p.n_nodes, p.n_masters, p.node.nbytes), (p.n_edges, p.n_local_edges, p.edge.nbytes)]
-    return 3 * sum(int(n * (DEALT_BYTES + held / max(mine, 1))) for n, mine, held in each)
+    columns = 3 * sum(int(n * (DEALT_BYTES + held / max(mine, 1))) for n, mine, held in each)
+    return columns + levels * p.n_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
 
 
 def resident_bytes() -> int:
