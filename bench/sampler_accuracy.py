@@ -36,7 +36,8 @@ VERTICES = {"fanout": "512,2048"}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "full": {},
     **{name: {"sampler": name, "fanout": "10,10"} for name in (
-        "neighbour", "weighted", "labor", "labor:sequential=yes", "labor:iterations=1", "labor:star=yes", "labor:kappa=16")},
+        "neighbour", "weighted", "labor", "labor:sequential=yes", "labor:iterations=1", "labor:star=yes", "labor:normalise=yes",
+        "labor:kappa=16")},
     "neighbour with replacement": {"sampler": "neighbour", "fanout": "10,10", "replace": True},
     "labor with replacement": {"sampler": "labor", "fanout": "10,10", "replace": True},
     **{name: {"sampler": name, **VERTICES} for name in ("ladies", "ladies:normalise=yes", "pladies")},

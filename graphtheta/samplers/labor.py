@@ -31,7 +31,8 @@ class LaborSampler(VertexSampler):
     iterations, and LABOR-* in as many as needed, so that fewer vertices are drawn at the variance
     of neighbour sampling. With ``weight`` the probabilities of LABOR-0 are proportional to the
     values of the column. The importance weight of an edge is the inverse of its probability, so
-    sums are unbiased; the published implementations normalise (``normalise``).
+    sums are unbiased. They also vary with the number of edges kept, which means and ``normalise``
+    remove; the published implementations normalise, and the variance is compared without this part.
 
     A node of at most ``fanout`` edges keeps all of them. The paper's condition for such a node, with
     fanout lowered to the degree, has no other solution; c_s is then the least one, 1 / min pi_t.

@@ -124,12 +124,15 @@ def test_the_variance_is_that_of_neighbour_sampling():
     into = SHARED.dst == 0
     value[into] -= value[into].mean()
 
-    def variance(sampler):
-        return (averages(SHARED, sampler, [0, 1, 2], 500)[:, into] @ value[into]).var()
+    def variance(sampler, mean=0):
+        return (averages(SHARED, sampler, [0, 1, 2], 500)[:, into] @ (value[into] + mean)).var()
 
     expected = variance(NeighbourSampler((8,)))
     for kind in ({}, {"iterations": 1}, {"star": True}):
         assert variance(LaborSampler((8,), **kind)) == pytest.approx(expected, rel=0.3)
+    # of values with a mean, the number of edges counts too, unless weights are normalised
+    assert variance(LaborSampler((8,)), mean=2) > 2 * expected
+    assert variance(LaborSampler((8,), normalise=True), mean=2) == pytest.approx(expected, rel=0.3)
 
 
 def test_weights_of_a_node_sum_to_its_degree_if_normalised():
