@@ -19,9 +19,10 @@ JOB = {"model": "sage", "strategy": "mini", "epochs": 1, "backend": "reference",
 # keys by sampler; samplers of edges have a fanout of 3 and those of node sets 3 batches
 CASES = {
     "neighbour:mask=part": {"replace": True}, "neighbour": {}, "weighted:normalise=yes": {"replace": True}, "weighted": {},
-    "temporal": {"replace": True}, "temporal:strategy=last": {}, "labor:mask=part": {}, "labor": {"replace": True},
-    "labor:sequential=yes,kappa=3": {}, "labor:iterations=1,weight=weight": {"direction": "both"}, "labor:star=yes,normalise=yes": {},
-    "ladies:weight=weight": {"fanout": "8"}, "pladies:skip=yes,kappa=2": {"fanout": "8"},
+    "temporal": {"replace": True}, "temporal:strategy=last": {}, "labor": {}, "labor:kappa=2": {"replace": True},
+    "labor:sequential=yes,kappa=3": {}, "labor:iterations=1,weight=weight": {"direction": "both"},
+    "labor:star=yes,normalise=yes": {"views_in_flight": 3}, "ladies:weight=weight": {"fanout": "8", "views_in_flight": 2},
+    "pladies:skip=yes,mask=part,kappa=2": {"fanout": "8"},
     "saint_node:budget=20": {"model": "gcn"}, "saint_node:budget=30,probability=norm": {"model": "gat", "heads": 2},
     "saint_edge:budget=12": {"direction": "both"}, "saint_walk:roots=8,depth=2": {"model": "gcn", "views_in_flight": 3},
     "saint_frontier:budget=20,frontier=5,normalise=no": {"model": "gcn"}}
