@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,32 @@ def peak_bytes() -> int:
 def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str, **more: Any) -> None:
     """Hand the results to the harness; ``more`` is what only the bench of this contender asks for."""
     print(BEGIN + json.dumps({"seconds": seconds, "checks": checks, "peak": peak_bytes(), "version": version, "more": more}), flush=True)
+
+
+class Parts:
+    """Times of the parts of a run.
+
+    Attributes:
+        seconds: Wall time by part.
+        processor: Processor time of all threads by part.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {}
+        self.processor: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Times what runs inside."""
+        began, used = perf_counter(), process_time()
+        yield
+        self.seconds[part], self.processor[part] = [perf_counter() - began], process_time() - used
+
+
+def edge_list(z: Input) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and destinations in random order, the same for every contender, [n_edges] int64 each."""
+    order = np.random.default_rng(0).permutation(z.n_edges)
+    return z.indices[order].astype(np.int64), z.destinations()[order]
 
 
 # ---- kernels

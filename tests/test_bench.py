@@ -107,6 +107,14 @@ def test_sampled_steps_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_start_is_timed_by_part(tmp_path: Path) -> None:
+    (row,) = rows_of("build", tmp_path, "--graph", GRAPH, "--peers")
+    assert (row["contender"], row["note"], row["runs"]) == ("graphtheta", "", 1)
+    assert 0 < row["graph"] + row["partition"] < row["start"] and row["copy"] > 0
+    assert set(row["processor by part"]) == {"graph", "partition", "copy", "start", "first", "second"}
+
+
+@pytest.mark.slow
 def test_dense_stages_are_timed(tmp_path: Path) -> None:
     rows = rows_of("dense", tmp_path, "--rows", "64", "--times", "1")
     assert len(rows) == 18 and all(row["seconds"] > 0 for row in rows)

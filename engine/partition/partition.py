@@ -22,13 +22,15 @@ import scipy.sparse as sp
 
 from graphtheta.errors import PartitionError
 
-from ...ops.autodiff.buffers import taken
+from ...ops.autodiff.buffers import by_blocks, taken
+from ...ops.kernels.sort import mark_ends
 from ..comm.communicator import Comm
 from ..comm.serial import SerialComm
 from ..store.column import Column, Role, is_column
 from ..store.memory import MemoryColumn
 from ..store.selected import SelectedColumn
 from ..store.store import ColumnStore
+from .blocks import edge_blocks, occurrences
 from .directory import DenseDirectory, Directory
 from .edge_source import GraphEdges
 from .exchange import NOTHING, MovePlan, plan_requests
@@ -36,6 +38,8 @@ from .partitioner import DEFAULT_PLACEMENT, assign
 from .relation import EDGE, EdgeBlock, Served, StoredRelation
 
 MASTER, MIRROR = 0, 1
+# edges into and out of every node, [n_nodes] int64, by name of the column
+Degrees = dict[str, np.ndarray]
 # rows of 128 numbers that fit into a few megabytes of cache; edges sampled to order the rows
 CACHED_ROWS, SAMPLED_EDGES = 1 << 13, 1 << 20
 # on one rank
@@ -190,91 +194,72 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
     if comm.size > graph.n_nodes:
         raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
     owner, worker = assign(source, comm, edge_placement, node_partitioner, seed)
-    order, row_of = _ordered(graph, owner, comm.size)
-    mine = order[np.searchsorted(owner[order], comm.rank): np.searchsorted(owner[order], comm.rank, side="right")]
+    degrees = {name: occurrences(end, graph.n_nodes) for name, end in (("in_degree", graph.dst), ("out_degree", graph.src))}
+    order, bounds, row_of = _ordered(graph, degrees["in_degree"] + degrees["out_degree"], owner, comm.size)
+    mine = order[bounds[comm.rank]: bounds[comm.rank + 1]]
     edge_ids = np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
     assigned = comm.all_sum(np.array([len(mine), len(edge_ids)]))
     if list(assigned) != [graph.n_nodes, graph.n_edges]:
         raise PartitionError(f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and {assigned[1]} of "
                              f"{graph.n_edges} edges a worker; assign must return the same on every rank")
     where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
-    return _assemble(graph, comm, mine, edge_ids, where, dtype, comm if job_comm is None else job_comm)
+    return _assemble(graph, comm, mine, edge_ids, where, degrees, dtype, comm if job_comm is None else job_comm)
 
 
-def _assemble(graph: Any, comm: Comm, mine: np.ndarray, edge_ids: np.ndarray, directory: Directory, dtype: Any,
+def _assemble(graph: Any, comm: Comm, mine: np.ndarray, edge_ids: np.ndarray, directory: Directory, degrees: Degrees, dtype: Any,
               job_comm: Comm) -> Partition:
     """The partition of a worker with these masters and edges.
 
     Collective: all ranks of comm.
     """
-    src, dst = graph.src[edge_ids], graph.dst[edge_ids]
-    local = np.full(graph.n_nodes, -1, np.int32)
-    local[src] = local[dst] = 0
-    local[mine] = -1
-    mirrors = np.flatnonzero(local == 0)
+    mirrors = _mirrors(graph, mine, edge_ids)
     owner, row = directory.locate(mirrors)
     by_owner = np.lexsort((row, owner))
     mirrors, owner, row = mirrors[by_owner], owner[by_owner], row[by_owner]
-    local[mine] = np.arange(len(mine))
-    local[mirrors] = np.arange(len(mine), len(mine) + len(mirrors))
-
-    src_row, dst_row = local[src], local[dst]
-    src_mirror, dst_mirror = src_row >= len(mine), dst_row >= len(mine)
-    src_row[src_mirror] -= len(mine)
-    dst_row[dst_mirror] -= len(mine)
-    blocks, storage = _build_blocks(src_row, dst_row, src_mirror, dst_mirror, edge_ids, len(mine), len(mirrors))
-    edge_ids = edge_ids[storage]
-    sources, destinations = (_build_plan(comm, len(mine), owner, row, np.unique(used))
-                             for used in (src_row[src_mirror], dst_row[dst_mirror]))
+    gid = np.concatenate((mine, mirrors))
+    row_of = np.empty(graph.n_nodes, np.int32)
+    row_of[gid] = np.arange(len(gid))
+    blocks, edge_ids = edge_blocks(graph.src, graph.dst, edge_ids, row_of, len(mine), len(mirrors))
+    ends = ((blocks[1].out_indptr, blocks[3].out_indptr), (blocks[2].in_indptr, blocks[3].in_indptr))
+    used = [np.flatnonzero(np.diff(a) + np.diff(b)).astype(np.int32) for a, b in ends]
+    sources, destinations = (_build_plan(comm, len(mine), owner, row, mirrors) for mirrors in used)
     edges = StoredRelation(EDGE, edge_ids, True, n_edges=graph.n_edges, blocks=blocks, sources=sources, destinations=destinations)
-    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((mine, mirrors)), len(mine), directory, {EDGE: edges},
-                     _node_columns(graph, mine, dtype), _edge_columns(graph, edge_ids, dtype), job_comm=job_comm)
+    return Partition(comm, graph.n_nodes, graph.n_edges, gid, len(mine), directory, {EDGE: edges},
+                     _node_columns(graph, mine, degrees, dtype), _edge_columns(graph, edge_ids, dtype), job_comm=job_comm)
 
 
-def _ordered(graph: Any, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All nodes by owner, and the row of each, in the better of two orders for cache locality.
+def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
+    """The other nodes at the ends of some edges, ascending."""
+    if len(mine) == graph.n_nodes:
+        return np.zeros(0, np.int64)
+    marks = np.zeros(graph.n_nodes, np.uint8)
+    by_blocks(lambda b, begin, end: mark_ends(graph.src, graph.dst, edge_ids, marks, begin, end), len(edge_ids), 1)
+    marks[mine] = 0
+    return np.flatnonzero(marks)
+
+
+def _ordered(graph: Any, degree: np.ndarray, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All nodes by owner, bounds of the nodes of each, and the row of each, in the better of two orders for cache locality.
 
     By falling degree, the rows that many edges read are adjacent. By id, the rows of adjacent ids
     are adjacent, which is better if ids follow communities. A sample of the edges decides.
     """
-    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
     counts = np.bincount(owner, minlength=size)
-    first = np.repeat(np.cumsum(counts) - counts, counts)
+    bounds = np.append(0, np.cumsum(counts))
     sample = slice(None, None, max(1, len(graph.src) // SAMPLED_EDGES))
     src, dst = graph.src[sample], graph.dst[sample]
-    def rows(rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        order = np.lexsort((rank, owner))
+
+    def rows(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        order = order[np.argsort(owner[order], kind="stable")]
         row_of = np.empty(graph.n_nodes, np.int32)
-        row_of[order] = np.arange(graph.n_nodes) - first
+        row_of[order] = np.arange(graph.n_nodes) - np.repeat(bounds[:-1], counts)
         return order, row_of
 
-    by_degree, by_number = rows(-degree), rows(np.arange(graph.n_nodes))
+    by_degree, by_number = rows(np.argsort(-degree, kind="stable")), rows(np.arange(graph.n_nodes))
     at_front = np.count_nonzero(by_degree[1][src] < CACHED_ROWS)
     side_by_side = np.count_nonzero(np.abs(by_number[1][src] - by_number[1][dst]) < CACHED_ROWS)
-    return by_number if side_by_side > at_front else by_degree
-
-
-def _build_blocks(src: np.ndarray, dst: np.ndarray, src_mirror: np.ndarray, dst_mirror: np.ndarray, gid: np.ndarray,
-                  n_masters: int, n_mirrors: int) -> tuple[list[EdgeBlock], np.ndarray]:
-    """Blocks in the order core, (mirror, master), (master, mirror), (mirror, mirror), and the storage order of the edges."""
-    # sorted by block, then destination, then source, then edge id (lexsort is stable and gid ascends)
-    kind = dst_mirror.astype(np.int8) * 2 + src_mirror
-    storage = np.lexsort((gid, src, dst, kind))
-    rows = (n_masters, n_mirrors)
-    blocks, start = [], 0
-    for number in range(4):
-        part = storage[start: start + int(np.count_nonzero(kind == number))]
-        src_kind, dst_kind = number & 1, number >> 1
-        s, d = src[part], dst[part]
-        by_src = np.argsort(s, kind="stable").astype(np.int32)
-        blocks.append(EdgeBlock(src_kind, dst_kind, start, _compress(d, rows[dst_kind]), s,
-                                _compress(s, rows[src_kind]), d[by_src], by_src))
-        start += len(part)
-    return blocks, storage
-
-
-def _compress(rows: np.ndarray, n: int) -> np.ndarray:
-    return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int64)
+    order, row_of = by_number if side_by_side > at_front else by_degree
+    return order, bounds, row_of
 
 
 def _build_plan(comm: Comm, n_masters: int, owner: np.ndarray, row: np.ndarray, used: np.ndarray) -> Served:
@@ -283,10 +268,9 @@ def _build_plan(comm: Comm, n_masters: int, owner: np.ndarray, row: np.ndarray, 
     return Served(plan_requests(comm, n_masters, [row[used[a:b]] for a, b in pairwise(bounds)]), used)
 
 
-def _node_columns(graph: Any, mine: np.ndarray, dtype: Any) -> ColumnStore:
-    ends = {"in_degree": graph.dst, "out_degree": graph.src}
-    degrees = {name: np.bincount(end, minlength=graph.n_nodes)[mine].astype(dtype) for name, end in ends.items()}
-    return _store(degrees, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, mine, dtype)
+def _node_columns(graph: Any, mine: np.ndarray, degrees: Degrees, dtype: Any) -> ColumnStore:
+    made = {name: degree[mine].astype(dtype) for name, degree in degrees.items()}
+    return _store(made, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, mine, dtype)
 
 
 def _edge_columns(graph: Any, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:

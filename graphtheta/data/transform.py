@@ -96,7 +96,7 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
             integer column has no mean and needs one, for example a type of its own.
 
     Returns:
-        A graph whose first n_edges edges are those of the input, in order.
+        A graph whose first n_edges edges are those of the input, in order; the same graph if no loop is missing.
 
     Raises:
         ConfigError: Another fill.
@@ -108,6 +108,8 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
     missing[graph.src[graph.src == graph.dst]] = False
     nodes = np.flatnonzero(missing)
     changes: dict[str, Any] = {"edge_columns": _with_loops(graph, nodes, fill, columns or {})}
+    if not len(nodes):
+        return graph
     for field in EDGE_ROWS:
         old = getattr(graph, field)
         if old is None:

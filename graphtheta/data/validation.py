@@ -102,7 +102,8 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
             f"{max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
             "number the nodes from 0 without gaps and give the original numbers as node_ids")
     for name, ids in (("source", src), ("destination", dst)):
-        if not len(ids) or (ids.min() >= 0 and ids.max() < n_nodes):
+        # as unsigned numbers, negative ones are larger than any number of nodes
+        if ids.view(np.uint64).max(initial=0) < n_nodes:
             continue
         edge = int(np.flatnonzero((ids < 0) | (ids >= n_nodes))[0])
         raise Origin(where, "edge_index").data(
@@ -188,7 +189,9 @@ def to_float32(a: np.ndarray, kind: str, origin: Origin, *, allow_nan: bool = Fa
     with np.errstate(over="ignore"):
         out = a.astype(np.float32, copy=False)
     # the sum is not finite if an entry is not, or if it overflows; only then look for the entry
-    if out.size and not np.isfinite(out.sum(dtype=np.float64)):
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = out.sum()
+    if not np.isfinite(total):
         wrong = np.isinf(out) if allow_nan else ~np.isfinite(out)
         if wrong.any():
             first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)

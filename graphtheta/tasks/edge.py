@@ -48,4 +48,4 @@ class EdgeKind(TaskKind):
 
     def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the edges, and their outputs; added self loops are left out."""
-        return info.edges, out[:len(info.edges)]
+        return np.arange(info.n_edges) if info.edges is None else info.edges, out[:info.n_edges]

@@ -26,12 +26,13 @@ class GraphInfo:
 
     Attributes:
         node_ids: Original ids, [n_nodes]; None if they are the numbers of the nodes.
-        edges: Original numbers of the remaining edges; added self loops come after them and have
-            none.
+        n_edges: Number of remaining edges; added self loops come after them.
+        edges: Original numbers of the remaining edges; None if all remain.
     """
 
     node_ids: np.ndarray | None
-    edges: np.ndarray
+    n_edges: int
+    edges: np.ndarray | None
 
     def ids(self, nodes: np.ndarray) -> np.ndarray:
         """Original ids of nodes, in the shape of ``nodes``."""

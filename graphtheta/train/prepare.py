@@ -107,15 +107,15 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     graph = kind.take(graph)
     metric = choose_metric(job.metric, kind.measured)
     model = make_model(job, graph, kind, given)
-    loops, edges, unknown = job.self_loops, np.arange(graph.n_edges), frozenset[str]()
+    loops, edges, n_edges, unknown = job.self_loops, None, graph.n_edges, frozenset[str]()
     if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
         whole = frozenset(name for name, x in graph.edge_columns.items() if x.dtype.kind == "i")
         graph = graph.with_self_loops(columns=dict.fromkeys(whole, NO_CODE))
-        unknown = whole if graph.n_edges > len(edges) else unknown
+        unknown = whole if graph.n_edges > n_edges else unknown
     elif loops == "no":
         edges = np.flatnonzero(graph.src != graph.dst)
-        graph = graph.without_self_loops()
-    return Prepared(job, graph, model, GraphInfo(graph.node_ids, edges), kind, metric.name, unknown)
+        graph, n_edges = graph.keep_edges(edges), len(edges)
+    return Prepared(job, graph, model, GraphInfo(graph.node_ids, n_edges, edges), kind, metric.name, unknown)
 
 
 def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task) -> Strategy:

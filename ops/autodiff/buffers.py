@@ -97,9 +97,10 @@ def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
 
 
 def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows of an array, x[rows]; a large result begins with a cache line."""
+    """Rows of an array, x[rows], on all threads; a large result begins with a cache line."""
     out = empty((len(rows), *x.shape[1:]), x.dtype)
-    return np.take(x, rows, axis=0, out=out, mode="clip")
+    by_blocks(lambda b, begin, end: np.take(x, rows[begin:end], axis=0, out=out[begin:end], mode="clip"), len(rows), prod(x.shape[1:]))
+    return out
 
 
 def by_blocks(work: Callable[[int, int, int], object], n: int, width: int) -> int:

@@ -1,0 +1,58 @@
+"""From arrays in memory to the first step, by part, against DGL.
+
+    python bench/build.py                         GCN, Reddit size
+    python bench/build.py --graph facebook        any graph
+    python bench/build.py --peers --threads 1     GraphTheta alone, one thread
+
+Edges are given as two int64 arrays in random order. "start" is the time from the arrays to the
+first step: "graph" (``gt.Graph`` with its checks; ``dgl.graph``), "partition" (owners, rows, blocks
+and columns; all sparse formats of DGL) and what else a trainer needs. "copy" is the time to copy
+the features to the order of rows, which is a part of the partition. Kernels are compiled and loaded
+before, with a small graph. Losses of two full-batch steps without dropout must agree.
+
+"processor" is the processor time of the start over all threads, which other programs on the machine
+change less than the wall time.
+"""
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from epoch import first_weights
+from harness import Contender, disagreement, finish, parser, peer, race, ratio, script
+from inputs import HELP, graph_file
+
+PARTS = ("graph", "partition", "copy", "start", "first", "second")
+COLUMNS = ["contender", *PARTS, "least", "processor", "times slower", "GiB", "note"]
+
+
+def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
+    """A row for each contender, with medians of its parts and the least times of its start."""
+    rows, own = [], contenders[0]
+    for c in contenders:
+        processor = {part: min(run["processor"][part] for run in c.more) for part in c.figures.get("processor", {})}
+        rows.append({"contender": c.name, **{part: c.median(part) for part in PARTS}, "seconds": c.median("start"),
+                     "least": min(c.seconds.get("start", []), default=None), "processor": processor.get("start"),
+                     "times slower": None if c is own else ratio(c.median("start"), own.median("start")), "GiB": c.peak / 2**30,
+                     "note": c.error, "runs": len(c.more), "label": c.name, "version": c.version, "processor by part": processor,
+                     "all": c.seconds})
+    return rows
+
+
+def main() -> int:
+    options = parser(__doc__, rounds=5)
+    options.add_argument("--model", choices=("gcn", "sage", "gat"), default="gcn", help="gcn")
+    options.add_argument("--peers", nargs="*", choices=("dgl",), default=["dgl"])
+    options.add_argument("--graph", default="reddit", help=f"{HELP}; reddit")
+    options = options.parse_args()
+    graph = graph_file(options.graph, options.folder)
+    words = (options.model, graph, first_weights(options.model, graph, options.folder))
+    contenders = [Contender("graphtheta", script("own", "build", *words))]
+    command = peer(options.envs or options.folder, "dgl", "build", *words) if "dgl" in options.peers else []
+    contenders += [Contender("dgl", command)] if command else []
+    race(contenders, options.rounds, options.threads)
+    return finish(options, rows_of(contenders), COLUMNS, disagreement(contenders), bench="build", model=options.model, graph=graph.stem)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Sorts the edges of a worker into blocks, by destination and by source, with counting sorts on all threads."""
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...ops.autodiff.buffers import by_blocks, empty, taken
+from ...ops.kernels.pool import run_blocks, threads
+from ...ops.kernels.sort import count, end_keys, place
+from .relation import EdgeBlock
+
+# least keys for each thread
+KEYS_PER_THREAD = 1 << 17
+
+
+def occurrences(keys: np.ndarray, n: int) -> np.ndarray:
+    """How often each number below n occurs, [n] int64.
+
+    Args:
+        keys: [m] int64.
+    """
+    return _counted(keys, n, np.int64)[1].sum(axis=0)
+
+
+def counting_sort(keys: np.ndarray, n: int, values: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort two columns by key; rows of equal keys stay in order.
+
+    Args:
+        keys: [m] int32, below n.
+        n: Keys that are possible.
+        values, numbers: The columns, [m] int32.
+
+    Returns:
+        Bounds of the rows of each key, [n + 1] int64, and the sorted columns.
+    """
+    parts, free = _counted(keys, n, np.int32)
+    bounds = np.append(0, np.cumsum(free.sum(axis=0, dtype=np.int64)))
+    # a thread writes the rows of a key after those of the threads before it
+    first = bounds[:-1].astype(np.int32)
+    for own in free:
+        end = first + own
+        own[:], first = first, end
+    out = empty((len(keys),), np.int32), empty((len(keys),), np.int32)
+    run_blocks(lambda b: place(keys, values, numbers, free[b], *out, *parts[b]), len(parts))
+    return bounds, *out
+
+
+def _counted(keys: np.ndarray, n: int, dtype: Any) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Bounds of the keys of each thread, and how often each number occurs among them, [threads, n]."""
+    # a thread has as many counters as there are numbers
+    parts = max(1, min(threads(), len(keys) // max(n, KEYS_PER_THREAD)))
+    each = list(pairwise(np.linspace(0, len(keys), parts + 1, dtype=np.int64).tolist()))
+    counts = np.zeros((parts, n), dtype)
+    run_blocks(lambda b: count(keys, counts[b], *each[b]), parts)
+    return each, counts
+
+
+def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray, n_masters: int,
+                n_mirrors: int) -> tuple[list[EdgeBlock], np.ndarray]:
+    """The edges of a worker in the blocks core, (mirror, master), (master, mirror), (mirror, mirror).
+
+    In each block, edges are stored by destination, source and id.
+
+    Args:
+        src, dst: Ids of the ends of all edges of the graph, int64.
+        edges: Ids of this worker's edges, ascending, [m] int64.
+        row_of: Local row of each node, int32; masters first.
+
+    Returns:
+        The blocks, and the edge ids in storage order, [m] int64.
+    """
+    m, n, sizes = len(edges), n_masters + n_mirrors, (n_masters, n_mirrors)
+    by_src, by_dst, numbers = empty((m,), np.int32), empty((m,), np.int32), np.arange(m, dtype=np.int32)
+    by_blocks(lambda b, begin, end: end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, begin, end), m, 1)
+    keys = np.arange(2 * n, dtype=np.int32)
+    bounds, by_dst, storage = counting_sort(by_src, 2 * n, by_dst, numbers)
+    in_bounds, in_src, storage = counting_sort(by_dst, 2 * n, np.repeat(keys, np.diff(bounds)), storage)
+    out_bounds, out_dst, out_edge = counting_sort(in_src, 2 * n, np.repeat(keys, np.diff(in_bounds)), numbers)
+    blocks = []
+    # where the keys of each block begin; see end_keys
+    for number, (a, b) in enumerate(zip((0, n_masters, n, n + n_masters), (0, n_masters, 2 * n_masters, n + n_masters), strict=True)):
+        src_kind, dst_kind = number & 1, number >> 1
+        in_ptr, out_ptr = in_bounds[b: b + sizes[dst_kind] + 1], out_bounds[a: a + sizes[src_kind] + 1]
+        start, part = int(in_ptr[0]), slice(in_ptr[0], in_ptr[-1])
+        for x, lowest in ((in_src, a), (out_dst, b), (out_edge, start)):
+            x[part] -= lowest
+        blocks.append(EdgeBlock(src_kind, dst_kind, start, in_ptr - start, in_src[part], out_ptr - start, out_dst[part], out_edge[part]))
+    return blocks, taken(edges, storage)

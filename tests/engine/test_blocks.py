@@ -1,0 +1,136 @@
+"""Rows, blocks and plans of a partition, equal to the bit to a formulation by whole-array sorts."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition import blocks
+from graphtheta.engine.partition.blocks import counting_sort, occurrences
+from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.partition import CACHED_ROWS, SAMPLED_EDGES, build_partition
+from graphtheta.engine.partition.partitioner import assign
+
+ODD = graphs.odd_graphs()
+
+
+def plain(graph, comm, placement):
+    """All arrays of the topology of a partition by name, in whole-array NumPy."""
+    owner, worker = assign(GraphEdges(graph), comm, *placement, 0)
+    workers = np.concatenate([np.zeros(0, np.int32), *(worker(chunk) for chunk in GraphEdges(graph).chunks())])
+    order, row_of = ordered(graph, owner)
+    mine, edges = order[owner[order] == comm.rank], np.flatnonzero(workers == comm.rank)
+    src, dst = graph.src[edges], graph.dst[edges]
+    mirrors = np.setdiff1d(np.concatenate((src, dst)), mine)
+    mirrors = mirrors[np.lexsort((row_of[mirrors], owner[mirrors]))]
+    local = np.full(graph.n_nodes, -1, np.int32)
+    local[mine], local[mirrors] = np.arange(len(mine)), len(mine) + np.arange(len(mirrors))
+    src, dst = local[src], local[dst]
+    far = src >= len(mine), dst >= len(mine)
+    src, dst = (np.where(mirror, row - len(mine), row).astype(np.int32) for row, mirror in zip((src, dst), far, strict=True))
+    kind = far[1] * 2 + far[0]
+    storage = np.lexsort((edges, src, dst, kind))
+    found = {"gid": np.concatenate((mine, mirrors)), "edge gid": edges[storage]}
+    for name, row, mirror in (("sources", src, far[0]), ("destinations", dst, far[1])):
+        found[f"{name} mirrors"] = used = np.unique(row[mirror])
+        owners, wanted = owner[mirrors[used]], row_of[mirrors[used]]
+        found[f"{name} rows"] = np.concatenate(comm.all_to_all([wanted[owners == q].astype(np.int64) for q in range(comm.size)]))
+        found[f"{name} received"] = np.searchsorted(owners, np.arange(comm.size + 1))
+    sizes = (len(mine), len(mirrors))
+    for number in range(4):
+        part = storage[kind[storage] == number]
+        s, d = src[part], dst[part]
+        by_src = np.argsort(s, kind="stable").astype(np.int32)
+        found |= {f"{number} start": np.count_nonzero(kind < number), f"{number} in_src": s, f"{number} out_dst": d[by_src],
+                  f"{number} out_edge": by_src, f"{number} in_indptr": bounds(d, sizes[number >> 1]),
+                  f"{number} out_indptr": bounds(s, sizes[number & 1])}
+    return found
+
+
+def ordered(graph, owner):
+    """All nodes by owner, and the row of each."""
+    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
+    found = []
+    for rank in (-degree, np.arange(graph.n_nodes)):
+        order, row_of = np.lexsort((rank, owner)), np.empty(graph.n_nodes, np.int32)
+        for own in range(owner.max() + 1):
+            row_of[order[owner[order] == own]] = np.arange(np.count_nonzero(owner == own))
+        found.append((order, row_of))
+    sample = slice(None, None, max(1, graph.n_edges // SAMPLED_EDGES))
+    src, dst = graph.src[sample], graph.dst[sample]
+    at_front = np.count_nonzero(found[0][1][src] < CACHED_ROWS)
+    return found[int(np.count_nonzero(np.abs(found[1][1][src] - found[1][1][dst]) < CACHED_ROWS) > at_front)]
+
+
+def bounds(rows, n):
+    return np.append(0, np.cumsum(np.bincount(rows, minlength=n)))
+
+
+def built(p):
+    """The same arrays of a partition."""
+    edges = p.relations["edge"]
+    found = {"gid": p.gid, "edge gid": p.edge_gid}
+    for name, (plan, mirrors) in (("sources", edges.sources), ("destinations", edges.destinations)):
+        found |= {f"{name} mirrors": mirrors, f"{name} rows": plan.rows, f"{name} received": plan.recv_ptr}
+    for number, block in enumerate(edges.blocks):
+        assert (block.src_kind, block.dst_kind) == (number & 1, number >> 1)
+        for name in ("start", "in_src", "out_dst", "out_edge", "in_indptr", "out_indptr"):
+            found[f"{number} {name}"] = getattr(block, name)
+    return found
+
+
+def check(graph, size, placement):
+    def program(comm):
+        expected, p = plain(graph, comm, placement), build_partition(graph, comm, *placement)
+        found = built(p)
+        assert found.keys() == expected.keys()
+        for name, x in expected.items():
+            assert np.asarray(found[name]).dtype == np.asarray(x).dtype, name
+            np.testing.assert_array_equal(found[name], x, name)
+        for name, end in (("in_degree", graph.dst), ("out_degree", graph.src)):
+            np.testing.assert_array_equal(p.node.read(name), np.bincount(end, minlength=graph.n_nodes)[p.masters])
+
+    run_simulated(size, program)
+
+
+@pytest.fixture
+def several_threads(monkeypatch):
+    """Small sorts are divided into parts too."""
+    monkeypatch.setattr(blocks, "KEYS_PER_THREAD", 1)
+    monkeypatch.setattr(blocks, "threads", lambda: 3)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_graphs(name, several_threads):
+    for placement in graphs.PLACEMENTS:
+        for size in range(1, min(4, ODD[name].n_nodes) + 1):
+            check(ODD[name], size, placement)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS))
+def test_random_graphs(seed, size, placement):
+    rng = np.random.default_rng(seed)
+    n, e = int(rng.integers(4, 30)), int(rng.integers(0, 200))
+    check(graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed), size, placement)
+
+
+def test_a_graph_of_several_chunks():
+    rng = np.random.default_rng(0)
+    check(graphs.fill(*rng.zipf(1.3, (2, 300_000)) % 5_000, 5_000), 2, ("vertex-cut", "hash"))
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000])
+@pytest.mark.parametrize("m", [0, 1, 50, 3000])
+def test_counting_sort_is_stable(m, n, several_threads):
+    rng = np.random.default_rng(m)
+    keys, numbers = rng.integers(0, n, m).astype(np.int32), rng.permutation(m).astype(np.int32)
+    np.testing.assert_array_equal(occurrences(keys.astype(np.int64), n), np.bincount(keys, minlength=n))
+    ptr, *columns = counting_sort(keys, n, numbers, numbers[::-1].copy())
+    expected = np.argsort(keys, kind="stable")
+    np.testing.assert_array_equal(columns, (numbers[expected], numbers[::-1][expected]))
+    np.testing.assert_array_equal(ptr, bounds(keys, n))
+    assert ptr.dtype == np.int64 and all(x.dtype == np.int32 for x in columns)
