@@ -291,5 +291,5 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
     own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
     if is_column(given):
         return SelectedColumn(given, rows, own)
-    mine = given[rows] if sp.issparse(given) or given.dtype.kind != "f" else taken(given, rows)
+    mine = given[rows] if sp.issparse(given) else taken(given, rows)
     return MemoryColumn(mine.astype(own, copy=False))

@@ -23,6 +23,7 @@ from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.registry import Registry
 from graphtheta.rng import Purpose, bits, key
 
+from ...ops.autodiff.buffers import taken
 from ..comm.communicator import Comm
 from .edge_source import EdgeChunk, EdgeSource
 
@@ -160,7 +161,7 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     def worker(chunk: EdgeChunk) -> np.ndarray:
         if worker_of is not None:
             return _checked(worker_of(chunk), len(chunk.ids), comm.size, f"masters={name}: the workers of {len(chunk.ids)} edges")
-        found = placement.workers(owners[chunk.src], owners[chunk.dst], comm.size)
+        found = placement.workers(taken(owners, chunk.src), taken(owners, chunk.dst), comm.size)
         return _checked(found, len(chunk.ids), comm.size, f"partitioner={placement.name}: the workers of {len(chunk.ids)} edges")
 
     return owners, worker

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import graphtheta as gt
 from graphtheta.data import arrays
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.errors import DataError, ShapeError
 
@@ -34,6 +35,16 @@ def test_training_from_a_file_equals_training_from_memory(keys, tmp_path):
         *found, held = run_simulated(size, trained, mapped(tmp_path), keys)[0]
         *expected, before = run_simulated(size, trained, PLAIN, keys)[0]
         assert found == expected and held == 0 < before
+
+
+def test_a_mapped_array_is_copied_by_the_worker_that_reads_it(tmp_path):
+    np.save(tmp_path / "x.npy", PLAIN.x)
+    x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    g = PLAIN.replace(x=x)
+    assert all(np.shares_memory(other.x, x) for other in (g, g.with_self_loops(), g.reversed()))
+    for p in run_simulated(3, lambda comm: build_partition(g, comm)):
+        assert p.node.column("x").nbytes == p.n_masters * x[0].nbytes
+        np.testing.assert_array_equal(p.node.read("x"), PLAIN.x[p.masters])
 
 
 def test_the_graph_is_described_as_with_an_array(tmp_path, monkeypatch):
