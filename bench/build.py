@@ -7,15 +7,17 @@
 Edges are given as two int64 arrays in random order. "start" is the time from the arrays to the
 first step: "graph" (``gt.Graph`` with its checks; ``dgl.graph``), "partition" (owners, rows, blocks
 and columns; all sparse formats of DGL) and what else a trainer needs. "copy" is the time to copy
-the features to the order of rows, which is a part of the partition. Kernels are compiled and loaded
-before, with a small graph. Losses of two full-batch steps without dropout must agree.
+the features to the order of rows, which is a part of the partition. "total" is the time to the end
+of the first step. Kernels are compiled and loaded before, with a small graph. Losses of two
+full-batch steps without dropout must agree.
 
-"processor" is the processor time of the start over all threads, which other programs on the machine
-change less than the wall time.
+"processor" columns are the least processor time over all threads, which other programs on the
+machine change less than the wall time.
 """
 from __future__ import annotations
 
 import sys
+from statistics import median
 from typing import Any
 
 from epoch import first_weights
@@ -23,19 +25,23 @@ from harness import Contender, disagreement, finish, parser, peer, race, ratio, 
 from inputs import HELP, graph_file
 
 PARTS = ("graph", "partition", "copy", "start", "first", "second")
-COLUMNS = ["contender", *PARTS, "least", "processor", "times slower", "GiB", "note"]
+COLUMNS = ["contender", "graph", "partition", "copy", "start", "first", "total", "least", "processor start", "processor total",
+           "times slower", "GiB", "note"]
 
 
 def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
-    """A row for each contender, with medians of its parts and the least times of its start."""
-    rows, own = [], contenders[0]
+    """A row for each contender, with medians of its parts and the least processor times."""
+    rows, own = [], None
     for c in contenders:
-        processor = {part: min(run["processor"][part] for run in c.more) for part in c.figures.get("processor", {})}
-        rows.append({"contender": c.name, **{part: c.median(part) for part in PARTS}, "seconds": c.median("start"),
-                     "least": min(c.seconds.get("start", []), default=None), "processor": processor.get("start"),
-                     "times slower": None if c is own else ratio(c.median("start"), own.median("start")), "GiB": c.peak / 2**30,
-                     "note": c.error, "runs": len(c.more), "label": c.name, "version": c.version, "processor by part": processor,
-                     "all": c.seconds})
+        totals = [a + b for a, b in zip(c.seconds.get("start", []), c.seconds.get("first", []), strict=True)]
+        total, used = median(totals) if totals else None, [run["processor"] for run in c.more]
+        own = total if c is contenders[0] else own
+        rows.append({"contender": c.name, **{part: c.median(part) for part in PARTS}, "total": total, "seconds": total,
+                     "least": min(totals, default=None), "processor start": min((t["start"] for t in used), default=None),
+                     "processor total": min((t["start"] + t["first"] for t in used), default=None),
+                     "times slower": None if c is contenders[0] else ratio(total, own), "GiB": c.peak / 2**30, "note": c.error,
+                     "runs": len(totals), "label": c.name, "version": c.version, "wall by part": c.seconds,
+                     "processor by part": {part: [t[part] for t in used] for part in (used[0] if used else ())}})
     return rows
 
 

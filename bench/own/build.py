@@ -12,8 +12,8 @@ from contender import Input, Parts, edge_list, first_nodes, report
 from own.fullbatch import Net, build
 
 import graphtheta as gt
+import graphtheta.engine.partition.partition as partition
 import graphtheta.train.build as setup
-from graphtheta.ops.autodiff.buffers import taken
 
 
 def main(model: str, graph: str, weights: str) -> None:
@@ -21,7 +21,7 @@ def main(model: str, graph: str, weights: str) -> None:
     with np.load(weights) as w:
         first = {name: w[name] for name in w.files}
     classes, few, edges = z.classes, first_nodes(z), edge_list(z)
-    build_partition = setup.build_partition
+    build_partition, taken = setup.build_partition, partition.taken
 
     def make(d_in: int, d_out: int, d_edge: int) -> Net:
         return build(model, d_in, d_out, d_edge)
@@ -33,7 +33,11 @@ def main(model: str, graph: str, weights: str) -> None:
             with parts.timed("partition"):
                 return build_partition(*args, **options)
 
-        setup.build_partition = timed
+        def copied(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            with parts.timed("copy" if x.ndim == 2 else "other columns"):
+                return taken(x, rows)
+
+        setup.build_partition, partition.taken = timed, copied
         with parts.timed("start"):
             with parts.timed("graph"):
                 whole = gt.Graph(edges, z.n, x=z.x, y=z.y, n_classes=classes, train=z.train)
@@ -43,8 +47,6 @@ def main(model: str, graph: str, weights: str) -> None:
         for epoch, step in enumerate(("first", "second")):
             with parts.timed(step):
                 losses.append(trainer.train_epoch(epoch))
-        with parts.timed("copy"):
-            taken(z.x, trainer.partition.masters)
         return parts, losses
 
     run(few, edge_list(few))

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.autodiff.buffers import by_blocks, empty, taken
+from ...ops.autodiff.buffers import by_blocks, empty
 from ...ops.kernels.pool import run_blocks, threads
 from ...ops.kernels.sort import count, end_keys, place
 from .relation import EdgeBlock
 
 # least keys for each thread
 KEYS_PER_THREAD = 1 << 17
+# most edges of a graph whose ids fit into int32
+WIDEST = 1 << 31
 
 
 def occurrences(keys: np.ndarray, n: int) -> np.ndarray:
@@ -30,7 +32,7 @@ def counting_sort(keys: np.ndarray, n: int, values: np.ndarray, numbers: np.ndar
     Args:
         keys: [m] int32, below n.
         n: Keys that are possible.
-        values, numbers: The columns, [m] int32.
+        values, numbers: The columns, [m] int32 and [m] integers.
 
     Returns:
         Bounds of the rows of each key, [n + 1] int64, and the sorted columns.
@@ -42,7 +44,7 @@ def counting_sort(keys: np.ndarray, n: int, values: np.ndarray, numbers: np.ndar
     for own in free:
         end = first + own
         own[:], first = first, end
-    out = empty((len(keys),), np.int32), empty((len(keys),), np.int32)
+    out = empty(values.shape, values.dtype), empty(numbers.shape, numbers.dtype)
     run_blocks(lambda b: place(keys, values, numbers, free[b], *out, *parts[b]), len(parts))
     return bounds, *out
 
@@ -72,19 +74,20 @@ def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.
         The blocks, and the edge ids in storage order, [m] int64.
     """
     m, n, sizes = len(edges), n_masters + n_mirrors, (n_masters, n_mirrors)
-    by_src, by_dst, numbers = empty((m,), np.int32), empty((m,), np.int32), np.arange(m, dtype=np.int32)
+    by_src, by_dst = empty((m,), np.int32), empty((m,), np.int32)
     by_blocks(lambda b, begin, end: end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, begin, end), m, 1)
     keys = np.arange(2 * n, dtype=np.int32)
-    bounds, by_dst, storage = counting_sort(by_src, 2 * n, by_dst, numbers)
-    in_bounds, in_src, storage = counting_sort(by_dst, 2 * n, np.repeat(keys, np.diff(bounds)), storage)
-    out_bounds, out_dst, out_edge = counting_sort(in_src, 2 * n, np.repeat(keys, np.diff(in_bounds)), numbers)
+    # half as many bytes are moved if ids fit into 32 bits
+    bounds, by_dst, gid = counting_sort(by_src, 2 * n, by_dst, edges.astype(np.int32 if len(src) <= WIDEST else np.int64))
+    in_bounds, in_src, gid = counting_sort(by_dst, 2 * n, np.repeat(keys, np.diff(bounds)), gid)
+    out_bounds, out_dst, out_edge = counting_sort(in_src, 2 * n, np.repeat(keys, np.diff(in_bounds)), np.arange(m, dtype=np.int32))
     blocks = []
     # where the keys of each block begin; see end_keys
     for number, (a, b) in enumerate(zip((0, n_masters, n, n + n_masters), (0, n_masters, 2 * n_masters, n + n_masters), strict=True)):
         src_kind, dst_kind = number & 1, number >> 1
         in_ptr, out_ptr = in_bounds[b: b + sizes[dst_kind] + 1], out_bounds[a: a + sizes[src_kind] + 1]
         start, part = int(in_ptr[0]), slice(in_ptr[0], in_ptr[-1])
-        for x, lowest in ((in_src, a), (out_dst, b), (out_edge, start)):
+        for x, lowest in ((in_src, a), (out_dst, b), (out_edge, start)) if number else ():
             x[part] -= lowest
         blocks.append(EdgeBlock(src_kind, dst_kind, start, in_ptr - start, in_src[part], out_ptr - start, out_dst[part], out_edge[part]))
-    return blocks, taken(edges, storage)
+    return blocks, gid.astype(np.int64)

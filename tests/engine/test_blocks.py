@@ -118,7 +118,9 @@ def test_random_graphs(seed, size, placement):
     check(graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed), size, placement)
 
 
-def test_a_graph_of_several_chunks():
+@pytest.mark.parametrize("widest", [0, blocks.WIDEST])
+def test_a_graph_of_several_chunks(widest, monkeypatch):
+    monkeypatch.setattr(blocks, "WIDEST", widest)
     rng = np.random.default_rng(0)
     check(graphs.fill(*rng.zipf(1.3, (2, 300_000)) % 5_000, 5_000), 2, ("vertex-cut", "hash"))
 
