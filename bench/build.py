@@ -5,8 +5,8 @@
     python bench/build.py --peers --threads 1     GraphTheta alone, one thread
 
 Edges are given as two int64 arrays in random order. "start" is the time from the arrays to the
-first step: "graph" (``gt.Graph`` with its checks; ``dgl.graph``), "partition" (owners, rows, blocks
-and columns; all sparse formats of DGL) and what else a trainer needs. "copy" is the time to copy
+first step: "construction" (``gt.Graph`` with its checks; ``dgl.graph``), "partition" (owners, rows,
+blocks and columns; all sparse formats of DGL) and what else a trainer needs. "copy" is the time to copy
 the features to the order of rows, which is a part of the partition. "total" is the time to the end
 of the first step. Kernels are compiled and loaded before, with a small graph. Losses of two
 full-batch steps without dropout must agree.
@@ -24,8 +24,8 @@ from epoch import first_weights
 from harness import Contender, disagreement, finish, parser, peer, race, ratio, script
 from inputs import HELP, graph_file
 
-PARTS = ("graph", "partition", "copy", "start", "first", "second")
-COLUMNS = ["contender", "graph", "partition", "copy", "start", "first", "total", "least", "processor start", "processor total",
+PARTS = ("construction", "partition", "copy", "start", "first", "second")
+COLUMNS = ["contender", "construction", "partition", "copy", "start", "first", "total", "least", "processor start", "processor total",
            "times slower", "GiB", "note"]
 
 

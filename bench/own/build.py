@@ -39,7 +39,7 @@ def main(model: str, graph: str, weights: str) -> None:
 
         setup.build_partition, partition.taken = timed, copied
         with parts.timed("start"):
-            with parts.timed("graph"):
+            with parts.timed("construction"):
                 whole = gt.Graph(edges, z.n, x=z.x, y=z.y, n_classes=classes, train=z.train)
             trainer = gt.Trainer(make, whole, strategy="global", lr=0.01, weight_decay=0.0)
         trainer.model.load_state(first)

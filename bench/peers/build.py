@@ -27,7 +27,7 @@ def main(model: str, graph: str, weights: str) -> None:
     def run(z: Input, edges: tuple[np.ndarray, np.ndarray]) -> tuple[Parts, list[float]]:
         parts, losses = Parts(), []
         with parts.timed("start"):
-            with parts.timed("graph"):
+            with parts.timed("construction"):
                 g = dgl.graph(tuple(map(torch.from_numpy, edges)), num_nodes=z.n)
             with parts.timed("partition"):
                 g = g.int()
