@@ -19,13 +19,13 @@ _FRONT = {
     "Callback": "train.callback", "Result": "recovery.progress",
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
+    "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
-           "Assignment": "partition.partitioner", "PARTITIONERS": "partition.partitioner", "EdgePlacement": "partition.partitioner",
-           "EDGE_PLACEMENTS": "partition.partitioner", "MappedColumn": "store.mapped", "NodeSetSampler": "sampling.node_set",
-           "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
+           "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "MappedColumn": "store.mapped",
+           "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",

@@ -56,6 +56,11 @@ class Registry(dict[str, T]):
         self[component.name] = component
         return component
 
+    def include(self, *components: T) -> None:
+        """Add components of the package, whose names are then built in."""
+        self.update((component.name, component) for component in components)
+        self._taken.update(component.name for component in components)
+
     def find(self, name: str) -> T:
         """The component of a name; for ``FILE.py:NAME`` the file is imported and its NAME added.
 

@@ -34,15 +34,19 @@ class EdgeSource(Protocol):
     def n_edges(self) -> int:
         """Edges of the graph."""
 
+    @property
+    def train(self) -> np.ndarray | None:
+        """Training nodes, [n_nodes] bool, for partitioners that balance them; None if there are none."""
+
     def chunks(self) -> Iterator[EdgeChunk]:
-        """All edges, each once."""
+        """All edges, each once, by ascending global id."""
 
 
 class GraphEdges:
     """The edges of a graph in memory.
 
     Args:
-        graph: Has ``n_nodes``, ``n_edges``, ``src`` and ``dst``.
+        graph: Has ``n_nodes``, ``n_edges``, ``src``, ``dst`` and ``train``.
         chunk: Edges per chunk.
     """
 
@@ -56,6 +60,10 @@ class GraphEdges:
     @property
     def n_edges(self) -> int:
         return int(self._graph.n_edges)
+
+    @property
+    def train(self) -> np.ndarray | None:
+        return self._graph.train
 
     def chunks(self) -> Iterator[EdgeChunk]:
         for a in range(0, self.n_edges, self._chunk):

@@ -1,11 +1,11 @@
 """Partitioners: which worker owns a node, and which worker stores an edge.
 
-A partitioner reads the edges and gives every node an owner. Most leave the edges to an edge placement, which takes the
-worker of an edge from the owners of its two ends; one that places edges itself, as vertex-cut partitioners do, gives
-their workers too. Any pair works with any model.
+A partitioner reads the edges and gives every node an owner. Most leave the edges to an edge placement, which reads
+them and the owners and gives every edge a worker; one that places edges itself gives their workers too. Any pair works with any model.
 
-A partitioner is a dataclass, whose fields are its options: the job ``masters="NAME:field=value,..."`` sets them. A field
-``seed`` takes the job's seed unless it is set. ``PARTITIONERS.add`` and ``EDGE_PLACEMENTS.add`` add further ones.
+A partitioner or placement is a dataclass, whose fields are its options: the job ``masters="NAME:field=value,..."`` sets
+them. A field ``seed`` takes the job's seed unless it is set. ``graphtheta.partitioners`` adds further ones to the two
+registries, and ``PARTITIONERS.add`` and ``EDGE_PLACEMENTS.add`` those of users.
 """
 from __future__ import annotations
 
@@ -87,48 +87,76 @@ class BlockPartitioner(Partitioner):
 
 
 @dataclass(frozen=True)
-class EdgePlacement:
-    """Computes the workers of edges from the owners of their two ends.
+class EdgePlacement(ABC):
+    """Gives every edge a worker, once nodes have owners.
 
     Attributes:
         name: Name in a job.
-        workers: Function from the owners of the sources and of the destinations, [n] int32 each,
-            and the number of workers, to the workers of the edges.
     """
 
-    name: str
-    workers: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+    name: ClassVar[str]
+
+    @abstractmethod
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+        """Prepare to place the edges.
+
+        Args:
+            source: The edges.
+            owners: Owner of every node, [n_nodes] int32.
+            comm: The workers.
+
+        Returns:
+            Function from a chunk to the workers of its edges, [n] int, called once for each chunk
+            of the source, in order.
+
+        Collective: all ranks of comm.
+        """
 
 
-def edges_by_source(src_owner: np.ndarray, dst_owner: np.ndarray, size: int) -> np.ndarray:
+@dataclass(frozen=True)
+class EdgesBySource(EdgePlacement):
     """1D-edge: the owner of the source stores an edge (the paper's default)."""
-    return src_owner
+
+    name = "1d-src"
+
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+        return lambda chunk: taken(owners, chunk.src)
 
 
-def edges_by_destination(src_owner: np.ndarray, dst_owner: np.ndarray, size: int) -> np.ndarray:
+@dataclass(frozen=True)
+class EdgesByDestination(EdgePlacement):
     """1D-edge by destination: its owner stores an edge, so every sum is local."""
-    return dst_owner
+
+    name = "1d-dst"
+
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+        return lambda chunk: taken(owners, chunk.dst)
 
 
-def edges_on_grid(src_owner: np.ndarray, dst_owner: np.ndarray, size: int) -> np.ndarray:
+@dataclass(frozen=True)
+class EdgesOnGrid(EdgePlacement):
     """2D-grid vertex-cut: workers form a grid; the source picks the row and the destination the column.
 
     A node then has mirrors in one row and one column only. With a prime number of workers the grid has one row and
     the rule is 1D by destination.
     """
-    rows = next(r for r in range(isqrt(size), 0, -1) if size % r == 0)
-    cols = size // rows
-    return (src_owner // cols) * cols + dst_owner % cols
+
+    name = "vertex-cut"
+
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+        cols = comm.size // next(r for r in range(isqrt(comm.size), 0, -1) if comm.size % r == 0)
+        return lambda chunk: (taken(owners, chunk.src) // cols) * cols + taken(owners, chunk.dst) % cols
 
 
-def _is_partitioner(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, Partitioner) and thing is not Partitioner
+def _is(kind: type) -> Callable[[Any], bool]:
+    """Whether a thing is a class derived from another one."""
+    return lambda thing: isinstance(thing, type) and issubclass(thing, kind) and thing is not kind
 
 
-PARTITIONERS: Registry[type[Partitioner]] = Registry("node partitioner", _is_partitioner, (), (HashPartitioner, BlockPartitioner))
-EDGE_PLACEMENTS: Registry[EdgePlacement] = Registry("edge placement", lambda thing: isinstance(thing, EdgePlacement), (), (
-    EdgePlacement("1d-src", edges_by_source), EdgePlacement("1d-dst", edges_by_destination), EdgePlacement("vertex-cut", edges_on_grid)))
-DEFAULT_PLACEMENT = "1d-src"
+PARTITIONERS: Registry[type[Partitioner]] = Registry("node partitioner", _is(Partitioner), (), (HashPartitioner, BlockPartitioner))
+EDGE_PLACEMENTS: Registry[type[EdgePlacement]] = Registry("edge placement", _is(EdgePlacement), (), (
+    EdgesBySource, EdgesByDestination, EdgesOnGrid))
+DEFAULT_PLACEMENT = EdgesBySource.name
 
 
 def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str,
@@ -138,7 +166,7 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     Args:
         source: The edges of a graph in memory.
         comm: The workers.
-        edge_placement: Name in ``EDGE_PLACEMENTS``, or FILE.py:NAME.
+        edge_placement: Name in ``EDGE_PLACEMENTS``, or FILE.py:NAME; options follow as ":field=value,...".
         node_partitioner: Name in ``PARTITIONERS``, or FILE.py:NAME; options follow as ":field=value,...".
         seed: Seed of the job.
 
@@ -150,21 +178,17 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
 
     Collective: all ranks of comm.
     """
-    placement, partitioner = EDGE_PLACEMENTS.find(edge_placement), make_partitioner(node_partitioner, seed)
+    placement = _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed)
+    partitioner = make_partitioner(node_partitioner, seed)
     name = partitioner.name
     owner_of, worker_of = partitioner.assign(source, comm)
     if worker_of is not None and edge_placement != DEFAULT_PLACEMENT:
         raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={name}, which places edges itself; drop --partitioner")
     n = source.n_nodes
     owners = _checked(owner_of(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes")
-
-    def worker(chunk: EdgeChunk) -> np.ndarray:
-        if worker_of is not None:
-            return _checked(worker_of(chunk), len(chunk.ids), comm.size, f"masters={name}: the workers of {len(chunk.ids)} edges")
-        found = placement.workers(taken(owners, chunk.src), taken(owners, chunk.dst), comm.size)
-        return _checked(found, len(chunk.ids), comm.size, f"partitioner={placement.name}: the workers of {len(chunk.ids)} edges")
-
-    return owners, worker
+    said = f"partitioner={placement.name}" if worker_of is None else f"masters={name}"
+    workers = placement.place(source, owners, comm) if worker_of is None else worker_of
+    return owners, lambda chunk: _checked(workers(chunk), len(chunk.ids), comm.size, f"{said}: the workers of {len(chunk.ids)} edges")
 
 
 def make_partitioner(text: str, seed: int) -> Partitioner:
@@ -173,9 +197,14 @@ def make_partitioner(text: str, seed: int) -> Partitioner:
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.
     """
+    return _made(PARTITIONERS, "masters", text, seed)
+
+
+def _made(registry: Registry[Any], key: str, text: str, seed: int) -> Any:
+    """An instance of a class of a registry, with the options of a description."""
     name, written = name_and_options(text)
-    made = PARTITIONERS.find(name)
-    values = options_of(made, text, "masters", written)
+    made = registry.find(name)
+    values = options_of(made, text, key, written)
     return made(**({"seed": seed} if "seed" in signature(made).parameters else {}) | values)
 
 

@@ -19,7 +19,6 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.layer.module import Module
 from graphtheta.engine.layer.superstep import fallback_text
-from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import CheckError, ConfigError, GraphThetaError
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
@@ -28,6 +27,8 @@ from graphtheta.ops.backend.fused import backend_scope, fallbacks
 ROUNDING, SAME = 1e-9, 1e-12
 # a gradient smaller than this fraction of the largest one is rounding error
 NOTHING = 1e-12
+# one placement of each shape: edges with their source, with their destination, with neither
+PLACEMENTS = ("1d-src", "1d-dst", "vertex-cut")
 # number of points at which a gradient must vanish to be reported as zero
 POINTS = 3
 
@@ -44,7 +45,7 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join([f"gradients against finite differences: {self.gradients:.1e}", f"renumbered nodes: {self.permutation:.1e}",
-                          f"1 to 4 workers, {', '.join(EDGE_PLACEMENTS)}: {self.workers:.1e}",
+                          f"1 to 4 workers, {', '.join(PLACEMENTS)}: {self.workers:.1e}",
                           f"fused against reference back end: {self.backends:.1e}", *self.notes])
 
 
@@ -231,7 +232,7 @@ class _Subject:
         """Values and gradients, with dropout on, against one worker."""
         expected, worst = self.run(training=True), 0.0
         for size in (2, 3, 4):
-            for placement in EDGE_PLACEMENTS:
+            for placement in PLACEMENTS:
                 def program(comm: Comm, placement: str = placement) -> Numbers:
                     return trial.run(self.copy(), self.case, self.layers, comm, placement, training=True)
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.models.design import NetworkOptions, Options
+from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.registry import Registry
 from graphtheta.tasks.registry import TASKS
 
@@ -118,11 +118,15 @@ class PartitionKeys(Options):
     """Partition"""
 
     partitioner: str = DEFAULT_PLACEMENT
-    """Edge placement: store an edge on the owner of its source (1d-src), on the owner of its
-    destination (1d-dst), or on a grid of workers (vertex-cut); give your own as FILE.py:NAME."""
+    """Edge placement: store an edge on the owner of its source (1d-src) or destination (1d-dst), on
+    a grid of workers (vertex-cut), by the degree of its destination (hybrid), by a greedy
+    vertex-cut (hdrf, oblivious, libra), or at random (random); give your own as FILE.py:Class;
+    options follow as NAME:key=value."""
     masters: str = "hash"
-    """Node partitioner: assign nodes to workers by the hash of their ids (hash), or in contiguous
-    blocks of ids (block); give your own as FILE.py:Class; options follow as NAME:key=value."""
+    """Node partitioner: assign nodes to workers by the hash of their ids (hash), in ranges of ids
+    of equal nodes or edges (block, degree-block, gemini), by greedy streaming (ldg, fennel), in
+    connected blocks (bgl), by clustering (louvain, metis), or from a file (file:path=owners.npy);
+    give your own as FILE.py:Class; options follow as NAME:key=value."""
 
 
 class ComputeKeys(Options):

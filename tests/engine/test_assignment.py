@@ -10,7 +10,15 @@ import pytest
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.partition.partitioner import PARTITIONERS, Assignment, HashPartitioner, Partitioner, make_partitioner
+from graphtheta.engine.partition.partitioner import (
+    EDGE_PLACEMENTS,
+    PARTITIONERS,
+    Assignment,
+    EdgePlacement,
+    HashPartitioner,
+    Partitioner,
+    make_partitioner,
+)
 from graphtheta.errors import ConfigError, PartitionError
 
 GRAPH = graphs.random_graph(40, 130)
@@ -52,7 +60,7 @@ def test_options_are_read_by_their_types():
     for text, said in (("striped:width=2", "no option 'width'; there is shift, seed, edges"),
                        ("striped:shift=two", "shift is 'two'.*type int"),
                        ("striped:edges=2", "edges is '2'; expected yes or no"), ("block:a=1", "no option 'a'; there is none"),
-                       ("metis", "node partitioner 'metis' is not known; choose from hash, block")):
+                       ("striped2:shift=1", "node partitioner 'striped2' is not known.*choose from hash, block, ")):
         with pytest.raises(ConfigError, match=said):
             make_partitioner(text, 0)
 
@@ -69,6 +77,27 @@ def test_a_partitioner_may_place_edges_itself(size, edges):
 def test_an_edge_placement_beside_such_a_partitioner_is_refused():
     with pytest.raises(ConfigError, match="partitioner=1d-dst has no meaning with masters=striped, which places edges itself"):
         run_simulated(2, lambda comm: build_partition(GRAPH, comm, "1d-dst", "striped:edges=yes"))
+
+
+@dataclass(frozen=True)
+class Turned(EdgePlacement):
+    """The workers after the owners of the sources."""
+
+    name = "turned"
+    by: int = 1
+
+    def place(self, source, owners, comm):
+        return lambda chunk: (owners[chunk.src] + self.by) % (comm.size + (self.by > 8))
+
+
+def test_an_edge_placement_has_options_and_is_checked(monkeypatch):
+    monkeypatch.setitem(EDGE_PLACEMENTS, "turned", Turned)
+    for rank, p in enumerate(run_simulated(3, lambda comm: build_partition(GRAPH, comm, "turned:by=2", "striped"))):
+        assert np.all((p.edge_ends()[0] + 2) % 3 == rank)
+    with pytest.raises(ConfigError, match="partitioner=turned:of=2: there is no option 'of'; there is by"):
+        run_simulated(2, lambda comm: build_partition(GRAPH, comm, "turned:of=2"))
+    with pytest.raises(PartitionError, match="partitioner=turned: the workers of 130 edges range from 1 to 2; expected 0 to 1"):
+        run_simulated(2, lambda comm: build_partition(GRAPH, comm, "turned:by=10"))
 
 
 @pytest.mark.parametrize("owner, said", [

@@ -1,4 +1,4 @@
-"""A node partitioner: linear deterministic greedy (LDG), which streams over the nodes."""
+"""A node partitioner: moves nodes to the worker of most of their neighbours."""
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,14 +8,12 @@ import graphtheta as gt
 
 @gt.PARTITIONERS.add
 @dataclass(frozen=True)
-class LDG(gt.Partitioner):
-    """Gives each node to the worker with most of its neighbours so far, weighted by the room left.
+class Majority(gt.Partitioner):
+    """Deals nodes out in turn, then moves each to the worker of most of its neighbours while that has room."""
 
-    Source: Stanton and Kliot, KDD 2012, https://doi.org/10.1145/2339530.2339722
-    """
-
-    name = "ldg"
+    name = "majority"
     slack: float = 0.1
+    sweeps: int = 3
 
     def assign(self, source, comm):
         n, size = source.n_nodes, comm.size
@@ -25,11 +23,13 @@ class LDG(gt.Partitioner):
         far = np.concatenate([end for c in chunks for end in (c.dst, c.src)])
         far, start = far[np.argsort(near, kind="stable")], np.searchsorted(np.sort(near), np.arange(n + 1))
 
-        owner, load = np.full(n, -1), np.zeros(size)
-        for node in range(n):
-            workers = owner[far[start[node]:start[node + 1]]]
-            score = np.bincount(workers[workers >= 0], minlength=size) * (1 - load / room)
-            # the emptiest worker among those of equal score
-            owner[node] = np.lexsort((load, -score))[0]
-            load[owner[node]] += 1
+        owner = np.arange(n) % size
+        load = np.bincount(owner, minlength=size)
+        for node in [*range(n)] * self.sweeps:
+            found = np.bincount(owner[far[start[node]:start[node + 1]]], minlength=size)
+            best = np.where(load + 1 <= room, found, -1).argmax()
+            if found[best] > found[owner[node]]:
+                load[owner[node]] -= 1
+                load[best] += 1
+                owner[node] = best
         return gt.Assignment(lambda ids: owner[ids])

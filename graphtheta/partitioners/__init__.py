@@ -1,0 +1,1 @@
+"""Partitioners: node partitioners and edge placements by published rules, and a report that compares them."""

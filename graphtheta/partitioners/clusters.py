@@ -1,0 +1,88 @@
+"""Node partitioners that cluster the whole graph: Louvain and METIS. Every worker computes all of it in memory."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.clusters import find_clusters
+from graphtheta.engine.partition.edge_source import EdgeSource
+from graphtheta.engine.partition.partitioner import Assignment, Partitioner
+from graphtheta.partitioners.greedy import refine
+from graphtheta.partitioners.stream import capacity, check_option
+
+
+def all_clusters(source: EdgeSource, method: str, n: int, seed: int) -> np.ndarray:
+    """The cluster of every node; see ``find_clusters``."""
+    chunks = list(source.chunks())
+    none = np.zeros(0, np.int64)
+    src, dst = (np.concatenate([none, *(getattr(chunk, end) for chunk in chunks)]) for end in ("src", "dst"))
+    return find_clusters(src, dst, source.n_nodes, method, n, seed)
+
+
+def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
+    """Pack clusters into workers: the largest first, each into the emptiest worker, which takes as much as has room.
+
+    Args:
+        cluster: Of each node, [n] int64.
+        size: Number of workers.
+        room: The most nodes of a worker.
+
+    Returns:
+        Owner of each node, [n] int32.
+    """
+    sizes = np.bincount(cluster)
+    members, ends = np.argsort(cluster, kind="stable"), np.cumsum(sizes)
+    owner, load = np.empty(len(cluster), np.int32), np.zeros(size, np.int64)
+    for c in np.argsort(-sizes, kind="stable"):
+        rest = members[ends[c] - sizes[c]: ends[c]]
+        while len(rest):
+            p = np.argmin(load)
+            taken = rest[: room - load[p]]
+            owner[taken] = p
+            load[p] += len(taken)
+            rest = rest[len(taken):]
+    return owner
+
+
+@dataclass(frozen=True)
+class LouvainPartitioner(Partitioner):
+    """Communities of Louvain (igraph), packed into balanced parts, then passes of restreamed LDG.
+
+    Attributes:
+        slack: Nodes of a worker are at most (1 + slack) times the mean; a community that does not
+            fit is split.
+        passes: Passes of LDG afterwards, which move nodes of split communities to their neighbours.
+
+    Source: Blondel et al., https://arxiv.org/abs/0803.0476
+    """
+
+    name = "louvain"
+    slack: float = 0.1
+    passes: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_option(self, "slack", self.slack >= 0, "at least 0")
+        check_option(self, "passes", self.passes >= 0, "at least 0")
+
+    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
+        found = all_clusters(source, self.name, 0, self.seed)
+        owner = pack(found, comm.size, capacity(source.n_nodes, comm.size, self.slack))
+        refine(source, owner, comm.size, self.slack, self.passes)
+        return Assignment(owner.__getitem__)
+
+
+@dataclass(frozen=True)
+class MetisPartitioner(Partitioner):
+    """METIS (pymetis): multilevel k-way cuts, the reference for small cuts. Parts may exceed the mean by about 3 %.
+
+    Source: Karypis and Kumar, SIAM J. Sci. Comput. 20, 1998, https://doi.org/10.1137/S1064827595287997
+    """
+
+    name = "metis"
+    seed: int = 0
+
+    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
+        return Assignment(all_clusters(source, self.name, comm.size, self.seed).__getitem__)

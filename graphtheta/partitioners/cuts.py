@@ -1,0 +1,147 @@
+"""Edge placements: vertex-cuts, which divide the edges of a node among workers.
+
+Greedy ones stream over the edges in the order of their ids, on which the result depends; it does
+not depend on the chunks. They remember on which workers each node has a copy: a bit for each
+worker, and some bytes, for each node. No worker has more than (1 + slack) times the mean edges.
+"""
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
+from graphtheta.engine.partition.partitioner import EdgePlacement
+from graphtheta.ops.partition.copies import mark_copies
+from graphtheta.ops.partition.greedy_edges import place_by_load, place_by_score
+from graphtheta.partitioners.stream import capacity, check_option, degrees
+from graphtheta.rng import Purpose, bits, key
+
+Workers = Callable[[EdgeChunk], np.ndarray]
+
+
+def no_copies(n_nodes: int, size: int) -> np.ndarray:
+    """A bit for each node and worker, all 0, [n_nodes, n_words] uint64."""
+    return np.zeros((n_nodes, -(-size // 64)), np.uint64)
+
+
+@dataclass(frozen=True)
+class RandomCut(EdgePlacement):
+    """Random vertex-cut: the hash of the edge id, which ignores the graph.
+
+    Source: Gonzalez et al., PowerGraph, OSDI 2012, https://www.usenix.org/conference/osdi12/technical-sessions/presentation/gonzalez
+    """
+
+    name = "random"
+    seed: int = 0
+
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Workers:
+        of, size = key(self.seed, Purpose.PLACEMENT), np.uint64(comm.size)
+        return lambda chunk: (bits(of, chunk.ids) % size).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class HybridCut(EdgePlacement):
+    """By destination, and by source if the destination has a high in-degree.
+
+    Attributes:
+        threshold: The highest in-degree of a node whose in-edges stay on its owner.
+
+    Source: Chen et al., PowerLyra, EuroSys 2015, https://doi.org/10.1145/2741948.2741970
+    """
+
+    name = "hybrid"
+    threshold: int = 100
+
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Workers:
+        high = degrees(source, outgoing=False) > self.threshold
+        return lambda chunk: owners[np.where(high[chunk.dst], chunk.src, chunk.dst)]
+
+
+@dataclass(frozen=True)
+class GreedyCut(EdgePlacement):
+    """A greedy vertex-cut.
+
+    Attributes:
+        slack: Edges of a worker are at most (1 + slack) times the mean.
+        owners: Begin with a copy of each node on its owner, which has one in any case, so that edges
+            follow the node partitioner. Without it, the rule is that of the paper.
+    """
+
+    slack: float = 0.1
+    owners: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_option(self, "slack", self.slack >= 0, "at least 0")
+
+    @abstractmethod
+    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
+        """The compiled loop, its degrees [n_nodes] int64, and its settings.
+
+        Args:
+            source: The edges.
+            key: Key of ties.
+            room: The most edges of a worker.
+        """
+
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Workers:
+        copies, load = no_copies(source.n_nodes, comm.size), np.zeros(comm.size, np.int64)
+        if self.owners:
+            mark_copies(np.arange(source.n_nodes), owners, copies)
+        room = capacity(source.n_edges, comm.size, self.slack)
+        loop, degree, settings = self.rule(source, np.uint64(key(self.seed, Purpose.PLACEMENT)), room)
+
+        def workers(chunk: EdgeChunk) -> np.ndarray:
+            out = np.empty(len(chunk.ids), np.int32)
+            loop(chunk.ids, chunk.src, chunk.dst, copies, degree, load, settings, out)
+            return out
+
+        return workers
+
+
+@dataclass(frozen=True)
+class HdrfCut(GreedyCut):
+    """High-degree replicated first: ends that have copies count, those of lower degree more, and balance.
+
+    Attributes:
+        balance: Lambda of the paper, the weight of balance; above 1 it outweighs a copy in the end.
+
+    Source: Petroni et al., CIKM 2015, https://doi.org/10.1145/2806416.2806424
+    """
+
+    name = "hdrf"
+    balance: float = 1.1
+
+    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
+        return place_by_score, np.zeros(source.n_nodes, np.int64), (key, float(self.balance), True, room)
+
+
+@dataclass(frozen=True)
+class ObliviousCut(GreedyCut):
+    """PowerGraph's oblivious greedy rule: ends that have copies count, and balance.
+
+    Source: Gonzalez et al., PowerGraph, OSDI 2012, https://www.usenix.org/conference/osdi12/technical-sessions/presentation/gonzalez
+    """
+
+    name = "oblivious"
+
+    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
+        return place_by_score, np.zeros(source.n_nodes, np.int64), (key, 1.0, False, room)
+
+
+@dataclass(frozen=True)
+class LibraCut(GreedyCut):
+    """Libra: the least loaded worker with copies of both ends, else of the end of lower degree.
+
+    Source: Xie et al., Distributed Power-law Graph Computing, NIPS 2014; as in DistGNN, https://arxiv.org/abs/2104.06700
+    """
+
+    name = "libra"
+
+    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
+        return place_by_load, degrees(source), (key, room)

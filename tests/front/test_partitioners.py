@@ -1,0 +1,304 @@
+"""Partitioners by published rules: equal to plain twins, balanced, independent of chunks, better than random, without effect on losses."""
+from __future__ import annotations
+
+from functools import cache
+from itertools import cycle
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.partition.partitioner import assign
+from graphtheta.errors import CommError, ConfigError, FormatError, PartitionError
+from graphtheta.partitioners import multi_source, stream
+from graphtheta.partitioners.clusters import pack
+from graphtheta.partitioners.ranges import ranges
+from graphtheta.partitioners.report import OneOf
+from graphtheta.rng import Purpose, bits, key
+
+GRAPH = graphs.random_graph(40, 160)
+BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain")
+NODES = (*BALANCED, "degree-block", "gemini", "metis")
+GREEDY = ("hdrf", "hdrf:owners=no,slack=0", "oblivious", "libra", "libra:owners=no")
+EDGES = (*GREEDY, "random", "hybrid:threshold=3")
+LIBRARY = {"louvain": "igraph", "metis": "pymetis"}
+
+
+def with_library(masters):
+    if masters in LIBRARY:
+        pytest.importorskip(LIBRARY[masters])
+
+
+def assigned(graph, size, masters="hash", placement="1d-src", chunk=1 << 20):
+    """Owners of all nodes and workers of all edges."""
+    source = GraphEdges(graph, chunk)
+    owners, worker = assign(source, OneOf(size), placement, masters, 7)
+    return owners, np.concatenate([np.zeros(0, np.int32), *(worker(c) for c in source.chunks())])
+
+
+def neighbours(graph, v):
+    """The other ends of the edges of a node, without loops."""
+    at_src, at_dst = (graph.src == v) & (graph.dst != v), (graph.dst == v) & (graph.src != v)
+    return np.concatenate((graph.dst[at_src], graph.src[at_dst]))
+
+
+# ---- rules against plain twins
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("masters", ["ldg", "fennel"])
+def test_node_streams_equal_their_twins(masters, passes):
+    k, n, room = 3, GRAPH.n_nodes, 14
+    alpha = np.sqrt(k) * GRAPH.n_edges / n**1.5
+    owner = np.full(n, -1)
+    for _ in range(passes):
+        load = np.zeros(k)
+        for v in range(n):
+            near = owner[neighbours(GRAPH, v)]
+            found = np.bincount(near[near >= 0], minlength=k)
+            score = found * (1 - load / room) if masters == "ldg" else found - alpha * 1.5 * np.sqrt(load)
+            score[load >= room] = -np.inf
+            owner[v] = min(range(k), key=lambda p: (-score[p], load[p], p))
+            load[owner[v]] += 1
+    np.testing.assert_array_equal(assigned(GRAPH, k, f"{masters}:slack=0.05,passes={passes}")[0], owner)
+
+
+@pytest.mark.parametrize("start", ["yes", "no"])
+@pytest.mark.parametrize("name", ["hdrf", "oblivious", "libra"])
+@pytest.mark.parametrize("size", [3, 70])
+def test_edge_streams_equal_their_twins(name, start, size):
+    owners, found = assigned(GRAPH, size, "block", f"{name}:owners={start},slack=0.2") if size < 40 else wide(name, start)
+    graph = GRAPH if size < 40 else WIDE
+    copies = [{owners[v]} if start == "yes" else set() for v in range(graph.n_nodes)]
+    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
+    seen, load, room = np.zeros(graph.n_nodes, int), np.zeros(size, int), max(-(-graph.n_edges // size), int(1.2 * graph.n_edges / size))
+    draws = bits(key(7, Purpose.PLACEMENT), np.arange(graph.n_edges))
+    for e, (u, v) in enumerate(zip(graph.src, graph.dst, strict=True)):
+        seen[u] += 1
+        seen[v] += 1
+        if name == "libra":
+            low, high = (u, v) if degree[u] <= degree[v] else (v, u)
+            allowed = copies[u] & copies[v] or copies[low] or copies[high]
+            free = [p for p in allowed if load[p] < room] or [p for p in range(size) if load[p] < room]
+            best = sorted(p for p in free if load[p] == min(load[free]))
+        else:
+            share = seen[u] / (seen[u] + seen[v])
+            of_u, of_v = (2 - share, 1 + share) if name == "hdrf" else (1, 1)
+            score = [(1.1 if name == "hdrf" else 1) * (load.max() - load[p]) / (1 + load.max() - load.min())
+                     + (of_u * (p in copies[u]) + of_v * (p in copies[v])) if load[p] < room else -1 for p in range(size)]
+            best = [p for p in range(size) if score[p] == max(score)]
+        p = best[int(draws[e] % np.uint64(len(best)))]
+        assert found[e] == p, e
+        load[p] += 1
+        copies[u].add(p)
+        copies[v].add(p)
+
+
+WIDE = graphs.random_graph(80, 200)
+
+
+def wide(name, start):
+    """More workers than a word has bits."""
+    return assigned(WIDE, 70, "block", f"{name}:owners={start},slack=0.2")
+
+
+def test_nodes_near_blocks():
+    block = np.random.default_rng(0).integers(0, 70, GRAPH.n_nodes).astype(np.int32)
+    one, two = multi_source._near(GraphEdges(GRAPH, 33), block)
+    near = [set(neighbours(GRAPH, v)) for v in range(GRAPH.n_nodes)]
+    for b in range(block.max() + 1):
+        inside = set(np.flatnonzero(block == b))
+        hop = {v for v in range(GRAPH.n_nodes) if near[v] & inside or (v in inside and np.any((GRAPH.src == v) & (GRAPH.dst == v)))}
+        next_hop = {v for v in range(GRAPH.n_nodes) if near[v] & hop or (v in hop and np.any((GRAPH.src == v) & (GRAPH.dst == v)))} - hop
+        for c in set(block) - {b}:
+            members = set(np.flatnonzero(block == c))
+            assert one[b, c] == len(members & hop) and two[b, c] == len(members & next_hop)
+
+
+def test_sizes_of_blocks():
+    block = multi_source._sized(np.repeat([0, 5, 6, 7, 9], [30, 1, 2, 1, 9]), 4, 10)
+    assert np.bincount(block[:30]).max() == 10 and list(np.bincount(block)[-2:]) != [0, 0]
+    sizes = np.bincount(block)
+    assert sizes.max() <= 10 and len(sizes) == 3 + 1 + 1 and sizes.min() >= 4
+
+
+def test_ranges_have_equal_weight():
+    weight = np.random.default_rng(0).integers(0, 50, 300)
+    for size in (1, 2, 7, 60):
+        owner = ranges(weight, size).owner(np.arange(300))
+        assert np.all(np.diff(owner) >= 0) and owner.max() < size
+        assert np.bincount(owner, weight).max() <= weight.sum() / size + weight.max()
+
+
+def test_packing_splits_what_does_not_fit():
+    cluster = np.repeat([0, 1, 2, 3], [7, 3, 1, 1])
+    owner = pack(cluster, 2, 6)
+    assert np.bincount(owner).max() == 6 and len(set(owner[7:10])) == 1 and sorted(np.bincount(owner[:7], minlength=2)) == [1, 6]
+
+
+# ---- balance, ranks and chunks
+
+
+@pytest.mark.parametrize("masters", NODES)
+def test_every_node_has_an_owner_within_the_slack(masters):
+    with_library(masters)
+    for name, graph in graphs.odd_graphs().items():
+        for size in {1, min(3, graph.n_nodes), min(graph.n_nodes, 8)}:
+            owners, _ = assigned(graph, size, masters)
+            assert owners.min() >= 0 and owners.max() < size, name
+            slack = float(masters.partition("slack=")[2].partition(",")[0] or 0.1)
+            if masters in BALANCED:
+                assert np.bincount(owners).max() <= stream.capacity(graph.n_nodes, size, slack), name
+
+
+@pytest.mark.parametrize("placement", EDGES)
+def test_every_edge_has_a_worker_within_the_slack(placement):
+    for name, graph in graphs.odd_graphs().items():
+        for size in {1, min(3, graph.n_nodes), min(graph.n_nodes, 8)}:
+            _, workers = assigned(graph, size, "hash", placement)
+            assert len(workers) == graph.n_edges and np.all((workers >= 0) & (workers < size)), name
+            if placement in GREEDY:
+                slack = 0 if "slack=0" in placement else 0.1
+                assert np.bincount(workers, minlength=1).max() <= stream.capacity(graph.n_edges, size, slack), name
+
+
+def test_chunks_do_not_matter():
+    for masters, placement in zip(NODES, cycle(EDGES), strict=False):
+        with_library(masters)
+        whole = assigned(GRAPH, 3, masters, placement)
+        for a, b in zip(whole, assigned(GRAPH, 3, masters, placement, chunk=7), strict=True):
+            np.testing.assert_array_equal(a, b, f"{masters} {placement}")
+
+
+def test_groups_of_neighbourhoods_do_not_matter():
+    few, many = (list(stream.neighbourhoods(GraphEdges(GRAPH, 50), at_most)) for at_most in (1, 1 << 20))
+    (whole,) = many
+    assert len(few) > 2 and few[0].first == 0
+    np.testing.assert_array_equal(np.concatenate([g.near for g in few]), whole.near)
+    np.testing.assert_array_equal(np.concatenate([np.diff(g.ptr) for g in few]), np.diff(whole.ptr))
+
+
+def test_the_order_of_edges_does_not_matter_to_node_partitioners():
+    order = np.random.default_rng(0).permutation(GRAPH.n_edges)
+    other = gt.Graph((GRAPH.src[order], GRAPH.dst[order]), GRAPH.n_nodes, train=GRAPH.train)
+    for masters in ("ldg:passes=2", "fennel", "bgl", "degree-block", "gemini"):
+        np.testing.assert_array_equal(assigned(GRAPH, 3, masters)[0], assigned(other, 3, masters)[0])
+
+
+# ---- quality
+
+
+@cache
+def report(graph, masters="hash", placement="1d-src", size=4):
+    return gt.partition_report(gt.load(graph), size, masters, placement)
+
+
+SBM = "sbm:n_nodes=2000,n_edges=16000,classes=8,inside=0.9"
+RMAT = "rmat:scale=12,edge_factor=16"
+
+
+@pytest.mark.parametrize("masters, factor", [
+    ("ldg", 0.7), ("ldg:passes=5", 0.3), ("fennel", 0.7), ("bgl", 0.8), ("louvain", 0.2), ("metis", 0.2)])
+def test_cuts_are_below_those_of_hash(masters, factor):
+    with_library(masters)
+    found = report(SBM, masters)
+    assert found.edge_cut < factor * report(SBM).edge_cut and found.nodes <= 1.1 + 1e-9
+
+
+def test_vertex_cuts_by_replication():
+    greedy = [report(RMAT, "hash", placement, 8).replication for placement in ("hdrf", "oblivious", "libra")]
+    grid, random = (report(RMAT, "hash", placement, 8).replication for placement in ("vertex-cut", "random"))
+    assert max(greedy) < 0.9 * grid and grid < 0.9 * random
+    assert report(RMAT, "hash", "hybrid", 8).replication < report(RMAT, "hash", "1d-dst", 8).replication
+
+
+def test_training_nodes_are_balanced():
+    graph = gt.load(SBM)
+    graph = graph.replace(train=np.arange(graph.n_nodes) < 600, val=None, test=None)
+    even, free = (gt.partition_report(graph, 4, f"bgl:train={train}") for train in ("yes", "no"))
+    assert even.train < 1.15 and even.nodes <= 1.1 + 1e-9 and free.nodes <= 1.1 + 1e-9
+
+
+# ---- the report
+
+
+def test_report_counts_what_workers_hold():
+    for masters, placement in (("hash", "random"), ("ldg", "1d-src"), ("gemini", "libra")):
+        found = gt.partition_report(GRAPH, 3, masters, placement)
+        parts = run_simulated(3, lambda comm, *of: build_partition(GRAPH, comm, *of), placement, masters)
+        counted = run_simulated(3, lambda comm, *of: build_partition(GRAPH, comm, *of).report(), placement, masters)[0]
+        np.testing.assert_allclose([found.replication, found.nodes, found.edges],
+                                   [counted[name] for name in ("replication", "node_imbalance", "edge_imbalance")])
+        assert found.halo_rows == max(p.n_mirrors for p in parts) and found.seconds > 0
+    assert gt.partition_report(GRAPH, 1).edge_cut == 0 and gt.partition_report(GRAPH, 1).replication == 1
+    owners, _ = assigned(GRAPH, 3)
+    assert gt.partition_report(GRAPH, 3, seed=7).edge_cut == np.mean(owners[GRAPH.src] != owners[GRAPH.dst])
+
+
+def test_report_refuses():
+    with pytest.raises(PartitionError, match="n_workers is 41 and the graph has 40 nodes; give a number from 1 to 40"):
+        gt.partition_report(GRAPH, 41)
+    with pytest.raises(CommError, match="has no other workers; this partitioner communicates"):
+        OneOf(3).all_sum(np.ones(2))
+
+
+# ---- options, files, losses
+
+
+@pytest.mark.parametrize("name, option, said", [
+    ("masters", "ldg:slack=-1", "ldg: slack is -1.0; expected at least 0"), ("masters", "ldg:passes=0", "passes is 0; expected at least 1"),
+    ("masters", "fennel:gamma=1", "gamma is 1.0; expected above 1"), ("masters", "bgl:blocks=0", "blocks is 0; expected at least 1"),
+    ("masters", "degree-block:node=0", "node is 0; expected at least 1"), ("masters", "louvain:passes=-1", "passes is -1"),
+    ("masters", "gemini:a=1", "no option 'a'; there is none"), ("partitioner", "hdrf:slack=-1", "hdrf: slack is -1.0; expected at least 0"),
+    ("partitioner", "libra:balance=2", "partitioner=libra:balance=2: there is no option 'balance'; there is slack, owners, seed"),
+    ("masters", "file", "masters=file needs the file of owners; give masters=file:path=owners.npy")])
+def test_options_are_checked(name, option, said):
+    with pytest.raises(ConfigError, match=said):
+        gt.partition_report(GRAPH, 2, **{name: option})
+
+
+def test_names_are_built_in():
+    with pytest.raises(ConfigError, match="the node partitioner 'ldg' is built in"):
+        gt.PARTITIONERS.add(gt.PARTITIONERS["ldg"])
+    with pytest.raises(ConfigError, match=r"partitioner: unknown edge placement 'hdfr' \(did you mean 'hdrf'\?\)"):
+        gt.Job(partitioner="hdfr")
+
+
+def test_owners_from_a_file(tmp_path):
+    path, owner = tmp_path / "owners.npy", np.arange(40) * 7 % 3
+    np.save(path, owner)
+    np.testing.assert_array_equal(assigned(GRAPH, 3, f"file:path={path}")[0], owner)
+    with pytest.raises(PartitionError, match="masters=file: the owners of 40 nodes range from 0 to 2; expected 0 to 1"):
+        assigned(GRAPH, 2, f"file:path={path}")
+    np.save(path, owner[1:])
+    with pytest.raises(FormatError, match="holds 39 owners; expected one integer for each of the 40 nodes"):
+        assigned(GRAPH, 3, f"file:path={path}")
+    with pytest.raises(FormatError, match="other"):
+        assigned(GRAPH, 3, f"file:path={tmp_path / 'other.npy'}")
+
+
+KEYS = dict(dataset="sbm:n_nodes=60,n_edges=400,classes=3,features=6", epochs=3, backend="reference", dtype="float64", hidden=8)
+# each node partitioner with some placements, and each placement with some node partitioners
+PAIRS = [("ldg:passes=2", "1d-dst"), ("ldg", "hdrf"), ("fennel", "libra"), ("fennel", "vertex-cut"), ("bgl", "hybrid:threshold=5"),
+         ("bgl", "1d-src"), ("louvain", "oblivious"), ("metis", "hdrf:owners=no"), ("metis", "1d-dst"), ("degree-block", "random"),
+         ("gemini", "1d-src"), ("gemini", "libra:owners=no"), ("block", "hybrid"), ("hash", "oblivious")]
+
+
+def losses(comm, masters="hash", placement="1d-src"):
+    trainer = gt.Trainer("gat", comm=comm, masters=masters, partitioner=placement, **KEYS)
+    return [row["loss"] for row in trainer.fit().history]
+
+
+@cache
+def alone():
+    return run_simulated(1, losses)[0]
+
+
+@pytest.mark.parametrize("masters, placement", PAIRS)
+def test_losses_are_those_of_one_worker(masters, placement):
+    with_library(masters)
+    np.testing.assert_allclose(run_simulated(3, losses, masters, placement)[0], alone(), rtol=1e-9)
