@@ -121,6 +121,14 @@ def test_dense_stages_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_partitioners_are_compared(tmp_path: Path) -> None:
+    rows = rows_of("partitioners", tmp_path, "--graphs", GRAPH, "--workers", "2", "4", "--pairs", "ldg/1d-src", "hash/hdrf")
+    assert [(row["workers"], row["masters"], row["partitioner"]) for row in rows] == [
+        (workers, *pair) for workers in (2, 4) for pair in (("ldg", "1d-src"), ("hash", "hdrf"))]
+    assert all(0 < row["cut"] < 1 < row["replication"] and row["seconds"] > 0 for row in rows)
+
+
+@pytest.mark.slow
 def test_starts_are_timed(tmp_path: Path) -> None:
     rows = rows_of("start", tmp_path, "--graph", GRAPH, "--models", "sage")
     assert [(row.get("contender"), row.get("note")) for row in rows] == [("cold", ""), ("warm", ""), (None, None)]

@@ -32,8 +32,8 @@ class PartitionReport:
             0 if there are none.
         halo_rows: The most mirrors of a worker.
         seconds: Time to assign nodes and edges.
-        peak_bytes: Growth of the peak resident memory of this process meanwhile; None where
-            /proc/self does not give it.
+        peak_bytes: Growth of the peak resident memory of this process meanwhile, without memory
+            that it had freed and reuses; None where /proc/self does not give it.
     """
 
     masters: str
