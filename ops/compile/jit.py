@@ -27,7 +27,7 @@ from numba.core.serialize import dumps
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
 
 # machine code depends on all files of these folders
-FOLDERS = [Path(__file__).parent.parent / name for name in ("compile", "kernels", "sampling")]
+FOLDERS = [Path(__file__).parent.parent / name for name in ("compile", "kernels", "partition", "sampling")]
 # no entry for C, which takes time to compile and has no caller
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 
