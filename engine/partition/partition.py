@@ -175,9 +175,9 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
 
     Args:
         graph: The whole graph, the same on every rank.
-        edge_placement: Which worker keeps an edge: a name in ``EDGE_PLACEMENTS``, or FILE.py:NAME.
-        node_partitioner: Which worker owns a node: a name in ``PARTITIONERS``, or FILE.py:NAME; options follow as
-            ":field=value,...".
+        edge_placement: Which worker keeps an edge: a name in ``EDGE_PLACEMENTS``, or FILE.py:NAME;
+            options of both follow as ":field=value,...".
+        node_partitioner: Which worker owns a node: a name in ``PARTITIONERS``, or FILE.py:NAME.
         seed: Seed of the node partitioner.
         dtype: Floating type of features and edge values.
         directory: Makes the directory from comm and the masters of this worker in the order of
