@@ -151,7 +151,7 @@ def test_sampled_sizes_fall_from_neighbour_sampling_to_labor_star(tmp_path: Path
 
 @pytest.mark.slow
 def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
-    rows = run_bench("bytes", tmp_path, "--graphs", GRAPH, "--models", "gat", "--ranks", "3")
+    rows = run_bench("bytes", tmp_path, "--graphs", GRAPH, "--models", "gcn", "--ranks", "3")
     assert len(rows) == 6 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)
 
 
@@ -186,10 +186,10 @@ def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_duplicated_work_of_independent_workers_is_measured(tmp_path: Path) -> None:
-    rows = run_bench("modes", tmp_path, "--scale", "9", "--targets", "16", "--workers", "2", "3", "--fanouts", "3,2", "--epochs", "1",
+    rows = run_bench("modes", tmp_path, "--scale", "9", "--targets", "16", "--workers", "3", "--fanouts", "3,2", "--epochs", "1",
                      "--rounds", "1")
     counts = [row for row in rows if row.get("case") == "counts"]
-    assert [row["workers"] for row in counts] == [2, 3] and all(row["MiB"] > 0 and row["more nodes"] > 0 for row in counts)
+    assert [row["workers"] for row in counts] == [3] and all(row["MiB"] > 0 and row["more nodes"] > 0 for row in counts)
     assert [row["note"] for row in rows if row.get("seconds")] == [""] * 3
 
 
@@ -202,9 +202,9 @@ def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_long_run_is_watched(tmp_path: Path) -> None:
-    rows = run_bench("soak", tmp_path, "--steps", "200", "--every", "50", "--ranks", "2")
+    rows = run_bench("soak", tmp_path, "--steps", "100", "--every", "50", "--ranks", "2")
     looks = [row for row in rows if "rank" in row]
-    assert [(row["rank"], row["step"]) for row in looks] == [(rank, step) for rank in (0, 1) for step in (50, 100, 150, 200)]
+    assert [(row["rank"], row["step"]) for row in looks] == [(rank, step) for rank in (0, 1) for step in (50, 100)]
     assert all(row["MiB"] > 1 and row["files"] > 0 and row["threads"] > 0 for row in looks)
 
 

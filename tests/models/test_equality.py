@@ -12,9 +12,9 @@ from graphtheta.engine.comm.simulated import run_simulated
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=" ".join)
 def test_same_numbers_on_any_number_of_ranks(placement, task):
     wanted, wanted_edges = alone(task)
-    # each placement and each task meets 4 and 8 ranks
-    many = 4 if (PLACEMENTS.index(placement) + list(TASKS).index(task)) % 3 else 8
-    for size in (2, 3, many):
+    # each placement and each task meets 2, 3, 4 and 8 ranks
+    number = PLACEMENTS.index(placement) + list(TASKS).index(task)
+    for size in ((2, 8), (3, 4), (2, 4))[number % 3]:
         results = run_simulated(size, run, placement, task)
         numbers, edges = results[0]
         for strategy, levels in wanted_edges.items():
