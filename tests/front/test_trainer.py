@@ -102,6 +102,7 @@ def test_links_do_not_depend_on_workers() -> None:
     np.testing.assert_allclose(scores, scores_two, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", RANKS[1:])
 def test_links_through_the_commands(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -16,6 +16,7 @@ PROGRAM = Path(__file__).with_name("equality_program.py")
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size, back_end", [(2, "reference"), (3, "reference"), (2, "fused")])
 def test_same_numbers_under_mpiexec(size, back_end, tmp_path):
     pytest.importorskip("mpi4py")
