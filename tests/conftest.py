@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +17,6 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores, because many tests wait for processes."""
     return (os.cpu_count() or 1) + 1
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each worker begins with its share of the slow tests, so that none of them is left for the end."""
-    n = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    others = iter([item for item in items if not item.get_closest_marker("slow")])
-    ordered: list[pytest.Item] = []
-    for worker in range(n):
-        # xdist gives each worker as many consecutive tests
-        ordered += slow[worker::n]
-        ordered += islice(others, max(len(items) * (worker + 1) // n - len(ordered), 0))
-    items[:] = [*ordered, *others]
 
 
 @pytest.fixture(scope="session", autouse=True)
