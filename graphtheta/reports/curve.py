@@ -6,7 +6,6 @@ from typing import Any
 
 from graphtheta.logger import logger
 
-MARGINS = {"left": 0.06, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.14}
 SPLITS = (("train", "#7a8ca3"), ("val", "#0b6bcb"), ("test", "#d9822b"))
 
 
@@ -28,9 +27,8 @@ def draw_curve(rows: list[dict[str, Any]], metric: str, best_epoch: int, path: P
     except ImportError:
         logger.warning("the learning curve is not drawn, because matplotlib is missing: pip install 'graphtheta[plot]'")
         return False
-    # a layout that fits itself to the labels takes longer to compute than all the rest of a picture
-    fig = Figure(figsize=(9, 3.6), dpi=150)
-    for axes, name in zip(fig.subplots(1, 2, gridspec_kw=MARGINS), ("loss", metric), strict=True):
+    fig = Figure(figsize=(9, 3.6), layout="constrained", dpi=150)
+    for axes, name in zip(fig.subplots(1, 2), ("loss", metric), strict=True):
         plot_curve(axes, rows, name, best_epoch)
     fig.axes[1].legend(frameon=False, loc="best")
     fig.savefig(path)

@@ -23,6 +23,16 @@ from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, key
 
 
+def check_fanouts(fanouts: tuple[int, ...]) -> None:
+    """Refuse fan-outs that are neither positive nor -1.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    if wrong := [f for f in fanouts if f == 0 or f < -1]:
+        raise ConfigError(f"fanouts {fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for all neighbours")
+
+
 @dataclass(frozen=True)
 class NeighbourSampler:
     """Keeps ``fanout`` in-edges of every receiving node, all with the same probability.
@@ -55,8 +65,7 @@ class NeighbourSampler:
     mask: str = ""
 
     def __post_init__(self) -> None:
-        if wrong := [f for f in self.fanouts if f == 0 or f < -1]:
-            raise ConfigError(f"fanouts {self.fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for all neighbours")
+        check_fanouts(self.fanouts)
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(f"shared: one sample for all hops needs equal fanouts, got {self.fanouts}; "
                               "use equal fanouts, or a sample for each hop")

@@ -22,6 +22,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.buffers import by_blocks
 from graphtheta.ops.sampling import vertex_sample
 from graphtheta.rng import Purpose, key
+from graphtheta.samplers.neighbour import check_fanouts
 
 # arguments of the kernels: two keys, the two factors of the mix, and whether draws are mixed
 Draws = tuple[np.uint64, np.uint64, float, float, bool]
@@ -63,8 +64,7 @@ class VertexSampler:
     layer_dependency: bool = False
 
     def __post_init__(self) -> None:
-        if wrong := [f for f in self.fanouts if f == 0 or f < -1]:
-            raise ConfigError(f"fanouts {self.fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for all neighbours")
+        check_fanouts(self.fanouts)
         if self.kappa < 0:
             raise ConfigError(f"kappa: got {self.kappa}, expected the number of steps over which draws change, 1 for independent draws, "
                               "or 0 for the same draws in all steps")

@@ -103,7 +103,7 @@ def test_links_do_not_depend_on_workers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", RANKS[1:])
+@pytest.mark.parametrize("ranks", RANKS)
 def test_links_through_the_commands(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fields = named_links()
@@ -142,7 +142,8 @@ def test_edges_keep_their_numbers_when_self_loops_come_or_go(loops: str) -> None
     assert len(found[1]) == len(found[0]) and own.any()
 
 
-@pytest.mark.parametrize("ranks", RANKS[:1])
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", RANKS)
 def test_edges_through_the_commands(ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("roads.npz", **roads())

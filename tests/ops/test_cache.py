@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import py_compile
+import re
 import subprocess
 import sys
 import threading
@@ -282,6 +283,12 @@ def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(folder:
             assert jit.identity("text") != before
     jit._versions.cache_clear()
     assert jit.identity("text") == before
+
+
+def test_machine_code_depends_on_every_package_of_compiled_functions() -> None:
+    ops = Path(jit.__file__).parent.parent
+    compiling = {path.parent for path in ops.rglob("*.py") if re.search(r"^@(jit|njit|numba\.njit)\b", path.read_text("utf-8"), re.M)}
+    assert compiling and compiling <= set(jit.FOLDERS) and all(any(folder.glob("*.py")) for folder in jit.FOLDERS)
 
 
 def test_functions_of_the_package_are_kept_in_the_same_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
