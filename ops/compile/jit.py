@@ -8,10 +8,12 @@ versions and all source texts that it can depend on.
 """
 from __future__ import annotations
 
+import gc
 import hashlib
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import numpy as np
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
@@ -76,12 +79,28 @@ def cached(dispatcher: Any, text: str) -> Any:
     def compile_locked(types: Any) -> Any:
         # lock order: a thread that compiles may need the lock file of another kernel, so no thread
         # may hold a lock file while it waits for the compiler
-        with global_compiler_lock, one_at_a_time(machine_code.path(types, dispatcher.targetctx)):
+        with global_compiler_lock, one_at_a_time(machine_code.path(types, dispatcher.targetctx)), _collector_paused():
             return compile_alone(types)
 
     # calls with new argument types look up compile on the dispatcher
     dispatcher.compile = compile_locked
     return dispatcher
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pauses the cyclic garbage collector, which would take a quarter of the time of a compilation.
+
+    A compilation makes many objects that stay until its end, and each of them brings the next
+    search through all objects of the process nearer.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _MachineCode(NullCache):
@@ -95,8 +114,9 @@ class _MachineCode(NullCache):
         return cache_folder() / (identity(f"{self._text} {types} {target.codegen().magic_tuple()}") + SUFFIX)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # registers what machine code for these types needs
-        target_context.refresh()
+        # machine code of functions of arrays and numbers calls nothing else of Numba. All that a compilation
+        # may use takes longer to register than most kernels take to load; the compiler does so itself
+        rtsys.initialize(target_context)
         code = load(self.path(sig, target_context))
         return None if code is None else CompileResult._rebuild(target_context, *pickle.loads(code))
 
