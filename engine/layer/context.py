@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from graphtheta.errors import ColumnError, ViewError
+from graphtheta.sparse import is_sparse
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var, current, needs_grad, value_of
@@ -127,7 +127,7 @@ class ActiveGraph:
         """Trailing shape, dtype, need of a gradient and sparseness of all node columns."""
         given = {**columns, **{n: self._inputs[n] for n in self.node_names() if n in self._inputs and n not in columns}}
         stored = {n: self.view.partition.node.column(n) for n in self.node_names() if n not in given}
-        return {**{n: (x.shape[1:], x.dtype, needs_grad(x), sp.issparse(value_of(x))) for n, x in given.items()},
+        return {**{n: (x.shape[1:], x.dtype, needs_grad(x), is_sparse(value_of(x))) for n, x in given.items()},
                 **{n: (x.shape[1:], x.dtype, False, x.sparse) for n, x in stored.items()}}
 
     def node_names(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from scipy.sparse import issparse
+from graphtheta.sparse import is_sparse
 
 from ...ops.autodiff.fusion import is_open
 from ...ops.autodiff.tape import needs_grad, value_of
@@ -55,7 +55,7 @@ class ProductOrder:
         """The order of h @ weight and a sum; ``record`` says whether a backward pass follows."""
         rows, learned = record and needs_grad(h), record and needs_grad(weight)
         # reading a deferred value would compute it
-        sparse = not is_open(h) and issparse(value_of(h))
+        sparse = not is_open(h) and is_sparse(value_of(h))
         return cls(weight.shape[0], prod(weight.shape[1:]), sparse, 1 + rows + learned, (1 + (rows or learned), 1 + rows))
 
     @property

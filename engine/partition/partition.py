@@ -18,9 +18,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from graphtheta.errors import PartitionError
+from graphtheta.sparse import is_sparse
 
 from ...ops.autodiff.buffers import by_blocks, taken
 from ...ops.kernels.sort import mark_ends
@@ -291,5 +291,5 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
     own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
     if is_column(given):
         return SelectedColumn(given, rows, own)
-    mine = given[rows] if sp.issparse(given) else taken(given, rows)
+    mine = given[rows] if is_sparse(given) else taken(given, rows)
     return MemoryColumn(mine.astype(own, copy=False))

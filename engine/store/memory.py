@@ -4,7 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
+
+from graphtheta.sparse import is_sparse
 
 from ...ops.functions.index import take_rows
 from .column import Read, Ready
@@ -21,7 +23,7 @@ class MemoryColumn:
         self._values = values
         self.shape: tuple[int, ...] = values.shape
         self.dtype: np.dtype = values.dtype
-        self.sparse = bool(sp.issparse(values))
+        self.sparse = is_sparse(values)
 
     @property
     def nbytes(self) -> int:
@@ -34,4 +36,4 @@ class MemoryColumn:
 
 def empty_column(shape: tuple[int, ...], dtype: np.dtype, sparse: bool) -> MemoryColumn:
     """A column without rows, of the same trailing shape."""
-    return MemoryColumn(sp.csr_array((0, shape[1]), dtype=dtype) if sparse else np.zeros((0, *shape[1:]), dtype))
+    return MemoryColumn(scipy.sparse.csr_array((0, shape[1]), dtype=dtype) if sparse else np.zeros((0, *shape[1:]), dtype))

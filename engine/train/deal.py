@@ -20,7 +20,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
+
+from graphtheta.sparse import is_sparse
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import group
@@ -119,7 +121,7 @@ def _nodes(view: GraphView, layers: Layers) -> tuple[Columns, list[Columns]]:
     hop = np.repeat(np.arange(depth(layers) + 1, dtype=np.int16), np.diff([0, *_sizes(view, layers)]))
     nodes, sparse = {"gid": view.space.gid, "hop": hop}, []
     for name, x in _read(view.partition.node, view.rows).items():
-        if sp.issparse(x):
+        if is_sparse(x):
             nodes[name] = np.diff(x.indptr).astype(np.int32)
             sparse.append({"at": x.indices.astype(np.int32), "value": x.data})
         else:
@@ -192,7 +194,8 @@ def _columns(partition: Partition, nodes: Received, sparse: list[Received]) -> M
     for name in columns:
         if (column := partition.node.column(name)).sparse:
             entries = sparse.pop(0).columns
-            columns[name] = sp.csr_array((entries["value"], entries["at"], pointers(columns[name])), (len(columns[name]), column.shape[1]))
+            ends, shape = pointers(columns[name]), (len(columns[name]), column.shape[1])
+            columns[name] = scipy.sparse.csr_array((entries["value"], entries["at"], ends), shape)
     return columns
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from graphtheta.data import validation
 from graphtheta.data.columns import Columns, check_columns, described
 from graphtheta.errors import DataError
+from graphtheta.sparse import is_sparse
 
 NODE_MASKS = ("train", "val", "test")
 EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
@@ -146,7 +147,7 @@ class GraphArrays:
     @property
     def has_sparse_features(self) -> bool:
         """Whether x is stored as a sparse matrix."""
-        return validation.is_sparse(self.x) or (validation.is_column(self.x) and bool(self.x.sparse))
+        return is_sparse(self.x) or (validation.is_column(self.x) and bool(self.x.sparse))
 
     def _arrays(self) -> list[tuple[str, Any]]:
         """All arrays with their names, x perhaps as a column; a sparse matrix is its three parts."""
@@ -155,7 +156,7 @@ class GraphArrays:
             value = getattr(self, field)
             if value is None:
                 continue
-            if validation.is_sparse(value):
+            if is_sparse(value):
                 out += [(f"{field}_{part}", getattr(value, part)) for part in ("data", "indices", "indptr")]
             else:
                 out.append((field, value))
@@ -235,4 +236,4 @@ def _blocks(column: Any) -> Iterator[np.ndarray]:
     """The values of a column in plain arrays, a few rows at a time."""
     for first in range(0, column.shape[0], ROWS_AT_ONCE):
         rows = column.read_begin(np.arange(first, min(first + ROWS_AT_ONCE, column.shape[0]))).end()
-        yield rows.toarray() if validation.is_sparse(rows) else rows
+        yield rows.toarray() if is_sparse(rows) else rows

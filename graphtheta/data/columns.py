@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.validation import Origin, check_rows, frozen, is_sparse, to_float32
+from graphtheta.data.validation import Origin, check_rows, frozen, to_float32
 from graphtheta.errors import DataError
+from graphtheta.sparse import is_sparse
 
 Columns = Mapping[str, np.ndarray]
 NO_COLUMNS: Columns = MappingProxyType({})

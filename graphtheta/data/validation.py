@@ -12,6 +12,7 @@ import numpy as np
 
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.npy import memory_bytes
+from graphtheta.sparse import is_sparse
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -36,11 +37,6 @@ class Origin:
 
     def data(self, problem: str, remedy: str) -> DataError:
         return DataError(f"{self.text}: {problem}; {remedy}")
-
-
-def is_sparse(x: Any) -> bool:
-    """Whether x is a scipy sparse matrix or array, without importing scipy."""
-    return hasattr(x, "tocsr") and hasattr(x, "nnz")
 
 
 def is_column(x: Any) -> bool:

@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scipy.sparse import issparse
-
 from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
+from graphtheta.sparse import is_sparse
 
 from ..compile.scalar import Scalar
 from .buffers import rowwise
@@ -52,7 +51,7 @@ class Primitive(Operation):
             return later
         values = [value_of(a) for a in args]
         if not self.sparse:
-            values = [v.toarray() if issparse(v) else v for v in values]
+            values = [v.toarray() if is_sparse(v) else v for v in values]
         # the function may reduce axis 0 of a value without rows
         by_rows: Callable[..., Any] = rowwise if self.threaded and space_of(args[0]) is not None else lambda f: f
         try:

@@ -5,9 +5,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from graphtheta.errors import ShapeError, UserFunctionError
+from graphtheta.sparse import is_sparse
 
 from ..autodiff.buffers import by_blocks, empty, run_parts
 from ..autodiff.primitive import defvjp, primitive
@@ -31,7 +31,7 @@ def matmul_p(x: Any, w: Any) -> Any:
 def _product(x: Any, w: Any) -> Any:
     """x @ w of two axes each, by blocks of rows; each thread runs BLAS with one thread."""
     out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
-    if issparse(x):
+    if is_sparse(x):
         from ..kernels.sparse import rows_times
 
         w = np.ascontiguousarray(w)
@@ -64,11 +64,11 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
 
 def _flat(x: Any) -> Any:
     """All axes but the last as one; sparse rows have no more than two."""
-    return x if issparse(x) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+    return x if is_sparse(x) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
 def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
-    if issparse(x):
+    if is_sparse(x):
         return None
     width = prod(w.shape[1:])
     return _product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(x.shape)
@@ -76,7 +76,7 @@ def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
 
 def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:
     g = g.reshape(prod(x.shape[:-1]), prod(w.shape[1:]))
-    return (_sparse_long_product(x, g) if issparse(x) else _long_product(_flat(x), g)).reshape(w.shape)
+    return (_sparse_long_product(x, g) if is_sparse(x) else _long_product(_flat(x), g)).reshape(w.shape)
 
 
 # sparse rows are input features: constants
@@ -115,11 +115,11 @@ def to_dense(x: Any) -> Any:
 
     Edges read dense values, so layers whose gather reads raw features need it.
     """
-    return x.toarray() if issparse(x) else x
+    return x.toarray() if is_sparse(x) else x
 
 
 # sparse rows are input features: constants
-defvjp(to_dense, x=lambda g, y, x: None if issparse(x) else g)
+defvjp(to_dense, x=lambda g, y, x: None if is_sparse(x) else g)
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:

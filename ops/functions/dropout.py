@@ -9,11 +9,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+import scipy
 
 from graphtheta import rng
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose
+from graphtheta.sparse import is_sparse
 
 from ..autodiff.expr import Expr, tracer, tracing
 from ..autodiff.primitive import defvjp, primitive
@@ -29,7 +30,7 @@ def dropout_p(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
     """x / (1 - rate) with probability 1 - rate, else 0, elementwise; x itself without a key."""
     if key is None:
         return x
-    if issparse(x):
+    if is_sparse(x):
         return _drop_entries(x, ids, key, rate, site)
     return _drop(x, ids, key, rate, site)
 
@@ -57,7 +58,7 @@ def _drop_entries(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
     stay = np.empty(len(x.indices), np.bool_)
     keep_mask(x.indptr, x.indices, ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), _threshold(rate), stay)
     ends = np.concatenate(([0], np.cumsum(stay)))[x.indptr]
-    return csr_array((x.data[stay] * _scale(x, rate), x.indices[stay], ends.astype(x.indptr.dtype)), shape=x.shape)
+    return scipy.sparse.csr_array((x.data[stay] * _scale(x, rate), x.indices[stay], ends.astype(x.indptr.dtype)), shape=x.shape)
 
 
 def _threshold(rate: float) -> np.uint64:
@@ -70,7 +71,7 @@ def _scale(x: Any, rate: float) -> Any:
 
 
 def _dropout_vjp(g: Any, y: Any, x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
-    if issparse(x):
+    if is_sparse(x):
         return None
     return g if key is None else _drop(g, ids, key, rate, site)
 

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import erf, expit
+import scipy
 
 from graphtheta.errors import UserFunctionError
 
@@ -136,7 +136,7 @@ def relu(x: Any) -> Any:
 @primitive("sigmoid", threaded=True, scalar=Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), costly=True))
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
-    return expit(x)
+    return scipy.special.expit(x)
 
 
 @primitive("tanh", threaded=True, scalar=Scalar("tanh({0})", ("{g} * tanh_slope({y})",), costly=True))
@@ -161,7 +161,7 @@ def gelu(x: Any) -> Any:
 
 
 def _normal_cdf(x: Any) -> Any:
-    return 0.5 * (1 + erf(x * _SQRT_HALF))
+    return 0.5 * (1 + scipy.special.erf(x * _SQRT_HALF))
 
 
 def _gelu_vjp(g: Any, y: Any, x: Any) -> Any:
@@ -177,7 +177,7 @@ defvjp(absolute, x=lambda g, y, x: g * np.sign(x))
 defvjp(relu, x=lambda g, y, x: g * (y > 0))
 defvjp(sigmoid, x=lambda g, y, x: g * y * (1 - y))
 defvjp(tanh, x=lambda g, y, x: g * (1 - y * y))
-defvjp(softplus, x=lambda g, y, x: g * expit(x))
+defvjp(softplus, x=lambda g, y, x: g * scipy.special.expit(x))
 defvjp(gelu, x=_gelu_vjp)
 
 

@@ -5,9 +5,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from graphtheta.errors import ShapeError
+from graphtheta.sparse import is_sparse
 
 from ..autodiff.buffers import by_blocks, empty
 from ..autodiff.primitive import defvjp, primitive
@@ -31,7 +31,7 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
     Returns:
         [m, ...].
     """
-    if issparse(x) or not x.flags.c_contiguous or prod(x.shape[1:]) <= 1:
+    if is_sparse(x) or not x.flags.c_contiguous or prod(x.shape[1:]) <= 1:
         return x[rows]
     width = prod(x.shape[1:]) * x.dtype.itemsize
     # numba takes longer to import than many programs to run

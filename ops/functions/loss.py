@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from graphtheta.errors import DataError, ShapeError, UserFunctionError
 
@@ -75,8 +75,8 @@ def _scattered(like: Any, used: Any, values: Any, g: Any, total: float) -> Any:
 
 
 defvjp(_softmax_cross_entropy, logits=_softmax_cross_entropy_vjp, labels=None, used=None)
-defvjp(_binary_cross_entropy, targets=None, used=None,
-       logits=lambda g, y, logits, targets, used, total: _scattered(logits, used, expit(logits[used]) - targets[used], g, total))
+defvjp(_binary_cross_entropy, targets=None, used=None, logits=lambda g, y, logits, targets, used, total: _scattered(
+    logits, used, scipy.special.expit(logits[used]) - targets[used], g, total))
 defvjp(_mean_squared_error, targets=None, used=None,
        predictions=lambda g, y, x, targets, used, total: _scattered(x, used, 2 * (x[used] - targets[used]), g, total))
 
