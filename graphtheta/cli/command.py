@@ -88,7 +88,7 @@ def check_startable(jobs: list[Job], comm: Comm) -> None:
 
 
 def train_once(job: Job, comm: Comm) -> Result:
-    """Train with one seed; weights, metrics and the curve are in the job's folder afterwards.
+    """Train with one seed; weights and metrics are in the job's folder afterwards.
 
     A resumed run that had already finished is not changed.
 
@@ -110,9 +110,8 @@ def train_once(job: Job, comm: Comm) -> Result:
             if comm.rank == 0:
                 say(f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs")
             return result
-        # before the curve is drawn, which would raise the measured peak of memory
         log.write_profile(predicted, trainer.fallbacks)
-        log.finish(result.best_epoch)
+        log.finish()
     trainer.save(job.folder / WEIGHTS)
     if job.save_predictions:
         save_predictions(job.folder / "predictions.npz", trainer.predict())

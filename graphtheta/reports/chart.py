@@ -9,10 +9,10 @@ import numpy as np
 
 from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.errors import ConfigError
-from graphtheta.reports.curve import plot_curve
 from graphtheta.reports.profile import Profile
 
 COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac"), strict=True))
+SPLITS = (("train", "#7a8ca3"), ("val", "#0b6bcb"), ("test", "#d9822b"))
 WIDTH, ROW = 9.6, 0.36
 WAITING = {"color": "#f3f3f3", "edgecolor": "#999999", "hatch": "////", "lw": 0.6}
 
@@ -31,11 +31,28 @@ def curves(rows: list[dict[str, Any]], best_epoch: int) -> str:
         if not name:
             axes.set_visible(False)
             continue
-        plot_curve(axes, rows, name, best_epoch)
+        _plot_curve(axes, rows, name, best_epoch)
         if not axes.get_lines()[1:]:
             axes.plot([row["epoch"] for row in rows], [row[name] for row in rows], color="#7a8ca3", lw=1.6, label="train")
         axes.legend(frameon=False, loc="best")
     return _svg(fig, "loss and metrics by epoch")
+
+
+def _plot_curve(axes: Any, rows: list[dict[str, Any]], name: str, best_epoch: int) -> None:
+    """Plot the loss or a metric of every split, and mark the best epoch."""
+    for split, colour in SPLITS:
+        if f"{split}_{name}" in rows[0]:
+            axes.plot([row["epoch"] for row in rows], [row[f"{split}_{name}"] for row in rows], color=colour, lw=1.6, label=split)
+    axes.set_title(name.replace("_", " "), loc="left", fontweight="bold")
+    axes.set_xlabel("epoch")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.25, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.axvline(best_epoch, color="#333333", lw=0.9, ls=":", zorder=0)
+    best = next((row.get(f"val_{name}") for row in rows if row["epoch"] == best_epoch), None)
+    if best is not None:
+        axes.plot(best_epoch, best, "o", color="#0b6bcb", ms=4.5)
+        axes.set_title(f"val {best:.4g} at epoch {best_epoch}", loc="right", fontsize=9, color="#555555")
 
 
 def time_bars(profile: Profile) -> str:

@@ -1,4 +1,4 @@
-"""Writes the output folder of a run: metrics as JSON lines, job, learning curve and profile."""
+"""Writes the output folder of a run: metrics as JSON lines, job and profile."""
 from __future__ import annotations
 
 import json
@@ -17,10 +17,9 @@ from graphtheta.engine.layer.memory import resident_bytes
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
 from graphtheta.job.job import Job
-from graphtheta.reports.curve import draw_curve
 from graphtheta.reports.profile import PROFILE_FILE, Book, Profile
 
-METRICS_FILE, JOB_FILE, RESULT_FILE, CURVE_FILE = "metrics.jsonl", "job.yaml", "result.json", "curve.png"
+METRICS_FILE, JOB_FILE, RESULT_FILE = "metrics.jsonl", "job.yaml", "result.json"
 FIELDS = ("seconds", "wait", "bytes", "messages")
 # number of progress lines in a log file, in place of a progress bar
 LINES = 20
@@ -89,13 +88,12 @@ class RunLog:
         if self._file is not None:
             self._file.close()
 
-    def finish(self, best_epoch: int) -> None:
-        """Show where the time went and draw the curve; does nothing if no epoch was run."""
+    def finish(self) -> None:
+        """Show where the time went; does nothing if no epoch was run."""
         if self.comm.rank == 0 and self._new:
             if self._bar is not None:
                 self._bar.close()
             say(self.time_table())
-            draw_curve(self.rows, self.metric, best_epoch, self.job.folder / CURVE_FILE)
 
     @property
     def _new(self) -> list[dict[str, Any]]:

@@ -102,7 +102,7 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) 
     told = capsys.readouterr().out
     assert "epoch    1/4" in told and "slowest ms" in told and "gather" in told and "saved in run" in told
     left = sorted(p.name for p in (here / "run").iterdir())
-    assert left == [".lock", "checkpoints", "curve.png", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json",
+    assert left == [".lock", "checkpoints", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json",
                     "weights.safetensors"]
     rows = [json.loads(line) for line in (here / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and rows[0]["time"]["gather"]["seconds"] > 0
@@ -182,7 +182,7 @@ def test_runlog_adds_up_over_ranks(here: Path, ranks: int, capsys: pytest.Captur
                 with comm.ledger.stage("move"):
                     comm.ledger.sent(1000, 2)
                 log.epoch({"epoch": epoch, "step": epoch, "loss": 1.0, "seconds": 0.1, "val_loss": 1.0, "val_accuracy": 0.5})
-            log.finish(1)
+            log.finish()
         return len(log.rows)
 
     assert run_simulated(ranks, program) == [2] * ranks
