@@ -1,6 +1,7 @@
 """Fixtures of all tests."""
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores, because many tests wait for processes."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and tests that stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

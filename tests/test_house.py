@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -26,8 +27,12 @@ TEXT_FILES = ("*.py", "*.md", "*.cfg", "*.toml", "*.yaml", "*.yml", "Makefile", 
 
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 TESTS = sorted(path for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in [*FILES, *TESTS]}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def name_of(path: Path) -> str:
@@ -90,7 +95,7 @@ def layer_faults(path: Path, tree: ast.Module) -> list[str]:
 
 
 def test_imports_point_down() -> None:
-    faults = [fault for path in FILES for fault in layer_faults(path, TREES[path])]
+    faults = [fault for path in FILES for fault in layer_faults(path, tree_of(path))]
     assert not faults, "\n".join(faults)
 
 
@@ -103,7 +108,8 @@ def test_imports_point_down_sees_a_planted_fault(text: str) -> None:
 
 def arrows() -> dict[str, set[str]]:
     """Which modules of the package each module imports, at its top, in functions, or for annotations only."""
-    return {name_of(path): {module for _, module, _ in imports(path, TREES[path]) if module in MODULES} - {name_of(path)} for path in FILES}
+    return {own: {module for _, module, _ in imports(path, tree_of(path)) if module in MODULES} - {own}
+            for path in FILES for own in [name_of(path)]}
 
 
 def between_packages() -> dict[str, set[str]]:
@@ -159,7 +165,7 @@ def test_imports_of_mpi_and_numba() -> None:
     """One module imports mpi4py, and it is no part of ops; only compiled loops and what compiles them import numba."""
     importing: dict[str, set[str]] = {"mpi4py": set(), "numba": set()}
     for path in FILES:
-        for _, module, _ in imports(path, TREES[path]):
+        for _, module, _ in imports(path, tree_of(path)):
             importing.get(module.split(".")[0], set()).add(name_of(path))
     (mpi,) = importing["mpi4py"]
     assert layer_of(mpi) == "engine"
@@ -169,10 +175,10 @@ def test_imports_of_mpi_and_numba() -> None:
 
 def test_sizes() -> None:
     """Files and functions stay small enough to read."""
-    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in [*FILES, *TESTS]}
     faults = [f"{path}: {n} lines" for path, n in lengths.items() if n > MAX_FILE]
     for path in FILES:
-        for node in ast.walk(TREES[path]):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, Function) and node.end_lineno is not None and node.end_lineno - node.lineno >= MAX_FUNCTION:
                 faults.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1} lines")
     assert not faults, "\n".join(faults)
@@ -181,11 +187,11 @@ def test_sizes() -> None:
 def test_no_print_and_nothing_left_undone() -> None:
     faults = []
     for path in FILES:
-        for node in ast.walk(TREES[path]):
+        for node in ast.walk(tree_of(path)):
             is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
             if is_print and path != ROOT / "graphtheta" / "console.py":
                 faults.append(f"{path.relative_to(ROOT)}:{node.lineno} print")
-    for path in TREES:
+    for path in [*FILES, *TESTS]:
         for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if LEFT_UNDONE.search(line):
                 faults.append(f"{path.relative_to(ROOT)}:{i} {line.strip()}")
@@ -225,7 +231,7 @@ def parameters(function: Function) -> list[str]:
 def test_documented_arguments_equal_the_signature() -> None:
     faults = []
     for path in FILES:
-        for name, doc, given, line in signatures(TREES[path]):
+        for name, doc, given, line in signatures(tree_of(path)):
             told = documented(doc)
             # a docstring may tell of some arguments only, where the others say it all by their names; it must not invent any
             if set(told) - set(given):
@@ -240,9 +246,9 @@ def test_documented_arguments_sees_a_planted_fault() -> None:
 def test_public_names_are_documented() -> None:
     faults = []
     for path in FILES:
-        if not ast.get_docstring(TREES[path]):
+        if not ast.get_docstring(tree_of(path)):
             faults.append(f"{path.relative_to(ROOT)}: the module")
-        for node in TREES[path].body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_") and not ast.get_docstring(node):
                 faults.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert not faults, "\n".join(faults)

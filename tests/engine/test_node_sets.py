@@ -8,8 +8,8 @@ from itertools import product
 import graphs
 import numpy as np
 import pytest
+import scipy
 from own_loops import GRAPH as TRAINED
-from scipy.stats import chisquare
 
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
@@ -66,7 +66,7 @@ def expect(found, probability):
     rest = 1 - sum(wanted)
     if rest * n >= 1:
         seen, wanted = [*seen, n - sum(seen)], [*wanted, rest]
-    assert chisquare(seen, np.array(wanted) / sum(wanted) * n).pvalue > 0.01
+    assert scipy.stats.chisquare(seen, np.array(wanted) / sum(wanted) * n).pvalue > 0.01
 
 
 def test_nodes_are_drawn_by_degree_and_by_norm():
