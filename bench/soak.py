@@ -2,6 +2,7 @@
 
     python bench/soak.py                          10,000 steps on 4 ranks, then on one
     python bench/soak.py --steps 500 --every 50
+    python bench/soak.py --ranks 2 --mode independent     each rank computes batches of its own
 
 Memory, open files and threads of each rank must not grow: the median of the last quarter must not
 exceed the maximum of the first half, without its first tenth; memory may exceed it by 1 %. Losses
@@ -22,7 +23,7 @@ from overlap import on_links
 
 KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=2000,n_edges=16000,classes=4,features=16", "split": "fraction", "strategy": "mini",
                         "batch_size": 24, "fanout": "5,5", "hidden": 16, "dtype": "float64", "views_in_flight": 2, "lr": 0.003}
-STEPS_PER_EPOCH = 50
+VIEWS_PER_EPOCH = 50
 # what may be above what was held before; of losses, relative
 GROWTH = {"MiB": 1.01, "files": 1.0, "threads": 1.0}
 ROUNDING = 1e-6
@@ -47,12 +48,14 @@ def main() -> int:
     options.add_argument("--steps", type=int, default=10_000)
     options.add_argument("--every", type=int, default=500, help="steps between two looks; 500")
     options.add_argument("--ranks", type=int, default=4)
+    options.add_argument("--mode", choices=["cooperative", "independent"], default="cooperative", help="of several ranks; cooperative")
     options.add_argument("--out", type=Path, help="JSON lines, one per look, and the findings")
     options = options.parse_args()
     with tempfile.TemporaryDirectory() as work:
         # a run keeps a row for each evaluation, some kilobytes; one for each look, so that they do not hide what a step leaves behind
-        keys = {**KEYS, "steps": options.steps, "checkpoint_every": max(1, options.every // 5),
-                "eval_every": max(1, options.every // STEPS_PER_EPOCH)}
+        views = options.ranks if options.mode == "independent" else 1
+        keys = {**KEYS, "steps": options.steps, "checkpoint_every": max(1, options.every // 5), "mode": options.mode,
+                "views_per_step": views, "eval_every": max(1, options.every * views // VIEWS_PER_EPOCH)}
         made = [on_links(f"{n} ranks", n, "", script("own", "soak", json.dumps({**keys, "out": f"{work}/{n}"}), options.every), 1)
                 for n in (options.ranks, 1)]
         race(made, rounds=1, threads=1)
@@ -74,7 +77,7 @@ def main() -> int:
     print(table(rows, COLUMNS), "", table(found, ["finding", "value"]), sep="\n", flush=True)
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
-            about = {"bench": "soak", "steps": options.steps, "machine": machine()}
+            about = {"bench": "soak", "steps": options.steps, "mode": options.mode, "machine": machine()}
             f.writelines(json.dumps({**about, **row}) + "\n" for row in [*rows, *found])
     for fault in faults:
         say(fault)
