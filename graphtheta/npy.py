@@ -1,12 +1,13 @@
 """Reads .npy arrays from untrusted files: no pickles, and no more memory than the file has bytes.
 
-The header is read first. The array is read only if the declared dtype and shape are accepted, the
-declared size is that of the file, and it fits into memory.
+The header is read first. The array is read or mapped only if the declared dtype and shape are
+accepted and the declared size is that of the file. One that is read must fit into memory.
 """
 from __future__ import annotations
 
 import io
 import math
+import mmap
 import os
 import struct
 import tokenize
@@ -49,7 +50,7 @@ def read_array(stream: Any, size: int, at: str, kinds: str = "fiub", ndim: int |
     """
     try:
         head = io.BytesIO(stream.read(HEAD))
-        shape, dtype = read_header(head)
+        shape, _, dtype = read_header(head)
         _check(at, shape, dtype, size - head.tell(), kinds, ndim)
         stream.seek(0)
         return _checked(at, npy.read_array(stream, allow_pickle=False))
@@ -78,13 +79,55 @@ def read_npy(path: str | os.PathLike[str], what: str, kinds: str, ndim: int) -> 
         raise FormatError(f"{at} cannot be read: {error.strerror or error}; check the path") from error
 
 
-def read_header(stream: Any) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of a .npy stream."""
+def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
+    """The array of a .npy file, mapped into memory: the system reads the pages that are used.
+
+    The header is compared with the size of the file, and bools are checked. Other values are not.
+
+    Args:
+        path: A file that ``numpy.save`` wrote: numbers in C order, with one axis or more.
+
+    Returns:
+        A read-only array. Its ``base`` is the mapping, unless the array is empty.
+
+    Raises:
+        FormatError: The file is missing, damaged, or holds something else.
+    """
+    at, problem = f"{os.fspath(path)}: cannot be mapped as a column", ""
+    try:
+        # opening a pipe would block
+        if not Path(path).is_file():
+            problem = " (there is no such file)"
+        else:
+            with Path(path).open("rb") as stream:
+                head = io.BytesIO(stream.read(HEAD))
+                shape, by_columns, dtype = read_header(head)
+                if shape and dtype.kind in "fiub" and dtype.isnative and not (by_columns and len(shape) > 1):
+                    return _checked(at, _mapped(at, stream, shape, dtype, head.tell()))
+    except FormatError:
+        raise
+    except UNREADABLE as error:
+        problem = f" ({error or type(error).__name__})"
+    raise FormatError(f"{at}{problem}; expected an array of numbers with one axis or more, in C order; write it with "
+                      "numpy.save(path, numpy.ascontiguousarray(values))")
+
+
+def _mapped(at: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype, begin: int) -> np.ndarray:
+    """The array that begins at a byte of an open file."""
+    declared, held = math.prod(shape) * dtype.itemsize, os.fstat(stream.fileno()).st_size - begin
+    if min(shape) < 0 or declared != held:
+        raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; {AGAIN}")
+    if not declared:
+        return np.zeros(shape, dtype)
+    return np.ndarray(shape, dtype, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), begin)
+
+
+def read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether in Fortran order, and dtype of a .npy stream."""
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy format version {version} is for structured arrays only")
-    shape, _, dtype = npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
-    return shape, dtype
+    return npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
 
 
 def _check(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import FormatError
+from graphtheta.npy import map_npy
 
 from .column import Read, Ready
 
@@ -23,16 +23,7 @@ class MappedColumn:
 
     def __init__(self, path: str | Path):
         self.path = str(path)
-        try:
-            values = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise FormatError(f"{path}: cannot be mapped as a column ({error}); write it with numpy.save") from error
-        kind = getattr(values, "dtype", np.dtype(object)).kind
-        if not isinstance(values, np.ndarray) or values.ndim < 1 or kind not in "fiub" or not values.flags.c_contiguous:
-            raise FormatError(f"{path}: cannot be mapped as a column; expected an array of numbers with one axis or more, in C order; "
-                              "write it with numpy.save(path, numpy.ascontiguousarray(values))")
-        # a plain array that keeps the mapping open
-        self._values = np.asarray(values)
+        values = self._values = map_npy(path)
         self.shape: tuple[int, ...] = values.shape
         self.dtype: np.dtype = values.dtype
         self.sparse = False

@@ -18,6 +18,8 @@ from graphtheta.datasets import builder, generate
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.datasets.reader_planetoid import read_planetoid
 from graphtheta.errors import ConfigError
+from graphtheta.store.manifest import is_store
+from graphtheta.store.reader import read_store
 
 DATA_VARIABLE = "GRAPHTHETA_DATA"
 BESIDE = Path("..", "shared", "data")
@@ -89,10 +91,10 @@ FILE = Entry("a file", read_npz)
 def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None, split: str = "auto", seed: int = 0,
          symmetric: bool | str | None = None, largest_component: bool | str | None = None, self_loops: bool | str | None = None,
          normalise_features: bool | str | None = None, **options: Any) -> Graph:
-    """Load a graph by name, from an npz file, or from original Planetoid files.
+    """Load a graph by name, from an npz file, from a store, or from original Planetoid files.
 
     Args:
-        name_or_path: A name of :func:`names`, an npz file, a folder of Planetoid files or one of these; followed by
+        name_or_path: A name of :func:`names`, an npz file, a store, a folder of Planetoid files or one of these; followed by
             options as ``:key=value,key=value`` if wanted.
         data_dir: Folder of the named files; by default ``$GRAPHTHETA_DATA``, else ``../shared/data`` beside the current
             folder or beside the repository.
@@ -264,6 +266,8 @@ def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[
     path = Path(name)
     if not path.exists() and os.sep not in name:
         path = next((folder / f"{name}.npz" for folder in data_dirs(data_dir) if (folder / f"{name}.npz").is_file()), path)
+    if is_store(path):
+        return read_store(path)
     if path.is_dir() or (path.name.startswith("ind.") and path.exists()):
         return read_planetoid(path)
     if path.exists() or path.suffix == ".npz":

@@ -19,13 +19,13 @@ from graphtheta.data.arrays import COLUMNS
 from graphtheta.data.graph import Graph
 from graphtheta.errors import FormatError
 from graphtheta.npy import AGAIN, UNREADABLE, memory_bytes, read_array
+from graphtheta.sparse import csr
 
 ALIASES = {"train_mask": "train", "val_mask": "val", "test_mask": "test", "orig_id": "node_ids", "entity_names": "node_ids"}
 FIELDS = ("x", "y", "train", "val", "test", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test", "node_ids")
 PARTS = ("data", "indices", "indptr", "shape")
 # deflate expands one byte to at most 1,032
 MOST_EXPANDED = 1032
-WIDEST = np.iinfo(np.int32).max
 
 
 class ArrayFile:
@@ -157,26 +157,6 @@ def read_features(file: ArrayFile, field: str = "x") -> Any:
     values = file.read(names[0], "fiub", 1)
     indices, indptr, shape = (file.read(name, "iu", 1) for name in names[1:])
     return csr(values, indices, indptr, shape, f"{file.path}: field '{field}'")
-
-
-def csr(values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Any, at: str) -> Any:
-    """A CSR array from untrusted parts, checked before compiled code uses the indices.
-
-    Raises:
-        FormatError: The parts do not make a CSR matrix.
-    """
-    import scipy.sparse as sp
-
-    if len(shape) != 2 or len(indptr) != int(shape[0]) + 1 or len(values) != len(indices):
-        raise FormatError(f"{at}: CSR parts of {len(values)} values, {len(indices)} indices and {len(indptr)} bounds do not make a "
-                          f"matrix of shape {[int(n) for n in shape]}; {AGAIN}")
-    if not 0 <= int(shape[1]) <= WIDEST:
-        raise FormatError(f"{at}: a CSR matrix of {int(shape[1])} columns, expected 0 to {WIDEST}; {AGAIN}")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise FormatError(f"{at}: the row bounds (indptr) must rise from 0 to {len(indices)}; {AGAIN}")
-    if len(indices) and (indices.min() < 0 or indices.max() >= int(shape[1])):
-        raise FormatError(f"{at}: column indices run from {indices.min()} to {indices.max()}, outside 0..{int(shape[1]) - 1}; {AGAIN}")
-    return sp.csr_array((values, indices, indptr), shape=(int(shape[0]), int(shape[1])))
 
 
 def read_npz(path: str | os.PathLike[str]) -> Graph:

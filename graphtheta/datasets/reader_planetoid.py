@@ -16,10 +16,10 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.data.transform import first_of_each, pair_key
-from graphtheta.datasets.reader_npz import csr
 from graphtheta.datasets.reader_pickle import Made, Pairs, Reader, Refused
 from graphtheta.errors import FormatError
 from graphtheta.npy import AGAIN
+from graphtheta.sparse import csr
 
 PICKLED = ("x", "y", "tx", "ty", "allx", "ally", "graph")
 N_VAL = 500
