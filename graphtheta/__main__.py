@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import graphtheta
 from graphtheta.console import complain, say
@@ -17,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "launch": ("graphtheta.cli.launch", "run a command on several ranks; if it fails, restart it from the newest intact checkpoint"),
     "evaluate": ("graphtheta.cli.command", "compute metrics of a finished run on every split"),
     "predict": ("graphtheta.cli.command", "write predictions of a finished run for all nodes, by original id"),
+    "import": ("graphtheta.cli.import_", "write a graph as a store, a folder that training maps into memory"),
     "report": ("graphtheta.cli.report", "write an HTML report of a run: learning curve, time, load balance, traffic, memory"),
     "info": ("graphtheta.cli.command", "show statistics of a dataset and of its partition over workers"),
     "explain": ("graphtheta.cli.command", "show the execution plan of a job: layers, messages between workers, bytes, operations, memory"),
@@ -51,7 +53,8 @@ def main(argv: list[str] | None = None) -> int:
             return 0 if words else BAD_USAGE
         if words[0] not in COMMANDS:
             raise ConfigError(f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
-        return int(getattr(import_module(COMMANDS[words[0]][0]), words[0])(words[1:]))
+        function = words[0] + "_" * iskeyword(words[0])
+        return int(getattr(import_module(COMMANDS[words[0]][0]), function)(words[1:]))
     except GraphThetaError as error:
         if is_root:
             complain(f"graphtheta: {error}")

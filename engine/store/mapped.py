@@ -1,6 +1,15 @@
-"""Columns in a memory-mapped file: the operating system reads the rows that are used."""
+"""Columns in a memory-mapped file: the operating system reads the rows that are used.
+
+Rows are read in ascending order, so that each page is read once and adjacent rows in one run, and
+then put into the order asked for. Threads of their own read the parts of a list of rows at the
+same time, while the engine computes: a page that is not in memory stops only the thread that
+reads it.
+"""
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +19,18 @@ from graphtheta.npy import map_npy
 
 from .column import Read, Ready
 
+# reads that a disk is given at the same time
+READERS = 4
+# bytes that a thread reads at a time
+_PART = 1 << 20
+
 
 class MappedColumn:
     """The rows of a ``.npy`` file, mapped into memory.
 
     Args:
         path: A file that ``numpy.save`` wrote: [n_rows, ...] numbers in C order. Every worker opens it.
+            It must not be changed while it is in use.
 
     Raises:
         FormatError: The file cannot be read, or holds something else.
@@ -23,6 +38,7 @@ class MappedColumn:
 
     def __init__(self, path: str | Path):
         self.path = str(path)
+        # a plain array that keeps the mapping open
         values = self._values = map_npy(path)
         self.shape: tuple[int, ...] = values.shape
         self.dtype: np.dtype = values.dtype
@@ -34,4 +50,40 @@ class MappedColumn:
         return MappedColumn, (self.path,)
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        return Ready(self._values if rows is None else self._values[rows])
+        return Ready(self._values) if rows is None else _RowRead(self._values, rows)
+
+
+class _RowRead:
+    """A read of rows by threads that wait for the disk.
+
+    Raises:
+        IndexError: There is no such row.
+    """
+
+    def __init__(self, values: np.ndarray, rows: np.ndarray):
+        self._values = values
+        order = np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        if len(rows) and not 0 <= ascending[0] <= ascending[-1] < len(values):
+            raise IndexError(f"rows {int(ascending[0])} to {int(ascending[-1])} were asked for, of a column of {len(values)} rows")
+        self._out = np.empty((len(rows), *values.shape[1:]), values.dtype)
+        step = max(1, _PART // max(1, prod(values.shape[1:]) * values.dtype.itemsize))
+        self._parts: list[Future[None]] = [_readers().submit(self._read, order[a: a + step], ascending[a: a + step])
+                                           for a in range(0, len(rows), step)]
+
+    def end(self) -> np.ndarray:
+        for part in self._parts:
+            part.result()
+        return self._out
+
+    def _read(self, at: np.ndarray, rows: np.ndarray) -> None:
+        """Write rows, ascending, to their places in the result."""
+        first, end = int(rows[0]), int(rows[-1]) + 1
+        adjacent = end - first == len(rows) and bool((rows[1:] > rows[:-1]).all())
+        # both release the interpreter lock; checked indices need no second check
+        self._out[at] = self._values[first: end] if adjacent else np.take(self._values, rows, axis=0, mode="clip")
+
+
+@cache
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(READERS, "graphtheta-read")

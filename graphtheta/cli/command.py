@@ -29,6 +29,7 @@ from graphtheta.recovery.lock import check_free
 from graphtheta.recovery.progress import Result
 from graphtheta.recovery.weights import WEIGHTS
 from graphtheta.reports.runlog import JOB_FILE, RESULT_FILE, RunLog
+from graphtheta.store.reader import check_store
 from graphtheta.train.prepare import load_graph
 from graphtheta.train.rounding import halo_error
 
@@ -198,6 +199,7 @@ def info(argv: list[str]) -> int:
     parser = Parser("info", "Show statistics of a dataset and of its partition over workers.",
                     "graphtheta info --dataset cora --ranks 4 --partitioner vertex-cut")
     parser.add_argument("--ranks", type=int, default=1, metavar="P", help="report the partition for this many workers")
+    parser.add_argument("--verify", action="store_true", help="compare all bytes of a store with their checksums first")
     parser.add_argument("--memory", action="store_true", help="report an upper bound of each worker's memory in training, by purpose")
     parser.add_job_keys()
     options, keys = parser.read(argv)
@@ -206,6 +208,8 @@ def info(argv: list[str]) -> int:
         raise ConfigError(f"--ranks: got {options.ranks}, expected at least 1")
 
     def work(comm: Comm) -> None:
+        if options.verify:
+            check_store(job.dataset, comm)
         graph = load_graph(job)
         if comm.rank == 0:
             say(pairs([(name, amount(value) if name == "bytes" else figure(value)) for name, value in graph.summary().items()]))

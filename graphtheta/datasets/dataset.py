@@ -98,9 +98,10 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
             options as ``:key=value,key=value`` if wanted.
         data_dir: Folder of the named files; by default ``$GRAPHTHETA_DATA``, else ``../shared/data`` beside the current
             folder or beside the repository.
-        split: ``"public"`` (the graph's own masks), ``"random"`` (a fixed number of each class),
-            ``"fraction"`` (60/20/20 %), ``"none"`` (no masks), or ``"auto"``: the default of a
-            named graph; for a file its own masks, else fraction if it has labels.
+        split: ``"public"`` (the graph's own masks), ``"stored"`` (the same, or none), ``"random"``
+            (a fixed number of each class), ``"fraction"`` (60/20/20 %), ``"none"`` (no masks), or
+            ``"auto"``: the default of a named graph; for a file its own masks, else fraction if it
+            has labels.
         seed: Seed of random splits. The graph itself does not depend on it (generated graphs have
             ``graph_seed``).
         symmetric: Add missing reverse edges. This and the next three options are True, False, or
@@ -142,7 +143,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
         raise ConfigError(f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random' (--split random)")
     if split == "none":
         graph = graph.replace(**dict.fromkeys((*NODE_MASKS, *EDGE_MASKS)))
-    else:
+    elif split != "stored":
         graph = split_nodes(graph, split, seed, per_class)
     return scale(graph, choices["normalise_features"])
 

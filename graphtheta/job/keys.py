@@ -54,7 +54,7 @@ class DataKeys(Options):
     """Data"""
 
     dataset: str = "sbm"
-    """Generated graph (sbm, rmat, ring, star), a named dataset (cora, ...), an npz file, or a folder of Planetoid files;
+    """Generated graph (sbm, rmat, ring, star), a named dataset (cora, ...), an npz file, a store, or a folder of Planetoid files;
     append options as in rmat:scale=17,edge_factor=8."""
     data_dir: str = ""
     """Folder of the named datasets; by default the environment variable GRAPHTHETA_DATA."""

@@ -10,37 +10,53 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.data.validation import is_column
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.sparse import is_sparse
 from graphtheta.store.checksum import rows_per_block, share
+from graphtheta.store.manifest import FEATURES
+from graphtheta.store.narrow import Rounding, narrowed, rows_of
 from graphtheta.store.reader import CSR_PARTS, FIELDS
 from graphtheta.store.text import check_width, text_parts
 from graphtheta.store.writer import ColumnWriter, StoreWriter
 
 
-def write_store(graph: Graph, folder: str | os.PathLike[str], comm: Comm) -> None:
+def write_store(graph: Graph, folder: str | os.PathLike[str], comm: Comm, features: str = "stored") -> Rounding | None:
     """Write a graph as a store. Each worker writes its share of the rows.
 
     Args:
         graph: The same on every rank.
         folder: The store to make; missing or empty. All ranks must see it.
         comm: The workers.
+        features: Type of the node features: "stored" (as they are), "float16", or "int8" with a
+            scale and an offset for each column.
+
+    Returns:
+        By how much features changed; None if they are stored as they are.
 
     Raises:
-        ConfigError: The folder has content.
-        DataError: The features are a column of sparse rows, or ``meta`` cannot be stored as JSON.
+        ConfigError: The folder has content, or there is no such type.
+        DataError: The features are a column of sparse rows, or do not fit the type, or ``meta``
+            cannot be stored as JSON.
         FormatError: The store cannot be written, or an id is a much longer text than the others.
 
     Collective: all ranks of comm.
     """
+    if features not in FEATURES:
+        raise ConfigError(f"features is {' or '.join(FEATURES)}, got {features!r}")
+    if features != "stored" and graph.x is None:
+        raise DataError(f"{graph.name}: the graph has no node features to store as {features}; leave --features out")
     if is_column(graph.x) and graph.x.sparse:
         raise DataError(f"{graph.name}: x is a column of sparse rows, which a store does not take; give x as a SciPy matrix")
+    rounding, narrow = None, list[tuple[str, Any]]()
+    if features != "stored":
+        narrow, rounding = narrowed(graph.x, features, comm, graph.name)
     with StoreWriter(folder, comm) as writer:
-        for group, name, values in columns_of(graph):
+        for group, name, values in columns_of(graph, narrow):
             write_rows(values, writer.column(group, name, len_of(values), values.shape[1:], values.dtype), comm)
         known = graph.label_kind in ("none", "classes")
         writer.finish(graph.n_nodes, graph.n_edges, graph.meta, name=graph.name, n_classes=graph.n_classes if known else None,
                       multilabel=graph.multilabel)
+    return rounding
 
 
 def write_rows(values: Any, writer: ColumnWriter, comm: Comm) -> None:
@@ -52,20 +68,25 @@ def write_rows(values: Any, writer: ColumnWriter, comm: Comm) -> None:
     rows, step = share(len_of(values), comm.rank, comm.size), rows_per_block(writer.shape, writer.dtype)
     try:
         for a in range(rows.start, rows.stop, step):
-            b = min(a + step, rows.stop)
-            writer.write(a, values.read_begin(np.arange(a, b)).end() if is_column(values) else values[a:b])
+            writer.write(a, rows_of(values, np.arange(a, min(a + step, rows.stop))))
     except GraphThetaError as e:
         error = e
     comm.agree(error)
 
 
-def columns_of(graph: Graph) -> Iterator[tuple[str, str, Any]]:
-    """Group, name and values of all columns of a graph: arrays, or columns that are read by rows."""
+def columns_of(graph: Graph, narrow: list[tuple[str, Any]]) -> Iterator[tuple[str, str, Any]]:
+    """Group, name and values of all columns of a graph: arrays, or columns that are read by rows.
+
+    Args:
+        graph: The graph.
+        narrow: Endings of the names and values of the columns that replace the features, if any.
+    """
     yield from (("edge", name, getattr(graph, name)) for name in ("src", "dst"))
     for group, names in FIELDS.items():
         yield from ((group, name, getattr(graph, field)) for name, field in names.items() if getattr(graph, field) is not None)
         yield from ((group, f"columns.{name}", x) for name, x in getattr(graph, f"{group}_columns").items())
-    features: tuple[tuple[str, str, Any], ...] = (("node", "x", graph.x), ("edge", "attr", graph.edge_attr))
+    yield from (("node", f"x{part}", values) for part, values in narrow)
+    features: tuple[tuple[str, str, Any], ...] = (("node", "x", None if narrow else graph.x), ("edge", "attr", graph.edge_attr))
     for group, name, x in features:
         if is_sparse(x):
             parts = (x.data, x.indices, x.indptr, np.array(x.shape, np.int64))

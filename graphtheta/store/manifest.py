@@ -20,6 +20,8 @@ MOST_BYTES = 1 << 26
 AGAIN = "import the source again with `graphtheta import`"
 # columns that have another number of rows than nodes or edges: parts of CSR rows, texts and quantised columns
 PARTS = (".data", ".indices", ".indptr", ".shape", ".bytes", ".offsets", ".scale", ".zero")
+# types of node features that an import can choose
+FEATURES = ("stored", "float16", "int8")
 Group = Literal["node", "edge"]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.store.mapped import MappedColumn
+from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import FormatError, GraphThetaError
 from graphtheta.npy import map_npy
 from graphtheta.sparse import csr
@@ -101,7 +102,7 @@ class Columns:
         m = self.manifest
         fields: dict[str, Any] = {"edge_index": (self.array("edge", "src"), self.array("edge", "dst"))}
         fields |= {field: self.array(group, name) for group, names in FIELDS.items() for name, field in names.items()}
-        fields["x"] = self.column("node", "x") if ("node", "x") in self._known else self.sparse("node", "x")
+        fields["x"] = self.features("node", "x")
         fields["edge_attr"] = self.array("edge", "attr") if ("edge", "attr") in self._known else self.sparse("edge", "attr")
         fields["node_ids"] = self.texts("node", "ids") if ("node", "ids.bytes") in self._known else self.array("node", "ids")
         for group in FIELDS:
@@ -115,6 +116,20 @@ class Columns:
         """A mapped array; None if there is no such column."""
         c = self._take(group, name)
         return None if c is None else _mapped(self.folder, c)
+
+    def features(self, group: str, name: str) -> Any:
+        """Features in one of their forms: read by rows, as they are or as codes, or CSR; None if there are none."""
+        if (group, name) in self._known:
+            return self.column(group, name)
+        if (group, f"{name}.codes") not in self._known:
+            return self.sparse(group, name)
+        scale, zero = self.array(group, f"{name}.scale"), self.array(group, f"{name}.zero")
+        if scale is None or zero is None:
+            raise FormatError(f"{self.folder}: column {group}.{name}.codes needs {name}.scale and {name}.zero; {AGAIN}")
+        try:
+            return QuantisedColumn(self.column(group, f"{name}.codes"), scale, zero)
+        except FormatError as error:
+            raise FormatError(f"{self.folder}: column {group}.{name}: {error}; {AGAIN}") from None
 
     def column(self, group: str, name: str) -> MappedColumn:
         """A column that is read by rows."""

@@ -1,0 +1,50 @@
+"""Columns of small codes: features in a quarter of the bytes, with a scale and an offset for each."""
+from __future__ import annotations
+
+import numpy as np
+
+from graphtheta.errors import FormatError
+
+from .column import Column, Read
+
+
+class QuantisedColumn:
+    """A column of float32 rows, stored as integer codes: ``value = code * scale + zero``.
+
+    Args:
+        codes: Column of integers, [n_rows, d].
+        scale, zero: [d] float32, finite.
+
+    Raises:
+        FormatError: The parts do not fit together.
+    """
+
+    def __init__(self, codes: Column, scale: np.ndarray, zero: np.ndarray):
+        wide = len(codes.shape) == 2 and codes.dtype.kind in "iu" and not codes.sparse
+        if not wide or not all(a.shape == codes.shape[1:] and a.dtype == np.float32 and np.isfinite(a).all() for a in (scale, zero)):
+            raise FormatError(f"codes {list(codes.shape)} of {codes.dtype} with scales {list(scale.shape)} of {scale.dtype} and offsets "
+                              f"{list(zero.shape)} of {zero.dtype} do not make a column; give integers [n_rows, d] and finite float32 [d]")
+        self._codes, self.scale, self.zero = codes, scale, zero
+        self.shape: tuple[int, ...] = codes.shape
+        self.dtype: np.dtype = np.dtype(np.float32)
+        self.sparse = False
+
+    @property
+    def nbytes(self) -> int:
+        return self._codes.nbytes + self.scale.nbytes + self.zero.nbytes
+
+    def read_begin(self, rows: np.ndarray | None) -> Read:
+        return _Decoding(self._codes.read_begin(rows), self.scale, self.zero)
+
+
+class _Decoding:
+    """A read of codes, which become values when it ends."""
+
+    def __init__(self, codes: Read, scale: np.ndarray, zero: np.ndarray):
+        self._codes, self._scale, self._zero = codes, scale, zero
+
+    def end(self) -> np.ndarray:
+        values: np.ndarray = self._codes.end().astype(np.float32)
+        values *= self._scale
+        values += self._zero
+        return values

@@ -1,0 +1,59 @@
+"""The command ``import``: writes a graph as a store, which training maps into memory."""
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+from graphtheta.console import amount, say
+from graphtheta.datasets.dataset import load
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.job.flag import Parser
+from graphtheta.store.from_graph import write_store
+from graphtheta.store.manifest import FEATURES
+
+
+def import_(argv: list[str]) -> int:
+    """Write a graph as a store.
+
+    Args:
+        argv: Source and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("import", "Write a graph as a store: a folder of checksummed arrays that training maps into memory, for any number of "
+                    "workers.", "graphtheta import mine.npz --to mine.store", "SOURCE ")
+    parser.add_argument("source", metavar="SOURCE", help="all that --dataset takes: a named graph, an npz file, a folder")
+    parser.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
+    parser.add_argument("--features", metavar="TYPE", default="stored", choices=FEATURES,
+                        help=f"type of the node features: {', '.join(FEATURES)} [stored]")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="folder of the named graphs [$GRAPHTHETA_DATA]")
+    options, _ = parser.read(argv)
+    if not options.to:
+        raise ConfigError("graphtheta import: --to is missing; give the folder to write, as in --to mine.store")
+
+    def program() -> int:
+        import_graph(options.source, Path(options.to), options.features, options.data_dir, start())
+        return 0
+
+    return run_main(program)
+
+
+def import_graph(source: str, folder: Path, features: str, data_dir: str | None, comm: Comm) -> None:
+    """Write a graph with its own masks as a store, and report it.
+
+    Collective: all ranks of comm.
+    """
+    begin, error, graph = perf_counter(), None, None
+    try:
+        graph = load(source, data_dir=data_dir, split="stored")
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    assert graph is not None
+    rounding = write_store(graph, folder, comm, features)
+    if comm.rank == 0:
+        seconds, size = perf_counter() - begin, sum(path.stat().st_size for path in folder.iterdir())
+        say(f"{graph}\n{amount(size)} in {folder}, {seconds:.1f} s" + (f"\n{rounding}" if rounding else ""))
