@@ -60,11 +60,18 @@ class Evaluator(ABC):
         """
 
     @abstractmethod
-    def predict(self, model: Model) -> np.ndarray | None:
-        """Outputs by global id on rank 0, None elsewhere.
+    def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of this worker's rows among those of all workers, [n] int64, and the outputs, [n, ...].
 
         Collective: all ranks of job_comm.
         """
+
+    def predict(self, model: Model) -> np.ndarray | None:
+        """Outputs of all rows by their numbers, [n, ...] on rank 0, None elsewhere.
+
+        Collective: all ranks of job_comm.
+        """
+        return self.gathered(*self.outputs(model))
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of a model without training it."""
@@ -135,12 +142,12 @@ class RowEvaluator(Evaluator):
         for split, mask in self._masks.items():
             yield split, self.score(y, out, mask)
 
-    def predict(self, model: Model) -> np.ndarray | None:
-        """Outputs of all rows by global id, [n, ...] on rank 0, None elsewhere.
+    def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
+        """Global ids and outputs of this worker's rows.
 
         Collective: all ranks of job_comm.
         """
-        return self.gathered(self._ids, self.run(model, self._view).value)
+        return self._ids, self.run(model, self._view).value
 
 
 class NodeEvaluator(RowEvaluator):
@@ -187,8 +194,8 @@ class LinkEvaluator(Evaluator):
             table = scores.reshape(-1, self.links[split].negatives + 1)
             yield split, found | measure(self.job_comm, "ranks", ranks(table[:, 0], table[:, 1:]))
 
-    def predict(self, model: Model) -> np.ndarray | None:
-        """Scores of the test links, [n_test] on rank 0, None elsewhere.
+    def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of test links, and their scores, [n] each.
 
         Collective: all ranks of job_comm.
         """
@@ -196,4 +203,4 @@ class LinkEvaluator(Evaluator):
         assert view.pairs is not None
         out = self.run(model, view).value.reshape(-1)
         positive = view.pairs.gid % per == 0
-        return self.gathered(view.pairs.gid[positive] // per, out[positive])
+        return view.pairs.gid[positive] // per, out[positive]

@@ -18,11 +18,13 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.memory import MemoryBound
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
 from graphtheta.logger import start_logging
 from graphtheta.ops.compile.cache import cache_folder
+from graphtheta.outputs.file import FILE_ENDINGS, write_file
+from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.recovery.atomic import atomic_file
 from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
@@ -115,7 +117,7 @@ def train_once(job: Job, comm: Comm) -> Result:
         log.finish()
     trainer.save(job.folder / WEIGHTS)
     if job.save_predictions:
-        save_predictions(job.folder / "predictions.npz", trainer.predict())
+        save(job.folder / "predictions.npz", "prediction", trainer.predict())
     if comm.rank == 0:
         modes = trainer.setup.modes
         counts = {} if modes is None else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
@@ -160,7 +162,7 @@ def evaluate(argv: list[str]) -> int:
 
 
 def predict(argv: list[str]) -> int:
-    """Write predictions of a finished run for all nodes.
+    """Write predictions of a finished run, or embeddings, for all nodes.
 
     Args:
         argv: Run folder and flags.
@@ -171,20 +173,35 @@ def predict(argv: list[str]) -> int:
     parser = Parser("predict", "Write predictions of a finished run, by original node id. Job flags override the keys of the run.",
                     "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--to", metavar="FILE", help="output file, .npz or .csv [RUN/predictions.npz]")
+    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder [RUN/predictions.npz]")
+    parser.add_argument("--format", metavar="{parquet,csv,npy}", choices=tuple(FORMATS),
+                        help="write a folder, to which each worker writes a part in this format")
+    parser.add_argument("--embed", action="store_true", help="write the node embeddings of the last layer instead of predictions")
     parser.add_job_keys()
     options, keys = parser.read(argv)
-    job = job_of(options.run, keys)
-    path = Path(options.to or Path(options.run, "predictions.npz"))
-    if path.suffix not in (".npz", ".csv"):
-        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv")
+    job, name = job_of(options.run, keys), "embedding" if options.embed else "prediction"
+    path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
+    if (path.suffix in FILE_ENDINGS) == bool(options.format):
+        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
 
     def work(comm: Comm) -> None:
-        n = save_predictions(path, trained(job, options.run, comm).predict())
+        trainer = trained(job, options.run, comm)
+        if options.format:
+            n = (trainer.write_embeddings if options.embed else trainer.write_predictions)(path, options.format)
+        else:
+            n = save(path, name, trainer.embed() if options.embed else trainer.predict())
         if comm.rank == 0:
-            say(f"{n:,} predictions in {path}")
+            say(f"{n:,} {name}s in {path}")
 
     return on_all_ranks(job, work)
+
+
+def save(path: Path, name: str, found: tuple[np.ndarray, np.ndarray] | None) -> int:
+    """Write what rank 0 has to one file; returns the number of rows."""
+    if found is None:
+        return 0
+    write_file(path, Rows(name, *found))
+    return len(found[0])
 
 
 def info(argv: list[str]) -> int:
@@ -338,39 +355,3 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
     """Write a record as indented JSON."""
     with atomic_file(path) as f:
         f.write((json.dumps(record, indent=1) + "\n").encode())
-
-
-def save_predictions(path: Path, found: tuple[np.ndarray, np.ndarray] | None) -> int:
-    """Write predictions with the ids they belong to.
-
-    Args:
-        path: .npz (arrays ``id`` and ``prediction``) or .csv (one row each).
-        found: What ``Trainer.predict`` returned: ids, [n] or [n, 2] for links, and predictions, [n] or [n, k]; None on
-            ranks that have nothing to write.
-
-    Returns:
-        Number of predictions written.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
-    if found is None:
-        return 0
-    ids, predictions = found
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".npz":
-            np.savez_compressed(path, id=ids, prediction=predictions)
-        else:
-            names = columns("id", ids) + columns("prediction", predictions)
-            wide = [x.reshape(len(x), -1).astype(str) for x in (ids, predictions)]
-            np.savetxt(path, np.concatenate(wide, axis=1), fmt="%s", delimiter=",", header=",".join(names), comments="", encoding="utf-8")
-    except OSError as error:
-        raise FormatError(f"{path}: the predictions cannot be written: {error.strerror or error}; free disk space or make the folder "
-                          "writable") from None
-    return len(ids)
-
-
-def columns(name: str, x: np.ndarray) -> list[str]:
-    """Titles of the columns of an array."""
-    return [name] if x.ndim == 1 else [f"{name}_{k}" for k in range(x.shape[1])]

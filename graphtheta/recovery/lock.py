@@ -21,7 +21,7 @@ PATIENCE = 5.0
 
 
 @contextmanager
-def exclusive(folder: Path, comm: Comm) -> Iterator[None]:
+def exclusive(folder: Path, comm: Comm, flag: str = "--out") -> Iterator[None]:
     """Lock a folder for this job until the block or its process ends.
 
     Has no effect if the file system does not support locks or is not writable.
@@ -29,6 +29,7 @@ def exclusive(folder: Path, comm: Comm) -> Iterator[None]:
     Args:
         folder: Folder of the run; it is created.
         comm: All ranks of the job; rank 0 holds the lock.
+        flag: The flag that chooses the folder, for the message.
 
     Raises:
         FormatError: Another job holds the lock; on all ranks together.
@@ -43,7 +44,7 @@ def exclusive(folder: Path, comm: Comm) -> Iterator[None]:
             file = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
         if file is not None and not _lock(file, PATIENCE):
             os.close(file)
-            file, error = None, taken(folder)
+            file, error = None, taken(folder, flag)
     try:
         comm.agree(error)
         yield
@@ -67,9 +68,9 @@ def check_free(folder: Path) -> None:
             os.close(file)
 
 
-def taken(folder: Path) -> FormatError:
+def taken(folder: Path, flag: str = "--out") -> FormatError:
     """The error for a locked folder."""
-    return FormatError(f"{folder}: another job is training in this folder; wait until it ends, or choose another folder with --out")
+    return FormatError(f"{folder}: another job is writing to this folder; wait until it ends, or choose another folder with {flag}")
 
 
 def _lock(file: int, patience: float) -> bool:

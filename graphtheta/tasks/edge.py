@@ -46,6 +46,7 @@ class EdgeKind(TaskKind):
         assert isinstance(task, EdgeTask)
         return EdgeEvaluator(partition, layers, task, {n: partition.edge.read(n) for n in SPLITS if n in partition.edge})
 
-    def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the edges, and their outputs; added self loops are left out."""
-        return np.arange(info.n_edges) if info.edges is None else info.edges, out[:info.n_edges]
+    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of edges, and their outputs; added self loops, which come last, are left out."""
+        rows = rows[: np.searchsorted(rows, info.n_edges)]
+        return rows if info.edges is None else info.edges[rows], out[: len(rows)]

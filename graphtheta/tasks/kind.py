@@ -119,12 +119,13 @@ class TaskKind(ABC):
         """
 
     @abstractmethod
-    def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ids of predictions, and the predictions that users receive.
 
         Args:
             info: Original ids of the whole graph.
-            out: Predictions of the evaluator, [n, ...].
+            rows: Numbers of some rows of the evaluator, ascending, [n] int64.
+            out: Their predictions, [n, ...].
 
         Returns:
             [m] or [m, 2] ids, and [m, ...] predictions.

@@ -61,6 +61,6 @@ class LinkKind(TaskKind):
     def _links(self, partition: Partition, ends: np.ndarray, negatives: int, key: int) -> Links:
         return Links.of(partition, ends[0], ends[1], self._known, negatives, key)
 
-    def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Original ids of both ends of each test link, and the scores."""
-        return info.ids(self._held["test"].T), out
+    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Original ids of both ends of test links, and their scores."""
+        return info.ids(self._held["test"].T[rows]), out

@@ -40,6 +40,6 @@ class NodeKind(TaskKind):
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         return NodeEvaluator(partition, layers, task)
 
-    def named(self, info: GraphInfo, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Original ids of all nodes, and their outputs."""
-        return info.ids(np.arange(len(out))), out
+    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Original ids of nodes, and their outputs."""
+        return info.ids(rows), out

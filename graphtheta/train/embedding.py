@@ -42,8 +42,8 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
     return found[-1]
 
 
-def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -> np.ndarray | None:
-    """The values of a superstep, [n_nodes, ...] by global id on rank 0, None elsewhere.
+def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -> np.ndarray:
+    """The values of a superstep for this worker's masters, [n_masters, ...].
 
     Collective: all ranks of the partition.
     """
@@ -55,12 +55,7 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
     with Tape(record=False, training=False, all_sum=partition.halo_comm.all_sum):
         model.run(graph)
     assert graph.found is not None
-    ids, rows = partition.job_comm.gather_rows(partition.masters), partition.job_comm.gather_rows(graph.found.value)
-    if ids is None or rows is None:
-        return None
-    out = np.zeros((partition.n_nodes, *rows[0].shape[1:]), rows[0].dtype)
-    out[np.concatenate(ids)] = np.concatenate(rows)
-    return out
+    return np.asarray(graph.found.value)
 
 
 def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,8 @@ from graphtheta.engine.train.update import Schedule
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
+from graphtheta.outputs.formats import Rows
+from graphtheta.outputs.parts import PartFolder
 from graphtheta.recovery.weights import read_weights, write_weights
 from graphtheta.train.build import Choices, build
 from graphtheta.train.embedding import embedded, of_nodes, superstep_of
@@ -159,7 +161,31 @@ class Session:
         """
         with self.setup.scope():
             out = self.setup.evaluator.predict(self.model)
-        return None if out is None else self.setup.kind.named(self.setup.info, out)
+        return None if out is None else self.setup.kind.named(self.setup.info, np.arange(len(out)), out)
+
+    def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
+        """Write what ``predict`` returns to a folder; each worker writes a part with its own rows.
+
+        Args:
+            folder: New, empty, or an earlier output, which is replaced when all parts are complete; on a file system that all
+                workers share.
+            format: "parquet" (needs pyarrow), "csv" or "npy".
+
+        Returns:
+            Number of predictions of all workers.
+
+        Raises:
+            ConfigError: Unknown format, or its library is not installed; on all ranks together.
+            FormatError: The folder holds other files, or cannot be written; on all ranks together.
+
+        Collective: all ranks.
+        """
+        parts = PartFolder(folder, format, self.comm)
+        with self.setup.scope():
+            rows, out = self.setup.evaluator.outputs(self.model)
+        order = np.argsort(rows)
+        ids, out = self.setup.kind.named(self.setup.info, rows[order], out[order])
+        return parts.write(Rows("prediction", ids, out))
 
     def embed(self, nodes: Any = None, layer: int | str | Stages = -1) -> tuple[np.ndarray, np.ndarray] | None:
         """What a layer inside the model returns for nodes of the graph, without dropout.
@@ -177,9 +203,7 @@ class Session:
 
         Collective: all ranks.
         """
-        number = superstep_of(self.model, self.probe, layer)
-        with self.setup.scope():
-            out = embedded(self.model, self.partition, self.probe, number)
+        out = self.setup.evaluator.gathered(self.partition.masters, self._embedded(layer))
         found, error = None, None
         try:
             found = None if out is None else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
@@ -187,6 +211,33 @@ class Session:
             error = e
         self.comm.agree(error)
         return found
+
+    def write_embeddings(self, folder: str | Path, format: str = "parquet", layer: int | str | Stages = -1) -> int:
+        """Write what ``embed`` returns for all nodes to a folder; each worker writes a part with its own nodes.
+
+        Args:
+            folder, format: As in ``write_predictions``.
+            layer: As in ``embed``.
+
+        Returns:
+            Number of nodes of all workers.
+
+        Raises:
+            ConfigError: There is no such layer, or as in ``write_predictions``; on all ranks together.
+            FormatError: As in ``write_predictions``; on all ranks together.
+
+        Collective: all ranks.
+        """
+        parts = PartFolder(folder, format, self.comm)
+        out, masters = self._embedded(layer), self.partition.masters
+        order = np.argsort(masters)
+        return parts.write(Rows("embedding", self.setup.info.ids(masters[order]), out[order]))
+
+    def _embedded(self, layer: int | str | Stages) -> np.ndarray:
+        """What a layer returns for the masters of this worker."""
+        number = superstep_of(self.model, self.probe, layer)
+        with self.setup.scope():
+            return embedded(self.model, self.partition, self.probe, number)
 
     def save(self, path: str | Path) -> None:
         """Write the weights and the job, on rank 0; the file appears whole or not at all.

@@ -46,7 +46,7 @@ def test_a_folder_is_taken_until_its_process_is_killed(holder, tmp_path, capsys)
     words = ["train", "--dataset", "ring", "--epochs", "1", "--out", str(tmp_path / "run")]
     for more in ([], ["--resume"]):
         assert main([*words, *more]) == 1
-        assert "another job is training in this folder; wait until it ends, or choose another folder with --out" in capsys.readouterr().err
+        assert "another job is writing to this folder; wait until it ends, or choose another folder with --out" in capsys.readouterr().err
     with pytest.raises(FormatError, match="another job"):
         gt.Trainer("gcn", dataset="ring", epochs=1, out=str(tmp_path / "run"), checkpoint_every=1).fit()
     assert os.listdir(tmp_path / "run") == [lock.LOCK_FILE]

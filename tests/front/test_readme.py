@@ -23,8 +23,8 @@ def test_layer_passes_the_checks() -> None:
 def test_flags_exist() -> None:
     parser = Parser("train", "", "")
     parser.add_job_keys()
-    parser.add_argument("--to")
-    parser.add_argument("--ranks")
+    for flag in ("--to", "--format", "--embed", "--ranks"):
+        parser.add_argument(flag)
     known = {name for action in parser._actions for name in action.option_strings}
     commands = [line for line in README.splitlines() if re.search(r"graphtheta (train|evaluate|predict|info)", line)]
     told = {flag for line in commands for flag in re.findall(r"--[a-z][a-z-]+", line)}

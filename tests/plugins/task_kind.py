@@ -22,6 +22,6 @@ class Ordinal(NodeKind):
         above = graph.y[:, None] > np.arange(graph.n_classes - 1)
         return super().take(graph.replace(y=np.where(graph.y[:, None] < 0, np.nan, above)))
 
-    def named(self, info, out):
-        ids, out = super().named(info, out)
+    def named(self, info, rows, out):
+        ids, out = super().named(info, rows, out)
         return ids, (out > 0).sum(axis=1)

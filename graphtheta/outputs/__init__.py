@@ -1,0 +1,1 @@
+"""Predictions and embeddings as files: one file, or a folder with a part from each worker."""

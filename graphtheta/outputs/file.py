@@ -1,0 +1,36 @@
+"""One file with all rows, for outputs that fit into the memory of one worker."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import FormatError
+from graphtheta.outputs.formats import Rows, write_csv
+from graphtheta.recovery.atomic import atomic_file
+
+FILE_ENDINGS = (".npz", ".csv")
+
+
+def write_file(path: Path, rows: Rows) -> None:
+    """Write all rows.
+
+    Args:
+        path: .npz (arrays ``id`` and the name of the values) or .csv (a line for each row).
+        rows: The rows.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            if path.suffix == ".npz":
+                arrays: dict[str, Any] = {"id": rows.ids, rows.name: rows.values}
+                np.savez_compressed(file, **arrays)
+            else:
+                write_csv(file, rows)
+    except OSError as error:
+        raise FormatError(f"{path}: the {rows.name}s cannot be written: {error.strerror or error}; free disk space or make the folder "
+                          "writable") from None

@@ -1,0 +1,157 @@
+"""A folder with a part from each worker, which is complete or absent.
+
+The parts are written to FOLDER.part. When all are complete, the file ``_SUCCESS`` lists them, and
+the folder is renamed; it replaces an earlier output. Readers of data sets skip ``_SUCCESS``.
+"""
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import FormatError, GraphThetaError
+from graphtheta.outputs.formats import FORMATS, Rows, check_format
+from graphtheta.recovery.atomic import atomic_file, sync_folder
+from graphtheta.recovery.lock import LOCK_FILE, exclusive
+
+MARK = "_SUCCESS"
+OWN_FILE = re.compile(rf"part-\d{{5,}}-of-\d{{5,}}(\.\w+)?\.(parquet|csv|npy)(\.part)?|{MARK}(\.part)?|{re.escape(LOCK_FILE)}")
+
+
+class PartFolder:
+    """A folder to which each worker writes a part of an output.
+
+    Args:
+        folder: On a file system that all workers share. It must be new, empty or an earlier
+            output, which is replaced.
+        form: Name in ``FORMATS``.
+        comm: The workers.
+
+    Raises:
+        ConfigError: There is no such format, or its library is not installed; on all ranks
+            together.
+        FormatError: The folder holds other files; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, folder: str | Path, form: str, comm: Comm):
+        self._folder, self._form, self._comm = Path(os.path.abspath(folder)), form, comm
+        self._aside, self._old = (self._folder.with_name(self._folder.name + ending) for ending in (".part", ".replaced"))
+        _together(comm, lambda: check_format(form))
+        _together(comm, lambda: _check_replaceable(self._folder), comm.rank == 0)
+
+    def write(self, rows: Rows) -> int:
+        """Write the output.
+
+        Args:
+            rows: The rows of this worker.
+
+        Returns:
+            Number of rows of all workers.
+
+        Raises:
+            FormatError: Another job is writing to the folder, or a file cannot be written; on all
+                ranks together. An earlier output is unchanged.
+
+        Collective: all ranks.
+        """
+        comm, written, total = self._comm, [], sum(self._comm.all_gather(len(rows.ids)))
+        with exclusive(self._aside, comm, "--to"):
+            _together(comm, self._begin, comm.rank == 0)
+            _together(comm, lambda: written.extend(self._write_part(rows)))
+            files = [file for part in comm.all_gather(written) for file in part]
+            mark = {"values": rows.name, "format": self._form, "rows": total, "files": files}
+            _together(comm, lambda: self._finish(mark), comm.rank == 0)
+        return total
+
+    def _begin(self) -> None:
+        """Remove what a job that was killed has left."""
+        if self._old.exists():
+            _remove(self._old)
+        self._aside.mkdir(parents=True, exist_ok=True)
+        for file in _own_files(self._aside):
+            if file.name != LOCK_FILE:
+                file.unlink()
+
+    def _write_part(self, rows: Rows) -> list[dict[str, Any]]:
+        """Write the files of this worker's part, and list them."""
+        listed = []
+        for ending, write in FORMATS[self._form].items():
+            path = self._aside / f"part-{self._comm.rank:05}-of-{self._comm.size:05}{ending.format(rows.name)}"
+            try:
+                with atomic_file(path) as file:
+                    write(file, rows)
+            except ValueError as error:
+                raise FormatError(f"{path}: cannot be written: {error}; choose another format") from error
+            listed.append({"name": path.name, "rows": len(rows.ids), "bytes": path.stat().st_size})
+        return listed
+
+    def _finish(self, mark: dict[str, Any]) -> None:
+        """Check that all parts are here, mark the output as complete, and move it to its place."""
+        for file in mark["files"]:
+            path = self._aside / file["name"]
+            if not path.is_file() or path.stat().st_size != file["bytes"]:
+                raise FormatError(f"{path}: a worker wrote {file['bytes']} bytes to this file, which rank 0 does not find; choose a "
+                                  "folder on a file system that all workers share")
+        with atomic_file(self._aside / MARK) as stream:
+            stream.write((json.dumps(mark, indent=1) + "\n").encode())
+        (self._aside / LOCK_FILE).unlink(missing_ok=True)
+        if self._folder.exists():
+            os.replace(self._folder, self._old)
+        os.replace(self._aside, self._folder)
+        sync_folder(self._folder.parent)
+        if self._old.exists():
+            _remove(self._old)
+
+
+def _together(comm: Comm, work: Callable[[], None], here: bool = True) -> None:
+    """Do work that touches files; an error is raised on all ranks.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        if here:
+            work()
+    except GraphThetaError as e:
+        error = e
+    except OSError as e:
+        error = FormatError(f"{e.filename or 'the output'}: cannot be written: {e.strerror or e}; free disk space, or choose a folder that "
+                            "is writable and on a file system that all workers share")
+    comm.agree(error)
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Check that a folder is new, empty or an output."""
+    if folder.exists() and not folder.is_dir():
+        raise FormatError(f"{folder} is a file; choose a folder for the parts")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not (folder / MARK).is_file():
+        raise FormatError(f"{folder} holds files and no {MARK}, so it is not an earlier output; choose another folder, or empty this one")
+    _own_files(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove an output, the mark first."""
+    for file in sorted(_own_files(folder), key=lambda file: file.name != MARK):
+        file.unlink()
+    folder.rmdir()
+
+
+def _own_files(folder: Path) -> list[Path]:
+    """The files of an output.
+
+    Raises:
+        FormatError: The folder holds something else.
+    """
+    files = sorted(folder.iterdir())
+    foreign = [file.name for file in files if not OWN_FILE.fullmatch(file.name)]
+    if foreign:
+        raise FormatError(f"{folder} holds {foreign[0]}, which belongs to no output; choose another folder, or move this file")
+    return files
