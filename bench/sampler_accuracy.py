@@ -30,9 +30,9 @@ TASKS: dict[str, dict[str, Any]] = {
     "facebook100": {**PITFALLS, "dataset": "facebook100:colleges=1"},
 }
 MINI = {"strategy": "mini", "batch_size": 50, "epochs": 200, "patience": 50}
-# samplers of edges keep 10 per node and hop, 25 in facebook100, whose nodes have 43 in-edges; layer-wise
-# ones keep 512 and 2,048 vertices; GraphSAINT draws about as many nodes as a batch of these has
-FANOUTS = {"facebook100": "25,25"}
+# samplers of edges keep 10 per node and hop, 25 where a node has about 40 in-edges; layer-wise ones keep
+# 512 and 2,048 vertices; GraphSAINT draws about as many nodes as a batch of these has
+FANOUTS = {"facebook100": "25,25", "computers": "25,25"}
 EDGES = {"fanout": "10,10"}
 VERTICES = {"fanout": "512,2048"}
 SAMPLERS: dict[str, dict[str, Any]] = {
