@@ -20,6 +20,7 @@ _FRONT = {
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
+    "import_graph": "ingest.importer", "Query": "tables.query",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",

@@ -1,0 +1,115 @@
+"""The command ``import --edges``: tables of edges and nodes as a store."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.errors import ConfigError
+from graphtheta.job.flag import Parser
+
+# flags with names of columns: metavar and help
+EDGE_COLUMNS = {
+    "src": ("COLUMN", "ids of sources [src]"), "dst": ("COLUMN", "ids of destinations [dst]"),
+    "edge-attr": ("COLUMNS", "attributes: numbers, or one column of lists"), "edge-weight": ("COLUMN", "weights"),
+    "edge-label": ("COLUMNS", "targets of edge tasks: numbers"),
+    "edge-split": ("COLUMNS", "a column of the words train, val, test; or columns of true and false"),
+    "edge-columns": ("COLUMNS", "values that models read by name: integers, numbers, times; texts become codes"),
+}
+NODE_COLUMNS = {
+    "id": ("COLUMN", "ids, integers or texts [id]; empty: row i is node i"), "features": ("COLUMNS", "numbers, or one column of lists"),
+    "label": ("COLUMNS", "classes (integers or texts), numbers, or lists of classes; or several columns of numbers"),
+    "split": ("COLUMNS", "a column of the words train, val, test; or columns of true and false"),
+    "node-columns": ("COLUMNS", "values that models read by name: integers, numbers, times; texts become codes"),
+}
+ROWS = {
+    "duplicates": (("keep", "drop"), "edges with the same ends: keep all, or the first [keep]"),
+    "self-loops": (("keep", "drop"), "edges from a node to itself [keep]"),
+    "reverse": (("keep", "add"), "keep edges as they are, or add the reverse of those that have none [keep]"),
+    "on-bad-row": (("fail", "skip"), "rows that are malformed, lack an id, name an unknown node or have a wrong type: stop, or leave "
+                                     "them out and count them [fail]"),
+}
+LISTS = ("edge_attr", "edge_label", "edge_split", "edge_columns", "features", "label", "split", "node_columns")
+
+
+def import_tables(argv: Sequence[str]) -> int:
+    """Import tables as a store.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    options, _ = parser().read(list(argv))
+    given = {key: value for key, value in vars(options).items() if value is not None}
+    edges, nodes, to = given.pop("edges"), given.pop("nodes", None), given.pop("to", None)
+    if not to:
+        raise ConfigError("graphtheta import: --to is missing; give the folder to write, as in --to follows.store")
+    if "separator" in given:
+        given["separator"] = {"tab": "\t", "space": " "}.get(given["separator"], given["separator"])
+    given |= {key: names(given[key]) for key in LISTS if key in given}
+    if "id" in given:
+        given["id"] = given["id"] or None
+    if "types" in given:
+        given["types"] = types_of(given["types"])
+
+    def program() -> int:
+        from graphtheta.ingest.importer import import_graph
+
+        import_graph(one_or_more(edges), None if nodes is None else one_or_more(nodes), to=to, comm=start(), progress=True, **given)
+        return 0
+
+    return run_main(program)
+
+
+def parser() -> Parser:
+    """The flags."""
+    made = Parser("import", "Write tables of edges and nodes as a store. Every worker reads its share.",
+                  "graphtheta import --edges follows.csv --src from --dst to --nodes users.parquet --id name --features age,posts "
+                  "--label team --to follows.store", "--edges FILES ")
+    made.add_argument("--edges", metavar="FILES", required=True,
+                      help="CSV, TSV (plain, .gz, .zst), Parquet or Feather: a file, a folder, a pattern, or several with commas; or a "
+                           "whole graph: .npz, .mtx, or the raw folder of an OGB dataset")
+    made.add_argument("--nodes", metavar="FILES", help="the node table; without it, nodes are the ids that edges have")
+    made.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
+    made.add_argument("--name", metavar="NAME", help="name of the graph [that of the file]")
+    for title, flags in (("Columns of the edge table", EDGE_COLUMNS), ("Columns of the node table", NODE_COLUMNS)):
+        group = made.add_argument_group(title)
+        for flag, (metavar, text) in flags.items():
+            group.add_argument(f"--{flag}", metavar=metavar, help=text)
+    made.add_argument("--n-nodes", type=int, metavar="N", help="ids are the numbers 0 to N-1, and there is no node table")
+    group = made.add_argument_group("Types")
+    group.add_argument("--id-type", choices=("auto", "int", "text"), help="type of ids; auto: integers, or text if any at the beginning "
+                       "of a file is not an integer or has leading zeros [auto]")
+    group.add_argument("--types", metavar="COLUMN:TYPE,...", help="types of columns: int, float, text, time [found in the first rows]")
+    group.add_argument("--separator", metavar="X", help="character between columns of text files, or tab, space [found in the first line]")
+    group.add_argument("--no-header", dest="header", action="store_false", default=None,
+                       help="the first line is a row; columns are named 0, 1, 2, ...")
+    group = made.add_argument_group("Rows")
+    for flag, (choices, text) in ROWS.items():
+        group.add_argument(f"--{flag}", choices=choices, help=text)
+    return made
+
+
+def names(text: str) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def one_or_more(text: str) -> Any:
+    """One path, or the paths between commas."""
+    found = names(text)
+    return found[0] if len(found) == 1 else found
+
+
+def types_of(text: str) -> dict[str, str]:
+    """Types by column.
+
+    Raises:
+        ConfigError: Not of the form COLUMN:TYPE,COLUMN:TYPE.
+    """
+    pairs = [item.rpartition(":") for item in names(text)]
+    if not all(column and kind for column, _, kind in pairs):
+        raise ConfigError(f"--types {text}: expected COLUMN:TYPE,COLUMN:TYPE, as in --types when:time,code:text")
+    return {column: kind for column, _, kind in pairs}

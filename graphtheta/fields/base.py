@@ -1,0 +1,364 @@
+"""The fields that most columns become: ids, real numbers, classes and codes."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphtheta.data.validation import MOST_CLASSES, WHOLE32, WHOLE64, first_rounded, largest
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import DataError
+from graphtheta.tables.arrow import FLOAT, TEXT, WHOLE, absent, integers, lengths, null, numbers, one
+
+# rows that are wrong, and what is wrong with a row
+Wrong = tuple[np.ndarray, Callable[[int], str]]
+
+
+class Output(NamedTuple):
+    """A column of a store: its name, the shape of a row, and the type of its values."""
+
+    name: str
+    trailing: tuple[int, ...]
+    dtype: Any
+
+
+class Field(Protocol):
+    """A field of a graph.
+
+    Attributes:
+        inputs: Columns to read, and their types.
+    """
+
+    inputs: dict[str, Any]
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Rows that cannot be used, [n] bool, and why."""
+
+    def observe(self, table: pa.Table) -> None:
+        """Take notice of rows that are used."""
+
+    def agree(self, comm: Comm, n: int) -> None:
+        """Exchange what was observed, after all n rows.
+
+        Raises:
+            DataError: The values together make no field; on all ranks.
+
+        Collective: all ranks of comm.
+        """
+
+    def outputs(self) -> list[Output]:
+        """The columns of the store."""
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """Values of the outputs for some rows."""
+
+    def meta(self) -> dict[str, Any]:
+        """What is kept with the graph."""
+
+
+class LabelField(Field, Protocol):
+    """A field of labels, which rows may lack."""
+
+    def missing(self, table: pa.Table) -> np.ndarray:
+        """Rows without a label, [n] bool."""
+
+
+class Base:
+    """A field that accepts all rows and writes nothing; the base of all others."""
+
+    inputs: dict[str, Any]
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Nothing is wrong."""
+        return iter(())
+
+    def observe(self, table: pa.Table) -> None:
+        """Nothing is needed."""
+
+    def agree(self, comm: Comm, n: int) -> None:
+        """Nothing is needed."""
+
+    def outputs(self) -> list[Output]:
+        """Nothing is written."""
+        return []
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """Nothing is written."""
+        return []
+
+    def meta(self) -> dict[str, Any]:
+        """Nothing is kept."""
+        return {}
+
+
+class Numbers(Base):
+    """Real numbers from columns of numbers, or from one column of lists.
+
+    Args:
+        name: Name in the store.
+        columns: The columns.
+        width: Length of the lists; None for columns of numbers.
+        vector: Whether a row is a number instead of a list of them.
+        missing: Whether values may be missing (NaN).
+        remedy: Where values belong that float32 would round.
+    """
+
+    def __init__(self, name: str, columns: Sequence[str], width: int | None = None, *, vector: bool = False, missing: bool = False,
+                 remedy: str = ""):
+        self.inputs = dict.fromkeys(columns, FLOAT if width is None else pa.large_list(FLOAT))
+        self._name, self._width, self._vector, self._missing, self._remedy = name, width, vector, missing, remedy
+        # of each column, whether it has fractions, and the first number that float32 rounds
+        self._fractions = np.zeros(len(columns) if width is None else width, bool)
+        self._rounded: dict[int, int] = {}
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Numbers that are missing or infinite, and lists of another length."""
+        for name in self.inputs:
+            column = one(table.column(name))
+            if self._width is None:
+                values = numbers(column)
+                yield self._refused(values), no_number(name, values)
+            else:
+                sizes = lengths(column)
+                yield (sizes != self._width) & ~(self._missing & (sizes < 0)), no_list(name, sizes, self._width)
+                owner = np.repeat(np.arange(len(column)), np.maximum(sizes, 0))
+                bad = np.bincount(owner[self._refused(numbers(column.flatten()))], minlength=len(column)) > 0
+                yield bad, says(f"column '{name}' has a list with numbers that are missing or infinite")
+
+    def _refused(self, values: np.ndarray) -> np.ndarray:
+        beyond = np.abs(values) > np.finfo(np.float32).max
+        return beyond if self._missing else beyond | np.isnan(values)
+
+    def observe(self, table: pa.Table) -> None:
+        """Look for fractions, and for large integers."""
+        for i, x in enumerate(self._values(table).T):
+            x = x[~np.isnan(x)]
+            if not self._fractions[i] and len(x):
+                self._fractions[i] = largest(x) > WHOLE64 or not np.array_equal(x, np.rint(x))
+            if not self._fractions[i] and i not in self._rounded and largest(x) > WHOLE32:
+                at = first_rounded(x)
+                if at is not None:
+                    self._rounded[i] = int(x[at])
+
+    def agree(self, comm: Comm, n: int) -> None:
+        """Refuse columns of integers that float32 rounds."""
+        found = comm.all_gather([self._fractions.tolist(), sorted(self._rounded.items())])
+        names = list(self.inputs)
+        for _, rounded in found:
+            for i, value in rounded:
+                if not any(fractions[i] for fractions, _ in found):
+                    raise DataError(f"column '{names[0 if self._width else i]}' has integers such as {value}, which float32 would round to "
+                                    f"{int(np.float32(value))}; {self._remedy}")
+
+    def outputs(self) -> list[Output]:
+        """Rows of float32."""
+        return [Output(self._name, () if self._vector else (len(self._fractions),), np.float32)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """Rows of float32."""
+        values = self._values(table).astype(np.float32)
+        return [values[:, 0] if self._vector else values]
+
+    def missing(self, table: pa.Table) -> np.ndarray:
+        """Rows without any value, [n] bool."""
+        return np.asarray(np.isnan(self._values(table)).all(axis=1))
+
+    def _values(self, table: pa.Table) -> np.ndarray:
+        """[n, d] float64."""
+        columns = [one(table.column(name)) for name in self.inputs]
+        if self._width is None:
+            return np.stack([numbers(column) for column in columns], axis=1)
+        out = np.full((table.num_rows, self._width), np.nan)
+        out[~null(columns[0])] = numbers(columns[0].flatten()).reshape(-1, self._width)
+        return out
+
+
+class Codes(Base):
+    """A column of texts as codes of their sorted values.
+
+    Args:
+        name: Name in the store.
+        column: The column.
+        key: Where the values are kept in the meta data: a name, or the name of a table and one in it.
+        dtype: Type of the codes.
+        missing: Code of rows without a value; None refuses such rows.
+    """
+
+    def __init__(self, name: str, column: str, key: tuple[str, ...], dtype: Any, missing: int | None = None):
+        self.inputs = {column: TEXT}
+        self._name, self._column, self._key, self._dtype, self._missing = name, column, key, dtype, missing
+        self._seen: set[str] = set()
+        self._values: list[str] = []
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Rows without a value."""
+        if self._missing is None:
+            yield absent(one(table.column(self._column))), says(f"column '{self._column}' has no value")
+
+    def observe(self, table: pa.Table) -> None:
+        """Collect the values."""
+        values = one(table.column(self._column))
+        self._seen.update(value for value in values.unique().to_pylist() if value)
+        check_categories(self._column, len(self._seen))
+
+    def agree(self, comm: Comm, n: int) -> None:
+        """Sort the values of all workers."""
+        self._values = sorted(set().union(*comm.all_gather(sorted(self._seen))))
+        check_categories(self._column, len(self._values))
+
+    def outputs(self) -> list[Output]:
+        """One code a row."""
+        return [Output(self._name, (), self._dtype)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """One code a row."""
+        found = pc.index_in(one(table.column(self._column)), pa.array(self._values, TEXT)).fill_null(-1)
+        return [integers(found).astype(self._dtype)]
+
+    def missing(self, table: pa.Table) -> np.ndarray:
+        """Rows without a value, [n] bool."""
+        return absent(one(table.column(self._column)))
+
+    def meta(self) -> dict[str, Any]:
+        """The values, in the order of their codes."""
+        value: Any = self._values
+        for key in reversed(self._key):
+            value = {key: value}
+        return dict(value)
+
+
+class Classes(Base):
+    """A column of class numbers from 0, -1 or nothing for nodes without a label.
+
+    Args:
+        column: The column.
+        kind: Type to read it in, integers or bools.
+    """
+
+    def __init__(self, column: str, kind: Any):
+        self.inputs, self._column, self._largest = {column: kind}, column, -1
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Negative classes."""
+        values = self._values(table)
+        yield values < -1, lambda row: f"column '{self._column}': {values[row]} is no class; classes are numbered from 0"
+
+    def observe(self, table: pa.Table) -> None:
+        """Find the largest."""
+        self._largest = max(self._largest, int(self._values(table).max(initial=-1)))
+
+    def agree(self, comm: Comm, n: int) -> None:
+        """Refuse numbers that are codes."""
+        known = max(comm.all_gather(self._largest)) + 1
+        if known > max(n, MOST_CLASSES):
+            raise DataError(f"column '{self._column}': {known} classes for {n} nodes; if the numbers are names, read them as text with "
+                            f"--types {self._column}:text")
+
+    def outputs(self) -> list[Output]:
+        """One class a row."""
+        return [Output("y", (), np.int64)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """One class a row."""
+        return [self._values(table)]
+
+    def missing(self, table: pa.Table) -> np.ndarray:
+        """Rows without a class, [n] bool."""
+        return self._values(table) < 0
+
+    def _values(self, table: pa.Table) -> np.ndarray:
+        return integers(one(table.column(self._column)).cast(WHOLE).fill_null(-1))
+
+
+class Labels(Codes):
+    """A column of lists of classes: 0 or 1 for each class, NaN for all if there is no list.
+
+    Args:
+        column: The column.
+        names: Whether the classes are texts.
+    """
+
+    def __init__(self, column: str, names: bool):
+        super().__init__("y", column, ("class_names",), np.float32, missing=0)
+        self.inputs = {column: pa.large_list(TEXT)}
+        self._names = names
+
+    def observe(self, table: pa.Table) -> None:
+        """Collect the classes."""
+        super().observe(pa.table({self._column: one(table.column(self._column)).flatten()}))
+
+    def agree(self, comm: Comm, n: int) -> None:
+        """Sort the classes of all workers: names as texts, numbers as numbers."""
+        super().agree(comm, n)
+        if not self._names:
+            self._values = [str(k) for k in range(max(map(int, self._values), default=-1) + 1)]
+            check_categories(self._column, len(self._values))
+
+    def outputs(self) -> list[Output]:
+        """A number for each class."""
+        return [Output(self._name, (len(self._values),), np.float32)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """A number for each class."""
+        column = one(table.column(self._column))
+        sizes = lengths(column)
+        out = np.zeros((len(column), len(self._values)), np.float32)
+        codes = super().rows(pa.table({self._column: column.flatten()}))[0].astype(np.int64)
+        out[np.repeat(np.arange(len(column)), np.maximum(sizes, 0))[codes >= 0], codes[codes >= 0]] = 1
+        out[sizes < 0] = np.nan
+        return [out]
+
+    def missing(self, table: pa.Table) -> np.ndarray:
+        """Rows without a list, [n] bool."""
+        return null(one(table.column(self._column)))
+
+    def meta(self) -> dict[str, Any]:
+        """Names of the classes, if they have any."""
+        return super().meta() if self._names else {}
+
+
+class Ids(Base):
+    """Ids of nodes, which are resolved and not stored as a column.
+
+    Args:
+        columns: Their columns.
+        kind: Type of the ids.
+    """
+
+    def __init__(self, columns: Sequence[str], kind: Any):
+        self.inputs = dict.fromkeys(columns, kind)
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Rows without an id."""
+        for name, kind in self.inputs.items():
+            column = one(table.column(name))
+            yield absent(column) if kind == TEXT else null(column), says(f"column '{name}' has no id")
+
+
+def says(text: str) -> Callable[[int], str]:
+    """The same text for every row."""
+    return lambda row: text
+
+
+def no_number(name: str, values: np.ndarray) -> Callable[[int], str]:
+    """What is wrong with a number."""
+    return lambda row: f"column '{name}' has no value" if np.isnan(values[row]) else f"column '{name}': {values[row]} is no float32 number"
+
+
+def no_list(name: str, sizes: np.ndarray, width: int) -> Callable[[int], str]:
+    """What is wrong with a list of another length, -1 for none."""
+    return lambda row: (f"column '{name}' has no list" if sizes[row] < 0
+                        else f"column '{name}' has a list of {sizes[row]} numbers, expected {width}")
+
+
+def check_categories(column: str, n: int) -> None:
+    """Check that a column of names has not too many.
+
+    Raises:
+        DataError: They are ids rather than names.
+    """
+    if n > MOST_CLASSES:
+        raise DataError(f"column '{column}' has more than {MOST_CLASSES:,} different texts; codes are for names of kinds, so leave it out")

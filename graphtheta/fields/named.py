@@ -1,0 +1,272 @@
+"""Fields for named columns and for splits, and the choice of a field for a column by its type."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphtheta.data.columns import TAKEN
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.fields.base import Base, Classes, Codes, Field, LabelField, Labels, Numbers, Output, Wrong, says
+from graphtheta.tables.arrow import BOOL, TEXT, WHOLE, flags, integers, is_list, is_text, null, one
+from graphtheta.wording import did_you_mean
+
+SPLITS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
+MASKS = ("train", "val", "test")
+KINDS = ("int", "float", "text", "time")
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+class Integers(Base):
+    """A named column of integers.
+
+    Args:
+        name: Name in the store.
+        column: The column.
+        kind: Its type, integers or bools.
+    """
+
+    def __init__(self, name: str, column: str, kind: Any):
+        self.inputs, self._name, self._column = {column: read_as(kind)}, name, column
+        self._dtype = np.int32 if pa.types.is_boolean(kind) or (kind.bit_width < 64 and kind != pa.uint32()) else np.int64
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Rows without a value."""
+        yield null(one(table.column(self._column))), says(f"column '{self._column}' has no value")
+
+    def outputs(self) -> list[Output]:
+        """One integer a row."""
+        return [Output(self._name, (), self._dtype)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """One integer a row."""
+        return [integers(one(table.column(self._column)).cast(WHOLE)).astype(self._dtype)]
+
+
+class Times(Base):
+    """A named column of times: seconds since 1970 if all are whole, else the unit of the column, which is kept.
+
+    Args:
+        name: Name in the store.
+        column: The column.
+        group: "node" or "edge".
+        kind: Type of the times.
+    """
+
+    def __init__(self, name: str, column: str, group: str, kind: Any):
+        self.inputs, self._name, self._column, self._group = {column: kind}, name, column, group
+        self._unit, self._whole = str(kind.unit), True
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Rows without a value."""
+        yield null(one(table.column(self._column))), says(f"column '{self._column}' has no time")
+
+    def observe(self, table: pa.Table) -> None:
+        """Look for fractions of seconds."""
+        self._whole = self._whole and not (self._values(table) % self._per_second()).any()
+
+    def agree(self, comm: Comm, n: int) -> None:
+        """Decide on the unit."""
+        self._whole = all(comm.all_gather(self._whole))
+
+    def outputs(self) -> list[Output]:
+        """One integer a row."""
+        return [Output(self._name, (), np.int64)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """One integer a row."""
+        return [self._values(table) // (self._per_second() if self._whole else 1)]
+
+    def meta(self) -> dict[str, Any]:
+        """The unit."""
+        return {f"{self._group}_units": {self._column: "s" if self._whole else self._unit}}
+
+    def _per_second(self) -> int:
+        return 10**9 // NANOSECONDS[self._unit]
+
+    def _values(self, table: pa.Table) -> np.ndarray:
+        return integers(one(table.column(self._column)).cast(WHOLE))
+
+
+class Words(Base):
+    """Masks from a column of words: train, val, test, or nothing.
+
+    Args:
+        column: The column.
+    """
+
+    def __init__(self, column: str):
+        self.inputs, self._column = {column: TEXT}, column
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Other words."""
+        words = pc.utf8_lower(one(table.column(self._column))).fill_null("")
+        bad = ~flags(pc.is_in(words, pa.array([*SPLITS, ""], TEXT)))
+        yield bad, lambda row: f"column '{self._column}': '{words[row].as_py()}' is none of train, val and test"
+
+    def outputs(self) -> list[Output]:
+        """Three masks."""
+        return [Output(mask, (), np.bool_) for mask in MASKS]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """Three masks."""
+        words = pc.utf8_lower(one(table.column(self._column)))
+        codes = np.array([*SPLITS.values(), -1])[integers(pc.index_in(words, pa.array(list(SPLITS), TEXT)).fill_null(-1))]
+        return [codes == i for i in range(len(MASKS))]
+
+
+class Marks(Base):
+    """Masks from up to three columns of true and false, or 1 and 0.
+
+    Args:
+        columns: The columns of train, val and test.
+        types: Types of all columns.
+    """
+
+    def __init__(self, columns: Sequence[str], types: dict[str, Any]):
+        self.inputs = {name: read_as(types[name]) for name in columns}
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Missing values, other numbers, and rows of several splits."""
+        for name in self.inputs:
+            values = self._values(table, name)
+            yield (values != 0) & (values != 1), says(f"column '{name}' is neither true nor false")
+        yield sum(self._values(table, name) == 1 for name in self.inputs) > 1, says(f"more than one of {', '.join(self.inputs)} is true")
+
+    def outputs(self) -> list[Output]:
+        """A mask for each column."""
+        return [Output(mask, (), np.bool_) for mask, _ in zip(MASKS, self.inputs, strict=False)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """A mask for each column."""
+        return [self._values(table, name) == 1 for name in self.inputs]
+
+    def _values(self, table: pa.Table, name: str) -> np.ndarray:
+        return integers(one(table.column(name)).cast(WHOLE).fill_null(-1))
+
+
+class Labelled(Base):
+    """Refuses nodes of a split that have no label.
+
+    Args:
+        label, split: The two fields.
+    """
+
+    def __init__(self, label: LabelField, split: Field):
+        self.inputs: dict[str, Any] = {}
+        self._label, self._split = label, split
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Nodes in a mask without a label."""
+        inside = np.any(self._split.rows(table), axis=0)
+        yield inside & self._label.missing(table), says("the row belongs to a split, but has no label")
+
+
+def label_field(columns: Sequence[str], types: dict[str, Any], width: int) -> LabelField:
+    """The field of node labels.
+
+    Args:
+        columns: The columns.
+        types: Types of all columns.
+        width: Length of the lists of the first column, if it has lists.
+    """
+    kind = types[columns[0]]
+    if len(columns) > 1:
+        return Numbers("y", columns, missing=True, remedy="rescale the targets")
+    if is_list(kind):
+        if pa.types.is_floating(kind.value_type):
+            return Numbers("y", columns, width, missing=True, remedy="rescale the targets")
+        return Labels(columns[0], is_text(kind.value_type))
+    if is_text(kind):
+        return Codes("y", columns[0], ("class_names",), np.int64, missing=-1)
+    if pa.types.is_floating(kind):
+        return Numbers("y", columns, missing=True, remedy="rescale the targets")
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return Classes(columns[0], read_as(kind))
+    raise ConfigError(f"the label '{columns[0]}' has type {kind}; labels are integers, texts, numbers or lists of them. State another "
+                      f"type with --types {columns[0]}:text")
+
+
+def named_field(group: str, column: str, types: dict[str, Any], width: int) -> Field:
+    """The field of a named column.
+
+    Args:
+        group: "node" or "edge".
+        column: The column.
+        types: Types of all columns.
+        width: Length of its lists, if it has lists.
+    """
+    kind, name = types[column], f"columns.{column}"
+    if not column.isidentifier() or column.startswith("_") or column in TAKEN:
+        raise ConfigError(f"{group} column '{column}': models could not read {group}.{column}; rename it to a Python identifier that is "
+                          f"not one of {', '.join(sorted(TAKEN))}")
+    remedy = f"state its type with --types {column}:int"
+    if is_list(kind):
+        return Numbers(name, [column], width, remedy=remedy)
+    if is_text(kind):
+        return Codes(name, column, (f"{group}_categories", column), np.int32)
+    if pa.types.is_floating(kind):
+        return Numbers(name, [column], vector=True, remedy=remedy)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return Times(name, column, group, kind if pa.types.is_timestamp(kind) else pa.timestamp("s"))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return Integers(name, column, kind)
+    raise ConfigError(f"{group} column '{column}' has type {kind}; columns are numbers, texts, times or lists of numbers. State another "
+                      f"type with --types {column}:text")
+
+
+def number_field(name: str, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int], remedy: str, **options: bool) -> Field:
+    """A field of real numbers.
+
+    Raises:
+        ConfigError: A list among several columns.
+    """
+    lists = [column for column in columns if is_list(types[column])]
+    if lists and len(columns) > 1:
+        raise ConfigError(f"the column '{lists[0]}' has lists; give it alone, or columns of numbers only")
+    return Numbers(name, columns, widths[columns[0]] if lists else None, remedy=remedy, **options)
+
+
+def split_field(columns: Sequence[str], types: dict[str, Any]) -> Field:
+    """The field of the masks: one column of words, or columns of true and false."""
+    if len(columns) == 1 and not (pa.types.is_boolean(types[columns[0]]) or pa.types.is_integer(types[columns[0]])):
+        return Words(columns[0])
+    if len(columns) > len(MASKS):
+        raise ConfigError(f"a split has at most three columns, for train, val and test; got {', '.join(columns)}")
+    return Marks(columns, types)
+
+
+def read_as(kind: Any) -> Any:
+    """The type to read a column of integers or bools in."""
+    return BOOL if pa.types.is_boolean(kind) else WHOLE
+
+
+def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str, Any]:
+    """Types of columns, some of them stated by the user.
+
+    Raises:
+        ConfigError: Another word.
+    """
+    kinds = dict(zip(KINDS, (WHOLE, pa.float64(), TEXT, pa.timestamp("ns")), strict=True))
+    for column, word in given.items():
+        if word not in kinds:
+            raise ConfigError(f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose {', '.join(KINDS)}")
+    return {column: kinds[given[column]] if column in given else kind for column, kind in types.items()}
+
+
+def require(columns: Sequence[str], types: dict[str, Any], where: str, flag: str) -> None:
+    """Check that a table has some columns.
+
+    Raises:
+        DataError: One is missing, or empty as far as its type goes.
+    """
+    for column in columns:
+        if column not in types:
+            raise DataError(f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns are {', '.join(types)}; "
+                            f"choose one with {flag}, or read a file without a header with --no-header (header=False)")
+        if pa.types.is_null(types[column]):
+            raise DataError(f"{where}: the column '{column}' has no values at the beginning; state its type with --types {column}:int")

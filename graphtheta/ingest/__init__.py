@@ -1,0 +1,1 @@
+"""Tables of edges and nodes into a store, by all workers together."""

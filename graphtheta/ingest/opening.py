@@ -1,0 +1,60 @@
+"""Finds what the edges and nodes of an import are: two tables, or a whole graph."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from graphtheta.errors import ConfigError
+from graphtheta.ingest.options import Options
+from graphtheta.tables.objects import Whole, whole_graph
+from graphtheta.tables.ogb import is_ogb, ogb
+from graphtheta.tables.opening import is_path, is_table, open_table, stem
+from graphtheta.tables.source import Source
+
+WHOLE_FILES = (".npz", ".mtx")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of an import.
+
+    Attributes:
+        edges, nodes: The tables.
+        options: What to do with them.
+        source: What they are, in words.
+        name: Name of the graph.
+    """
+
+    edges: Source
+    nodes: Source | None
+    options: Options
+    source: str
+    name: str
+
+
+def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True) -> Tables:
+    """Find the tables of an import; see ``import_graph``.
+
+    Raises:
+        ConfigError: Something that is no table; options that do not fit together.
+        FormatError: There is no such file, or it is damaged.
+    """
+    if nodes is not None and options.n_nodes is not None:
+        raise ConfigError("n_nodes and a node table both state the number of nodes; give one of them")
+    names = [str(x) for x in (edges, nodes) if isinstance(x, (str, os.PathLike))]
+    source = ", ".join(Path(name).name for name in names) or type(edges).__name__
+    name = Path(names[0]).name.partition(".")[0] if names else "graph"
+    if is_path(edges) and nodes is None and is_ogb(Path(edges)):
+        found: Whole | None = ogb(Path(edges), options.split)
+    elif (is_path(edges) and stem(Path(edges)).suffix in WHOLE_FILES) or not is_table(edges):
+        found = whole_graph(edges)
+    else:
+        found = None
+    if found is not None:
+        if nodes is not None:
+            raise ConfigError(f"{source}: the graph has nodes of its own; leave the node table out")
+        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name)
+    table = None if nodes is None else open_table("nodes", nodes, separator, header)
+    return Tables(open_table("edges", edges, separator, header), table, options, source, name)

@@ -1,0 +1,158 @@
+"""What an import is asked to do, and the tables and fields that follow from it."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import pyarrow as pa
+
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.fields.base import Field, Ids
+from graphtheta.fields.named import Labelled, label_field, named_field, number_field, require, split_field, stated
+from graphtheta.tables.arrow import TEXT, WHOLE, is_list, is_text, one
+from graphtheta.tables.faults import Faults
+from graphtheta.tables.source import Source
+from graphtheta.wording import did_you_mean
+
+CHOICES = {"id_type": ("auto", "int", "text"), "duplicates": ("keep", "drop"), "self_loops": ("keep", "drop"),
+           "reverse": ("keep", "add"), "on_bad_row": ("fail", "skip")}
+FLAGS = {"src": "--src", "dst": "--dst", "edge_attr": "--edge-attr", "edge_weight": "--edge-weight", "edge_label": "--edge-label",
+         "edge_split": "--edge-split", "edge_columns": "--edge-columns", "id": "--id", "features": "--features", "label": "--label",
+         "split": "--split", "node_columns": "--node-columns"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Names of columns, and what to do with rows; see ``import_graph``."""
+
+    src: str = "src"
+    dst: str = "dst"
+    edge_attr: Sequence[str] = ()
+    edge_weight: str | None = None
+    edge_label: Sequence[str] = ()
+    edge_split: Sequence[str] = ()
+    edge_columns: Sequence[str] = ()
+    id: str | None = "id"
+    features: Sequence[str] = ()
+    label: Sequence[str] = ()
+    split: Sequence[str] = ()
+    node_columns: Sequence[str] = ()
+    n_nodes: int | None = None
+    id_type: str = "auto"
+    types: Mapping[str, str] = field(default_factory=dict)
+    duplicates: str = "keep"
+    self_loops: str = "keep"
+    reverse: str = "keep"
+    on_bad_row: str = "fail"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        for key, allowed in CHOICES.items():
+            value = getattr(self, key)
+            if value not in allowed:
+                raise ConfigError(f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(allowed)}")
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.type == "Sequence[str]":
+                object.__setattr__(self, item.name, (value,) if isinstance(value, str) else tuple(value or ()))
+        if self.n_nodes is not None and self.n_nodes < 1:
+            raise ConfigError(f"n_nodes: got {self.n_nodes}, expected at least 1")
+
+    @property
+    def skip(self) -> bool:
+        """Whether bad rows are left out."""
+        return self.on_bad_row == "skip"
+
+
+def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
+    """The fields of an edge table.
+
+    Args:
+        options: Names of its columns.
+        source: The table.
+        kind: Type of the ids.
+
+    Raises:
+        ConfigError, DataError: A column is missing, or has a type that does not fit.
+    """
+    types = checked_types(options, source, ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns"))
+    widths = list_widths(source, types)
+    remedy = "give codes, ids and times as --edge-columns, and rescale measured quantities"
+    found: list[Field] = [Ids((options.src, options.dst), kind)]
+    if options.edge_attr:
+        found.append(number_field("attr", options.edge_attr, types, widths, remedy))
+    if options.edge_weight:
+        found.append(number_field("weight", [options.edge_weight], types, widths, remedy, vector=True))
+    if options.edge_label:
+        found.append(number_field("y", options.edge_label, types, widths, remedy, vector=len(options.edge_label) == 1, missing=True))
+    if options.edge_split:
+        found.append(split_field(options.edge_split, types))
+    return found + [named_field("edge", column, types, widths.get(column, 0)) for column in options.edge_columns]
+
+
+def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
+    """The fields of a node table; the arguments are those of ``edge_fields``."""
+    named = ("features", "label", "split", "node_columns", *(("id",) if options.id is not None else ()))
+    types = checked_types(options, source, named)
+    widths = list_widths(source, types)
+    found: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
+    if options.features:
+        found.append(number_field("x", options.features, types, widths,
+                                  "give codes, ids and times as --node-columns, and rescale measured quantities"))
+    if options.split:
+        found.append(split_field(options.split, types))
+    if options.label:
+        label = label_field(options.label, types, widths.get(options.label[0], 0))
+        found += [label, *([Labelled(label, found[-1])] if options.split else [])]
+    return found + [named_field("node", column, types, widths.get(column, 0)) for column in options.node_columns]
+
+
+def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
+    """The type of the ids: integers if all id columns have integers, else text.
+
+    Raises:
+        DataError: The ids are neither.
+    """
+    if options.n_nodes is not None or (nodes is not None and options.id is None):
+        return WHOLE
+    if options.id_type != "auto":
+        return WHOLE if options.id_type == "int" else TEXT
+    columns = [(edges, options.src), (edges, options.dst), *([(nodes, options.id)] if nodes is not None and options.id else [])]
+    kinds = [checked_types(options, source, ())[column] for source, column in columns if column in source.types()]
+    for (source, column), kind in zip(columns, kinds, strict=False):
+        if source.typed and not (is_text(kind) or pa.types.is_integer(kind)):
+            raise DataError(f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts")
+    whole = all(pa.types.is_integer(kind) for kind in kinds)
+    return WHOLE if whole and not any(leading_zeros(source, column) for source, column in columns if not source.typed) else TEXT
+
+
+def leading_zeros(source: Source, column: str) -> bool:
+    """Whether integers at the beginning of a text file have signs or zeros in front, and so are names."""
+    if column not in source.types():
+        return False
+    piece = next(iter(source.pieces()), None)
+    rows = None if piece is None else next(source.read(piece, {column: TEXT}, lambda block: block == 0, Faults()), None)
+    if rows is None:
+        return False
+    return any(text not in ("", "0") and (text.startswith(("0", "-0", "+"))) for text in one(rows.table.column(column)).to_pylist())
+
+
+def checked_types(options: Options, source: Source, named: Sequence[str]) -> dict[str, Any]:
+    """Types of the columns of a table, in which all that are named exist."""
+    types = stated(source.types(), {k: v for k, v in options.types.items() if k in source.types()}, source.name)
+    for key in named:
+        value = getattr(options, key)
+        require([value] if isinstance(value, str) else value or (), types, source.name, FLAGS[key])
+    return types
+
+
+def list_widths(source: Source, types: dict[str, Any]) -> dict[str, int]:
+    """Lengths of the lists of the first row of a table."""
+    lists = {column: pa.large_list(kind.value_type) for column, kind in types.items() if is_list(kind)}
+    if not lists:
+        return {}
+    for piece in source.pieces():
+        for rows in source.read(piece, lists, lambda block: True, Faults()):
+            return {column: len(rows.table.column(column)[0].as_py() or ()) for column in lists}
+    return {}

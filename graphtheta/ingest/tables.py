@@ -1,0 +1,123 @@
+"""Reads a table into a spool: each worker its share, rows checked, bad ones counted."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.fields.base import Field
+from graphtheta.ingest.spool import Spool, begins
+from graphtheta.tables.faults import Faults
+from graphtheta.tables.progress import Progress
+from graphtheta.tables.source import Rows, Source, share
+
+
+class Table:
+    """The rows of a table that this worker has read.
+
+    Args:
+        source: The table.
+        fields: What its columns become.
+        path: File of the spool.
+
+    Attributes:
+        name: For messages.
+        fields: What its columns become.
+        spool: The rows.
+        faults: Bad rows of this worker.
+        n_rows: Rows of all workers that are not bad.
+        begins: First row of each block of the spool.
+    """
+
+    def __init__(self, source: Source, fields: Sequence[Field], path: Path):
+        self.name, self.fields, self._source = source.name, list(fields), source
+        self.spool, self.faults = Spool(path), Faults()
+        self.n_rows, self.begins = 0, list[int]()
+        self._inputs: dict[str, Any] = {}
+        for field in fields:
+            for column, kind in field.inputs.items():
+                if self._inputs.setdefault(column, kind) != kind:
+                    raise ConfigError(f"{self.name}: the column '{column}' is used as {self._inputs[column]} and as {kind}; use it once")
+
+    def read(self, comm: Comm, progress: Progress) -> None:
+        """Read this worker's share.
+
+        Raises:
+            GraphThetaError: A file is damaged, or the values of a column fit no field; on all ranks together.
+
+        Collective: all ranks of comm.
+        """
+        error: GraphThetaError | None = None
+        try:
+            mine = share(self._source.pieces(), comm.rank, comm.size, self._source.rank0)
+            progress.begin(self.name, sum(piece.weight for piece, _ in mine))
+            for piece, turn in mine:
+                for rows in self._source.read(piece, self._inputs, turn, self.faults):
+                    self._add(rows)
+                    progress.add(rows.nbytes, rows.table.num_rows)
+            self.spool.close()
+        except GraphThetaError as e:
+            error = e
+        comm.agree(error)
+        self.begins, self.n_rows = begins(comm, self.spool.at, self.spool.counts)
+        progress.end(self.n_rows)
+
+    def finish(self, comm: Comm, skip: bool) -> int:
+        """The number of bad rows; makes the fields ready.
+
+        Raises:
+            DataError: There are bad rows that are not to be skipped, no other rows, or values that fit no field; on all
+                ranks.
+
+        Collective: all ranks of comm.
+        """
+        bad = self.faults.agree(comm, skip, self.name)
+        if not self.n_rows:
+            raise DataError(f"{self.name}: there are no rows{f' but {bad:,} bad ones' if bad else ''}; check the file")
+        for field in self.fields:
+            try:
+                field.agree(comm, self.n_rows)
+            except DataError as error:
+                raise DataError(f"{self.name}: {error}") from None
+        return bad
+
+    def add_fault(self, block: int, rows: np.ndarray, text: Any) -> None:
+        """Count rows of a block as bad that were taken for good.
+
+        Args:
+            block: Number of the block in the spool.
+            rows: Numbers of the rows in it.
+            text: What is wrong with a row, by its number.
+        """
+        self.faults.add(self.spool.at[block], rows, lambda: self._locate(self.spool.at[block]), text)
+
+    def _add(self, rows: Rows) -> None:
+        table = rows.table
+        bad = self._bad(rows, self.faults)
+        if bad.any():
+            table = table.filter(pa.array(~bad))
+        if table.num_rows:
+            for field in self.fields:
+                field.observe(table)
+            self.spool.add(rows.at, table)
+
+    def _bad(self, rows: Rows, faults: Faults) -> np.ndarray:
+        """Rows that cannot be used, [n] bool."""
+        bad = np.zeros(rows.table.num_rows, bool)
+        for field in self.fields:
+            for wrong, why in field.wrong(rows.table):
+                faults.add(rows.at, np.flatnonzero(wrong & ~bad), rows.locate, why)
+                bad |= wrong
+        return bad
+
+    def _locate(self, at: tuple[int, int]) -> tuple[str, np.ndarray]:
+        """File and unit, and the lines of the rows of a block that are in the spool; reads the block again."""
+        piece = self._source.pieces()[at[0]]
+        rows = next(rows for rows in self._source.read(piece, self._inputs, lambda block: block == at[1], Faults()) if rows.at == at)
+        place, lines = rows.locate()
+        return place, lines[~self._bad(rows, Faults())]

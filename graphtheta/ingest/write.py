@@ -1,0 +1,105 @@
+"""Writes the rows of spools as columns of a store."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import GraphThetaError
+from graphtheta.fields.base import Field
+from graphtheta.ingest.ids import text_parts
+from graphtheta.ingest.spool import begins
+from graphtheta.store.writer import ColumnWriter, StoreWriter
+from graphtheta.tables.arrow import WHOLE, integers
+
+# where rows of a block go: first row in the column, and which rows of the block, [n] bool
+Runs = Sequence[tuple[int, np.ndarray]]
+
+
+class FieldWriter:
+    """Writes fields of nodes or edges.
+
+    Args:
+        writer: The store.
+        group: "node" or "edge".
+        n: Number of nodes or edges.
+        fields: The fields.
+
+    Collective: all ranks.
+    """
+
+    def __init__(self, writer: StoreWriter, group: str, n: int, fields: Sequence[Field]):
+        self._fields = fields
+        self._columns = [[writer.column(group, out.name, n, out.trailing, out.dtype) for out in field.outputs()] for field in self._fields]
+
+    def write(self, table: pa.Table, runs: Runs) -> None:
+        """Write rows of a block."""
+        for field, columns in zip(self._fields, self._columns, strict=True):
+            for column, rows in zip(columns, field.rows(table), strict=True):
+                write_runs(column, rows, runs)
+
+
+def write_runs(column: ColumnWriter, rows: np.ndarray, runs: Runs) -> None:
+    """Write rows of a block into a column."""
+    for begin, picked in runs:
+        if picked.any():
+            column.write(begin, rows if picked.all() else rows[picked])
+
+
+def write_ids(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iterable[tuple[int, Any]]], kind: Any) -> None:
+    """Write the ids of nodes, unless they are the numbers of the nodes.
+
+    Args:
+        writer: The store.
+        comm: The workers.
+        n: Number of nodes.
+        blocks: Gives first node and ids of each block of this worker.
+        kind: Type of the ids.
+
+    Raises:
+        GraphThetaError: They cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    if kind == WHOLE:
+        same = all(np.array_equal(integers(ids), begin + np.arange(len(ids))) for begin, ids in blocks())
+        if all(comm.all_gather(same)):
+            return
+        column = writer.column("node", "ids", n, (), np.int64)
+
+        def write_numbers() -> None:
+            for begin, ids in blocks():
+                column.write(begin, integers(ids))
+
+        together(comm, write_numbers)
+        return
+    at = [(begin, 0) for begin, _ in blocks()]
+    starts, size = begins(comm, at, [int(text_parts(ids)[1][-1]) for _, ids in blocks()])
+    data = writer.column("node", "ids.bytes", size, (), np.uint8)
+    offsets = writer.column("node", "ids.offsets", n + 1, (), np.int64)
+
+    def write() -> None:
+        if comm.rank == 0:
+            offsets.write(0, np.zeros(1, np.int64))
+        for (begin, ids), start in zip(blocks(), starts, strict=True):
+            raw, bounds = text_parts(ids)
+            data.write(start, raw)
+            offsets.write(begin + 1, start + bounds[1:])
+
+    together(comm, write)
+
+
+def together(comm: Comm, work: Any) -> None:
+    """Do some work on each worker; an error ends it on all.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        work()
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)

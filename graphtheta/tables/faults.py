@@ -1,0 +1,78 @@
+"""Bad rows: where they are, how many, and what happens then."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import DataError
+
+# bad rows that a message shows
+SHOWN = 5
+
+
+class Fault(NamedTuple):
+    """A bad row.
+
+    Attributes:
+        piece: Position of its part of the table in the order of the input.
+        line: Its line or row in the file, from 1.
+        text: File, line, column and what is wrong.
+    """
+
+    piece: tuple[int, int]
+    line: int
+    text: str
+
+
+class Faults:
+    """The bad rows that a worker found in a table.
+
+    Attributes:
+        count: Number of bad rows.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[Fault] = []
+
+    def add(self, piece: tuple[int, int], rows: np.ndarray, locate: Callable[[], tuple[str, np.ndarray]],
+            text: Callable[[int], str]) -> None:
+        """Add rows of a piece.
+
+        Args:
+            piece: Position of the piece.
+            rows: Their numbers in the piece, ascending.
+            locate: Gives file and unit, such as "a.csv, line", and the lines or rows in it of all rows of the piece; called
+                only for rows that may be shown.
+            text: What is wrong with a row, by its number.
+        """
+        self.count += len(rows)
+        if len(rows) and sum(fault.piece < piece for fault in self._first) < SHOWN:
+            place, lines = locate()
+            new = [Fault(piece, int(lines[row]), f"{place} {lines[row]}: {text(int(row))}") for row in rows[:SHOWN]]
+            self._first = sorted([*self._first, *new])[:SHOWN]
+
+    def agree(self, comm: Comm, skip: bool, what: str) -> int:
+        """The number of bad rows on all workers.
+
+        Args:
+            comm: The workers.
+            skip: Whether bad rows are left out; otherwise any is an error.
+            what: Name of the table.
+
+        Raises:
+            DataError: There are bad rows, and they are not to be skipped; the same error on all ranks.
+
+        Collective: all ranks of comm.
+        """
+        found = comm.all_gather([self.count, [[*fault.piece, fault.line, fault.text] for fault in self._first]])
+        count = sum(own for own, _ in found)
+        if count and not skip:
+            first = sorted(row for _, rows in found for row in rows)[:SHOWN]
+            more = f"\n... and {count - len(first):,} more" if count > len(first) else ""
+            raise DataError(f"{what}: {count:,} bad row{'s' * (count > 1)}; correct {'them' if count > 1 else 'it'}, or leave bad rows out "
+                            "with --on-bad-row skip (on_bad_row=\"skip\")\n" + "\n".join(row[-1] for row in first) + more)
+        return count

@@ -1,0 +1,181 @@
+"""Whole graphs as tables: objects of SciPy, networkx, PyG and DGL, npz and Matrix Market files.
+
+Objects are recognised by what they have; no library is imported for it.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from graphtheta.data.arrays import GraphArrays
+from graphtheta.data.interop import from_scipy, ids_of
+from graphtheta.datasets.reader_npz import read_npz
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.npy import UNREADABLE
+from graphtheta.sparse import is_sparse
+from graphtheta.tables.binary import MemorySource
+from graphtheta.tables.source import Source
+
+MASKS = ("train", "val", "test")
+# names of values of PyG and DGL, and the field they are
+NODE_VALUES = {"x": "x", "feat": "x", "y": "y", "label": "y", **{f"{mask}_mask": mask for mask in MASKS}}
+EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "edge_weight", "weight": "edge_weight", "w": "edge_weight"}
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole graph.
+
+    Attributes:
+        edges, nodes: Its tables.
+        options: Names of their columns.
+    """
+
+    edges: Source
+    nodes: Source | None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def whole_graph(graph: Any) -> Whole:
+    """The tables of a graph.
+
+    Args:
+        graph: A path or an object.
+
+    Raises:
+        ConfigError: The object is none of those known.
+        FormatError: The file is damaged.
+    """
+    if isinstance(graph, (str, os.PathLike)):
+        path = Path(graph)
+        return of_fields(_fields(read_npz(path)) if path.suffix == ".npz" else from_scipy(read_market(path), {}), str(path))
+    name = type(graph).__name__
+    if hasattr(graph, "tocoo"):
+        return of_fields(from_scipy(graph, {}), name)
+    if hasattr(graph, "adj") and hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph"):
+        return of_networkx(graph, name)
+    if hasattr(graph, "ndata") and hasattr(graph, "edata") and callable(getattr(graph, "edges", None)):
+        return of_fields(of_dgl(graph), name)
+    if isinstance(graph, GraphArrays):
+        return of_fields(_fields(graph), name)
+    if getattr(graph, "edge_index", None) is not None and hasattr(graph, "num_nodes"):
+        return of_fields(of_pyg(graph), name)
+    raise ConfigError(f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL")
+
+
+def read_market(path: Path) -> Any:
+    """The matrix of a Matrix Market file."""
+    from scipy.io import mmread
+
+    try:
+        return mmread(str(path))
+    except UNREADABLE as error:
+        raise FormatError(f"{path}: not a readable Matrix Market file ({error}); create it again with scipy.io.mmwrite") from None
+
+
+def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
+    """The tables of a graph given by fields of ``gt.Graph``.
+
+    Raises:
+        ConfigError: Sparse features.
+    """
+    given = {key: value for key, value in fields.items() if value is not None}
+    if any(is_sparse(value) for value in given.values()):
+        raise ConfigError(f"{name}: sparse features are no column of a table; import the graph without tables, or make them dense")
+    options: dict[str, Any] = {"src": "src", "dst": "dst", "id_type": "auto"}
+    edges = {"src": np.asarray(given["edge_index"][0]), "dst": np.asarray(given["edge_index"][1])}
+    edges |= {key.removeprefix("edge_"): value for key, value in given.items() if key.startswith("edge_") and key.endswith(MASKS)}
+    options["edge_split"] = tuple(mask for mask in MASKS if mask in edges)
+    for key, option in (("edge_attr", "edge_attr"), ("edge_weight", "edge_weight"), ("edge_y", "edge_label")):
+        if key in given:
+            edges[key], options[option] = given[key], (key,) if option != "edge_weight" else key
+    edges |= given.get("edge_columns", {})
+    options["edge_columns"] = tuple(given.get("edge_columns", {}))
+    nodes = {key: given[key] for key in ("x", "y", *MASKS) if key in given} | dict(given.get("node_columns", {}))
+    options |= {"features": ("x",) if "x" in nodes else (), "label": ("y",) if "y" in nodes else (),
+                "split": tuple(mask for mask in MASKS if mask in nodes), "node_columns": tuple(given.get("node_columns", {}))}
+    ids = given.get("node_ids")
+    if ids is not None:
+        nodes["id"], options["id"] = np.asarray(ids), "id"
+        edges |= {end: np.asarray(ids)[edges[end]] for end in ("src", "dst")}
+    elif nodes:
+        options["id"] = None
+    else:
+        options["n_nodes"] = int(given.get("n_nodes", 0)) or None
+    node_table = MemorySource(f"{name}: nodes", table_of(nodes)) if nodes else None
+    return Whole(MemorySource(f"{name}: edges", table_of(edges)), node_table, options)
+
+
+def table_of(columns: Mapping[str, Any]) -> pa.Table:
+    """Arrays [n] or [n, d] as columns of values or lists."""
+    out = {}
+    for name, value in columns.items():
+        x = np.ascontiguousarray(value)
+        if x.ndim == 2:
+            out[name] = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
+        else:
+            out[name] = pa.array(x.tolist() if x.dtype.kind == "U" else x)
+    return pa.table(out)
+
+
+def of_networkx(graph: Any, name: str) -> Whole:
+    """The tables of a networkx graph; attributes are columns, and an undirected edge has both directions."""
+    links = list(graph.edges(data=True))
+    ids = ids_of(list(graph.nodes)).tolist()
+    ends = [(u, v, data) for u, v, data in links]
+    if not graph.is_directed():
+        ends += [(v, u, data) for u, v, data in links if u != v]
+    edges = {"src": [u for u, _, _ in ends], "dst": [v for _, v, _ in ends], **_attributes([data for _, _, data in ends])}
+    nodes = {"id": ids, **_attributes([data for _, data in graph.nodes(data=True)])}
+    return Whole(MemorySource(f"{name}: edges", pa.table(edges)), MemorySource(f"{name}: nodes", pa.table(nodes)),
+                 {"src": "src", "dst": "dst", "id": "id"})
+
+
+def of_pyg(data: Any) -> dict[str, Any]:
+    """Fields of a ``Data`` object of PyG."""
+    values = {key: array(getattr(data, key)) for key in NODE_VALUES if key != "feat" and getattr(data, key, None) is not None}
+    edges = {key: array(getattr(data, key)) for key in ("edge_attr", "edge_weight") if getattr(data, key, None) is not None}
+    return {"edge_index": array(data.edge_index), "n_nodes": int(data.num_nodes),
+            **{NODE_VALUES[key]: _flat(x) if key != "x" else x for key, x in values.items()},
+            **{EDGE_VALUES[key]: _flat(x) if key == "edge_weight" else x for key, x in edges.items()}}
+
+
+def of_dgl(graph: Any) -> dict[str, Any]:
+    """Fields of a DGL graph."""
+    src, dst = graph.edges()[:2]
+    nodes = {NODE_VALUES[key]: array(graph.ndata[key]) for key in NODE_VALUES if key in graph.ndata}
+    edges = {EDGE_VALUES[key]: array(graph.edata[key]) for key in EDGE_VALUES if key in graph.edata}
+    return {"edge_index": (array(src), array(dst)), "n_nodes": int(graph.num_nodes()),
+            **{key: x if key == "x" else _flat(x) for key, x in nodes.items()},
+            **{key: _flat(x) if key == "edge_weight" else x for key, x in edges.items()}}
+
+
+def array(tensor: Any) -> np.ndarray:
+    """A tensor as an array."""
+    tensor = tensor.detach() if hasattr(tensor, "detach") else tensor
+    return np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
+
+
+def _flat(x: np.ndarray) -> np.ndarray:
+    """[n, 1] as [n]."""
+    return x[:, 0] if x.ndim == 2 and x.shape[1] == 1 else x
+
+
+def _attributes(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Attributes by name, None where a row has none; numpy values as plain ones."""
+    names = dict.fromkeys(str(key) for row in rows for key in row)
+    plain = [{str(key): value.tolist() if hasattr(value, "tolist") else value for key, value in row.items()} for row in rows]
+    return {name: [row.get(name) for row in plain] for name in names}
+
+
+def _fields(graph: Any) -> dict[str, Any]:
+    """Fields of a ``gt.Graph``."""
+    names = ("n_nodes", "x", "y", *MASKS, "edge_attr", "edge_weight", "edge_y", *(f"edge_{mask}" for mask in MASKS), "node_ids",
+             "node_columns", "edge_columns")
+    return {"edge_index": (graph.src, graph.dst), **{name: getattr(graph, name) for name in names}}

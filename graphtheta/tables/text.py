@@ -1,0 +1,319 @@
+"""Tables as text: CSV, TSV and other separators; plain, gzip or zstd.
+
+pyarrow parses. This module cuts files into blocks of whole lines, so that workers start in the middle of a file, and
+finds the lines of rows that pyarrow refuses. A quoted value may contain the separator, but no line break.
+"""
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from csv import reader
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from graphtheta.errors import DataError, FormatError
+from graphtheta.tables.faults import Faults
+from graphtheta.tables.files import reading
+from graphtheta.tables.source import BLOCK, Piece, Rows
+from graphtheta.wording import did_you_mean
+
+COMPRESSION = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+BOM = codecs.BOM_UTF8
+# bytes that are read for the header and the types
+HEAD = 1 << 20
+# wrong values in a block from which on the column itself is taken for wrong
+MOST_WRONG = 1000
+# what pyarrow says of a value, without its advice
+WRONG = re.compile(r"CSV column #(\d+): .*?CSV conversion error to ([\w\[\]]+): (?:invalid value '(.*)'|(.*))", re.DOTALL)
+KINDS = {"int64": "a whole number", "double": "a number", "bool": "true or false", "timestamp[ns]": "a time", "timestamp[s]": "a time"}
+
+
+class Head(NamedTuple):
+    """The beginning of a file.
+
+    Attributes:
+        names: Names of its columns.
+        separator: Character between columns.
+        start: Byte where the rows begin, after decompression.
+        lines: Lines before that.
+        text: Whole lines of rows.
+    """
+
+    names: list[str]
+    separator: str
+    start: int
+    lines: int
+    text: bytes
+
+
+class TextSource:
+    """Files of text with the same columns.
+
+    Args:
+        name: For messages.
+        files: The files, in the order of their rows.
+        separator: Character between columns; None finds it.
+        header: Whether the first line names the columns; without a header their names are 0, 1, 2, ...
+    """
+
+    typed = rank0 = False
+
+    def __init__(self, name: str, files: list[Path], separator: str | None = None, header: bool = True):
+        self.name, self._files, self._separator, self._header = name, files, separator, header
+        self._heads: dict[Path, Head] = {}
+
+    def head(self, path: Path) -> Head:
+        """The beginning of a file; lines of comments (#) and the header are not part of the rows."""
+        if path not in self._heads:
+            with reading(path), opened(path) as stream:
+                text = read_all(stream, HEAD)
+            if len(text) == HEAD:
+                text = text[: text.rfind(b"\n") + 1] or text
+            start, lines = len(BOM) if text.startswith(BOM) else 0, 0
+            while text.startswith(b"#", start):
+                start, lines = text.find(b"\n", start) + 1 or len(text), lines + 1
+            end = text.find(b"\n", start) + 1 or len(text)
+            first = text[start:end].decode("utf-8", "replace").strip("\r\n")
+            if not first.strip():
+                raise FormatError(f"{path}: the file is empty; expected {'column names and ' * self._header}rows")
+            separator = self._separator or separator_of(path, first)
+            names = [name.strip() for name in next(reader([first], delimiter=separator))]
+            if self._header:
+                start, lines = end, lines + 1
+            else:
+                names = [str(i) for i in range(len(names))]
+            again = next((name for i, name in enumerate(names) if name in names[:i]), None)
+            if again is not None:
+                raise FormatError(f"{path}: two columns have the name '{again}'; rename one, or read the file without a header")
+            self._heads[path] = Head(names, separator, start, lines, text[start:])
+        return self._heads[path]
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        path = next((path for path in self._files if self.head(path).text.strip()), None)
+        if path is None:
+            return dict.fromkeys(self.head(self._files[0]).names, pa.null())
+        head = self.head(path)
+        with reading(path):
+            table = csv.read_csv(pa.BufferReader(head.text), csv.ReadOptions(column_names=head.names, block_size=2 * HEAD),
+                                 csv.ParseOptions(delimiter=head.separator, invalid_row_handler=lambda row: "skip"))
+        return {field.name: field.type for field in table.schema}
+
+    def types(self) -> dict[str, Any]:
+        """Names and types of the columns, as the first MiB suggests."""
+        return dict(self._types)
+
+    def pieces(self) -> list[Piece]:
+        """Ranges of bytes of plain files, and whole compressed files."""
+        parts = []
+        for path in self._files:
+            with reading(path):
+                size = path.stat().st_size
+            if compression(path):
+                parts.append((path, (0, size), True))
+            else:
+                start = self.head(path).start
+                parts += [(path, (begin, min(begin + BLOCK, size)), False) for begin in range(start, size, BLOCK)]
+        whole = any(part[2] for part in parts)
+        return [Piece(i, str(path), (path, *span), span[1] - span[0], whole) for i, (path, span, _) in enumerate(parts)]
+
+    def read(self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults) -> Iterator[Rows]:
+        """Read a piece; see ``Source``."""
+        path, begin, end = piece.part
+        head = self.head(path)
+        missing = next((name for name in columns if name not in head.names), None)
+        if missing is not None:
+            raise FormatError(f"{path}: the column '{missing}' is missing; the file has {', '.join(head.names)}"
+                              f"{did_you_mean(missing, head.names)}")
+        with reading(path):
+            for k, nbytes, text, before in whole_lines(path, head) if compression(path) else range_of_lines(path, head, begin, end):
+                if mine(k):
+                    block = Block(path, head, columns, text, before)
+                    at = (piece.number, k)
+                    table = block.parse(at, faults)
+                    if table.num_rows:
+                        yield Rows(at, f"{path}, line", table, block.lines, nbytes)
+
+
+class Block:
+    """Some lines of a file.
+
+    Args:
+        path: The file.
+        head: Its beginning.
+        columns: The columns to read, and their types.
+        text: Whole lines.
+        before: Gives the number of lines before them in the file.
+    """
+
+    def __init__(self, path: Path, head: Head, columns: dict[str, Any], text: bytes, before: Callable[[], int]):
+        self._path, self._head, self._columns, self._text, self._before = path, head, columns, text, before
+        self._kept: np.ndarray | None = None
+
+    def parse(self, at: tuple[int, int], faults: Faults) -> pa.Table:
+        """The rows; those that cannot be parsed are added to ``faults``.
+
+        Raises:
+            FormatError: A quoted value has a line break.
+            DataError: So many values are wrong that the column must be.
+        """
+        if not self._text.strip():
+            return self._empty()
+        try:
+            table = self._table(self._text, lambda row: "error")
+        except pa.ArrowInvalid:
+            return self._careful(at, faults)
+        lines = self._text.count(b"\n") + (not self._text.endswith(b"\n"))
+        self._check_breaks(table.num_rows, lines if table.num_rows == lines else len(self._numbers()))
+        return table
+
+    def _empty(self) -> pa.Table:
+        return pa.table({name: pa.array([], kind) for name, kind in self._columns.items()})
+
+    def _check_breaks(self, rows: int, lines: int) -> None:
+        if rows != lines:
+            raise FormatError(f"{self._path}: after line {self._before()}: {lines} lines are {rows} rows; quoted values with line breaks "
+                              "are not supported, replace them")
+
+    def lines(self) -> np.ndarray:
+        """The line of each row in the file."""
+        numbers = self._numbers()
+        return self._before() + (numbers if self._kept is None else numbers[self._kept])
+
+    def _numbers(self) -> np.ndarray:
+        """Lines of the text that hold rows, from 1; pyarrow passes over empty ones."""
+        return np.array([i for i, line in enumerate(self._text.split(b"\n"), 1) if line not in (b"", b"\r")], np.int64)
+
+    def _table(self, text: bytes, invalid: Callable[[Any], str], threads: bool = True) -> pa.Table:
+        return csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=self._head.names, use_threads=threads),
+                            csv.ParseOptions(delimiter=self._head.separator, invalid_row_handler=invalid),
+                            csv.ConvertOptions(column_types=self._columns, include_columns=list(self._columns), strings_can_be_null=False))
+
+    def _careful(self, at: tuple[int, int], faults: Faults) -> pa.Table:
+        """The rows that can be parsed: pyarrow finds those of another width, halving those with wrong values."""
+        texts = [line for line in self._text.split(b"\n") if line not in (b"", b"\r")]
+        wrong: dict[int, str] = {}
+
+        def invalid(row: Any) -> str:
+            wrong[int(row.number) - 1] = f"{row.actual_columns} columns, expected {row.expected_columns}"
+            return "skip"
+
+        as_bytes = Block(self._path, self._head, dict.fromkeys(self._columns, pa.binary()), self._text, self._before)
+        try:
+            rows = as_bytes._table(self._text, invalid, threads=False).num_rows
+        except pa.ArrowInvalid as error:
+            raise FormatError(f"{self._path}: after line {self._before()}: {error}; correct the file") from None
+        self._check_breaks(rows, len(texts) - len(wrong))
+        kept, tables, values = [i for i in range(len(texts)) if i not in wrong], list[pa.Table](), dict[int, str]()
+        self._halve(texts, kept, values, tables)
+        wrong |= values
+        self._kept = np.array([i for i in kept if i not in wrong], np.int64)
+        numbers, bad = self._numbers(), np.array(sorted(wrong), np.int64)
+        faults.add(at, bad, lambda: (f"{self._path}, line", self._before() + numbers), lambda row: wrong[row])
+        return pa.concat_tables([self._empty(), *tables])
+
+    def _halve(self, texts: list[bytes], rows: list[int], wrong: dict[int, str], tables: list[pa.Table]) -> None:
+        """Parse rows; where that fails, parse the halves."""
+        if not rows:
+            return
+        try:
+            tables.append(self._table(b"\n".join(texts[i] for i in rows) + b"\n", lambda row: "error", threads=False))
+            return
+        except pa.ArrowInvalid as error:
+            if len(rows) == 1:
+                wrong[rows[0]] = self._why(str(error))
+                if len(wrong) > MOST_WRONG:
+                    raise DataError(f"{self._path}, line {self._before() + int(self._numbers()[rows[0]])}: {wrong[rows[0]]}, and more than "
+                                    f"{MOST_WRONG:,} values before; choose another column, or state its type with --types") from None
+                return
+        middle = len(rows) // 2
+        self._halve(texts, rows[:middle], wrong, tables)
+        self._halve(texts, rows[middle:], wrong, tables)
+
+    def _why(self, message: str) -> str:
+        found = WRONG.search(message)
+        if not found:
+            return message
+        name, kind = self._head.names[int(found[1])], KINDS.get(found[2], found[2])
+        return f"column '{name}': {found[4]}" if found[3] is None else f"column '{name}': '{found[3]}' is not {kind}"
+
+
+def compression(path: Path) -> str | None:
+    """The compression of a file, by its name."""
+    return COMPRESSION.get(path.suffix.lower())
+
+
+def opened(path: Path) -> Any:
+    """The decompressed bytes of a file."""
+    return pa.input_stream(str(path), compression=compression(path))
+
+
+def read_all(stream: Any, n: int) -> bytes:
+    """Up to n bytes; fewer at the end only."""
+    parts, held = [], 0
+    while held < n:
+        part = stream.read(n - held)
+        if not part:
+            break
+        parts.append(part)
+        held += len(part)
+    return b"".join(parts)
+
+
+def separator_of(path: Path, line: str) -> str:
+    """The separator that the name of a file suggests, or another one that its first line has instead."""
+    stem = path.with_suffix("") if compression(path) else path
+    usual = SEPARATORS.get(stem.suffix.lower())
+    marks = (usual, *"\t;|") if usual else "\t;|, "
+    return next((mark for mark in marks if mark in line), usual or ",")
+
+
+def range_of_lines(path: Path, head: Head, begin: int, end: int) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
+    """The lines that begin in a range of bytes of a plain file, as one block."""
+    with path.open("rb") as stream:
+        if begin > head.start:
+            stream.seek(begin - 1)
+            stream.readline()
+            begin = stream.tell()
+        if begin >= end:
+            return
+        stream.seek(begin)
+        text = stream.read(end - begin)
+        if not text.endswith(b"\n"):
+            text += stream.readline()
+    yield 0, len(text), text, lambda: count_lines(path, begin)
+
+
+def whole_lines(path: Path, head: Head) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
+    """All lines of a compressed file, in blocks; bytes are counted as they are in the file."""
+    lines, k, rest = head.lines, 0, b""
+    with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, compression(path)) as stream:
+        read_all(stream, head.start)
+        told = 0
+        while True:
+            part = read_all(stream, BLOCK)
+            text = rest + part
+            cut = text.rfind(b"\n") + 1 if len(part) == BLOCK else len(text)
+            text, rest = text[:cut], text[cut:]
+            if text:
+                here, before = file.tell(), lines
+                yield k, here - told, text, partial(int, before)
+                lines, k, told = lines + text.count(b"\n"), k + 1, here
+            if len(part) < BLOCK:
+                return
+
+
+def count_lines(path: Path, end: int) -> int:
+    """Number of lines before a byte of a plain file."""
+    n = 0
+    with path.open("rb") as stream:
+        while stream.tell() < end:
+            n += stream.read(min(BLOCK, end - stream.tell())).count(b"\n")
+    return n
