@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from graphtheta.data.validation import MOST_CLASSES, WHOLE32, WHOLE64, first_rounded, largest
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import DataError
-from graphtheta.tables.arrow import FLOAT, TEXT, WHOLE, absent, integers, lengths, null, numbers, one
+from graphtheta.tables.arrow import FLOAT, TEXT, WHOLE, absent, flags, integers, lengths, null, numbers, one
 
 # rows that are wrong, and what is wrong with a row
 Wrong = tuple[np.ndarray, Callable[[int], str]]
@@ -336,6 +336,9 @@ class Ids(Base):
         for name, kind in self.inputs.items():
             column = one(table.column(name))
             yield absent(column) if kind == TEXT else null(column), says(f"column '{name}' has no id")
+            if kind == TEXT:
+                # arrays of texts end at such a character
+                yield flags(pc.match_substring(column, "\0")), says(f"column '{name}' has an id with the character 0")
 
 
 def says(text: str) -> Callable[[int], str]:

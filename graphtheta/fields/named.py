@@ -268,5 +268,7 @@ def require(columns: Sequence[str], types: dict[str, Any], where: str, flag: str
         if column not in types:
             raise DataError(f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns are {', '.join(types)}; "
                             f"choose one with {flag}, or read a file without a header with --no-header (header=False)")
+        if all(map(pa.types.is_null, types.values())):
+            raise DataError(f"{where}: there are no rows; check the file")
         if pa.types.is_null(types[column]):
             raise DataError(f"{where}: the column '{column}' has no values at the beginning; state its type with --types {column}:int")

@@ -1,0 +1,137 @@
+"""Mistakes in tables: one error that names file, line and remedy, the same on every rank; or rows left out and counted."""
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import graphtheta as gt
+from graphtheta.cli.import_tables import import_tables
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.tables import text
+
+GOOD = "src,dst,w\n" + "".join(f"{i},{i + 1},{i}.5\n" for i in range(40))
+
+
+def told(folder, size=1, **options):
+    """What every rank is told when it imports edges.* and nodes.*; each catches its error, so that none waits for another."""
+    def work(comm):
+        edges, nodes = (next(iter(folder.glob(f"{name}.*")), None) for name in ("edges", "nodes"))
+        try:
+            gt.import_graph(edges, nodes, to=folder / f"store-{size}", comm=comm, **options)
+        except GraphThetaError as error:
+            return type(error), str(error).removeprefix("rank 0: ")
+        return None
+
+    return run_simulated(size, work)
+
+
+# files, options, class and words of the error
+CASES = {
+    "a value that is no number": ({"edges.csv": GOOD + "41,42,heavy\n"}, {"edge_attr": "w"}, DataError,
+                                  ["edges.csv: 1 bad row; correct it, or leave bad rows out with --on-bad-row skip",
+                                   "edges.csv, line 42: column 'w': 'heavy' is not a number"]),
+    "an id that is no integer": ({"edges.csv": GOOD + "\n41,you,1\n"}, {"id_type": "int"}, DataError,
+                                 ["line 43: column 'dst': 'you' is not a whole number"]),
+    "too many values": ({"edges.csv": GOOD + "1,2\n1,2,3,4\n"}, {}, DataError,
+                        ["2 bad rows", "line 42: 2 columns, expected 3", "line 43: 4 columns, expected 3"]),
+    "a missing id": ({"edges.csv": GOOD + ",3,1\n"}, {}, DataError, ["line 42: column 'src' has no id"]),
+    "a missing text id": ({"edges.csv": GOOD + "x,,1\n"}, {}, DataError, ["line 42: column 'dst' has no id"]),
+    "a missing value": ({"edges.csv": GOOD + "1,2,\n1,2,inf\n"}, {"edge_weight": "w"}, DataError,
+                        ["line 42: column 'w' has no value", "line 43: column 'w': inf is no float32 number"]),
+    "an unknown end": ({"edges.csv": GOOD, "nodes.csv": "id\n" + "".join(f"{i}\n" for i in range(35))}, {}, DataError,
+                       ["edges.csv: 6 bad rows", "edges.csv, line 36: column 'dst': no node has the id '35'",
+                        "line 37: column 'src': no node has the id '35'", "... and 1 more"]),
+    "an id twice": ({"edges.csv": "src,dst\n1,2\n", "nodes.csv": "id\n1\n2\n\n1\n"}, {}, DataError,
+                    ["nodes.csv, line 5: column 'id': an earlier row has the id '1' too"]),
+    "another word": ({"edges.csv": "src,dst\n1,2\n", "nodes.csv": "id,part\n1,train\n2,trian\n"}, {"split": "part"}, DataError,
+                     ["nodes.csv, line 3: column 'part': 'trian' is none of train, val and test"]),
+    "no label": ({"edges.csv": "src,dst\n1,2\n", "nodes.csv": "id,part,y\n1,train,0\n2,val,\n"}, {"split": "part", "label": "y"}, DataError,
+                 ["nodes.csv, line 3: the row belongs to a split, but has no label"]),
+    "integers that float32 rounds": ({"edges.csv": "src,dst,t\n1,2,16777217\n2,1,3\n"}, {"edge_attr": "t"}, DataError,
+                                     ["column 't' has integers such as 16777217, which float32 would round to 16777216", "--edge-columns"]),
+    "no such column": ({"edges.csv": GOOD}, {"dst": "dest"}, DataError,
+                       ["edges.csv: there is no column 'dest' (did you mean 'dst'?); the columns are src, dst, w", "--dst"]),
+    "an empty file": ({"edges.csv": ""}, {}, FormatError, ["edges.csv: the file is empty; expected column names and rows"]),
+    "a header only": ({"edges.csv": "src,dst\n"}, {}, DataError, ["edges.csv: there are no rows"]),
+    "a file cut off": ({"edges.csv.gz": gzip.compress(GOOD.encode())[:-20]}, {}, FormatError, ["edges.csv.gz: the file cannot be read"]),
+    "no gzip": ({"edges.csv.gz": GOOD.encode()}, {}, FormatError, ["edges.csv.gz: the file cannot be read"]),
+    "no Parquet": ({"edges.parquet": GOOD.encode()}, {}, FormatError, ["edges.parquet: the file cannot be read", "damaged"]),
+    "two columns of a name": ({"edges.csv": "src,src\n1,2\n"}, {}, FormatError, ["edges.csv: two columns have the name 'src'"]),
+    "a line break in quotes": ({"edges.csv": 'src,dst,w\n1,2,"a\nb"\n'}, {"edge_columns": "w"}, GraphThetaError, ["edges.csv"]),
+    "a reserved name": ({"edges.csv": "src,dst,weight\n1,2,1\n"}, {"edge_columns": "weight"}, ConfigError, ["models could not read edge.weight"]),
+    "an unknown option": ({"edges.csv": GOOD}, {"weight": "w"}, ConfigError, ["import_graph has no option 'weight'"]),
+    "another choice": ({"edges.csv": GOOD}, {"reverse": "ad"}, ConfigError, ["reverse: unknown value 'ad' (did you mean 'add'?)"]),
+    "another type": ({"edges.csv": GOOD}, {"types": {"w": "floot"}}, ConfigError, ["'floot' (did you mean 'float'?)"]),
+    "no file": ({}, {}, ConfigError, ["cannot import a NoneType"]),
+    "a number outside": ({"edges.csv": GOOD}, {"n_nodes": 40}, DataError, ["line 41: column 'dst': no node has the id '40'"]),
+    "classes that are codes": ({"edges.csv": "src,dst\n1,2\n", "nodes.csv": "id,y\n1,100000\n2,3\n"}, {"label": "y"}, DataError,
+                               ["column 'y': 100001 classes for 2 nodes", "--types y:text"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mistakes(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK", 100)
+    content, options, kind, words = CASES[name]
+    for file, data in content.items():
+        (tmp_path / file).write_bytes(data.encode() if isinstance(data, str) else data)
+    (one,), three = told(tmp_path, 1, **options), told(tmp_path, 3, **options)
+    assert one is not None and issubclass(one[0], kind) and all(word in one[1] for word in words), one
+    # with and without "rank 2: " in front, the same error
+    assert {(error[0], error[1].partition("rank ")[2].partition(": ")[2] or error[1]) for error in three} == {one}
+    assert not list(tmp_path.glob("store*")) and not list(tmp_path.glob(".store*"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_bad_rows_are_left_out_and_counted(packed, tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK", 200)
+    rows = [f"{i % 20},{i % 7},{i}" for i in range(200)]
+    bad = {3: "1,2", 50: "x,1,2", 51: "", 52: "1,2,y", 120: ",1,1", 121: "99,1,1", 199: "1,2,3,4"}
+    lines = [bad.get(i, row) for i, row in enumerate(rows)]
+    data = ("src,dst,w\r\n" + "\r\n".join(lines)).encode()
+    path = tmp_path / ("edges.csv.gz" if packed else "edges.csv")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    nodes = {"id": np.arange(20)[::-1].copy()}
+    found = []
+    for size in (1, 3):
+        run_simulated(size, lambda comm, size=size: gt.import_graph(path, nodes, to=tmp_path / f"{size}", comm=comm, id_type="int",
+                                                                    on_bad_row="skip", edge_weight="w"))
+        found.append(gt.load(tmp_path / f"{size}"))
+    good = [i for i in range(200) if i not in bad]
+    for graph in found:
+        assert graph.meta["import"]["bad_edge_rows"] == len(bad) - 1 and graph.edge_weight.tolist() == good
+        assert graph.original_ids[graph.src].tolist() == [i % 20 for i in good]
+
+
+def test_a_column_of_other_values_is_not_skipped(tmp_path):
+    (tmp_path / "edges.csv").write_text("src,dst,w\n" + "1,2,heavy\n" * 1200)
+    ((kind, error),) = told(tmp_path, edge_weight="w", on_bad_row="skip")
+    assert kind is DataError and "more than 1,000 values before; choose another column" in error
+
+
+def test_rows_of_parquet_are_named(tmp_path):
+    pq.write_table(pa.table({"src": [1, None, 3], "dst": [2, 3, 1], "w": ["a", "b", "c"]}), tmp_path / "edges.parquet", row_group_size=1)
+    ((_, error),) = told(tmp_path)
+    assert "edges.parquet, row 2: column 'src' has no id" in error
+    ((_, error),) = told(tmp_path, edge_weight="w", on_bad_row="skip")
+    assert "the column 'w' has type string and cannot be read as double" in error
+
+
+def test_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.tsv").write_text("from\tto\twhen\n1\t2\t2020-01-01 00:00:10\n2\t1\t2020-01-02 00:00:00\n")
+    (tmp_path / "n.csv").write_text("name,a,b,team\n2,1,2,x\n1,3,4,y\n")
+    words = "--edges e.tsv --src from --dst to --edge-columns when --nodes n.csv --id name --features a,b --label team --to s --reverse add"
+    assert import_tables(words.split()) == 0
+    assert "2 nodes, 2 edges" in capsys.readouterr().out
+    graph = gt.load(tmp_path / "s")
+    assert graph.node_ids.tolist() == [2, 1] and graph.edge_columns["when"].tolist() == [1577836810, 1577923200]
+    with pytest.raises(ConfigError, match="--to is missing"):
+        import_tables(["--edges", "e.tsv"])
+    with pytest.raises(ConfigError, match="expected COLUMN:TYPE"):
+        import_tables("--edges e.tsv --to t --types when".split())
