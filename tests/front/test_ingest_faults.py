@@ -63,7 +63,8 @@ CASES = {
     "no Parquet": ({"edges.parquet": GOOD.encode()}, {}, FormatError, ["edges.parquet: the file cannot be read", "damaged"]),
     "two columns of a name": ({"edges.csv": "src,src\n1,2\n"}, {}, FormatError, ["edges.csv: two columns have the name 'src'"]),
     "a line break in quotes": ({"edges.csv": 'src,dst,w\n1,2,"a\nb"\n'}, {"edge_columns": "w"}, GraphThetaError, ["edges.csv"]),
-    "a reserved name": ({"edges.csv": "src,dst,weight\n1,2,1\n"}, {"edge_columns": "weight"}, ConfigError, ["models could not read edge.weight"]),
+    "a reserved name": ({"edges.csv": "src,dst,weight\n1,2,1\n"}, {"edge_columns": "weight"}, ConfigError,
+                        ["models could not read edge.weight"]),
     "an unknown option": ({"edges.csv": GOOD}, {"weight": "w"}, ConfigError, ["import_graph has no option 'weight'"]),
     "another choice": ({"edges.csv": GOOD}, {"reverse": "ad"}, ConfigError, ["reverse: unknown value 'ad' (did you mean 'add'?)"]),
     "another type": ({"edges.csv": GOOD}, {"types": {"w": "floot"}}, ConfigError, ["'floot' (did you mean 'float'?)"]),
@@ -134,4 +135,4 @@ def test_command(tmp_path, capsys, monkeypatch):
     with pytest.raises(ConfigError, match="--to is missing"):
         import_tables(["--edges", "e.tsv"])
     with pytest.raises(ConfigError, match="expected COLUMN:TYPE"):
-        import_tables("--edges e.tsv --to t --types when".split())
+        import_tables(["--edges", "e.tsv", "--to", "t", "--types", "when"])
