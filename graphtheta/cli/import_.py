@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
+from graphtheta.cli.import_tables import import_tables
 from graphtheta.console import amount, say
 from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.communicator import Comm
@@ -23,8 +24,10 @@ def import_(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
+    if any(word.partition("=")[0] == "--edges" for word in argv):
+        return import_tables(argv)
     parser = Parser("import", "Write a graph as a store: a folder of checksummed arrays that training maps into memory, for any number of "
-                    "workers.", "graphtheta import mine.npz --to mine.store", "SOURCE ")
+                    "workers. For tables of edges and nodes, see: graphtheta import --edges FILES --help", "graphtheta import mine.npz --to mine.store", "SOURCE ")
     parser.add_argument("source", metavar="SOURCE", help="all that --dataset takes: a named graph, an npz file, a folder")
     parser.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
     parser.add_argument("--features", metavar="TYPE", default="stored", choices=FEATURES,

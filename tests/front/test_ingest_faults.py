@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import graphtheta as gt
-from graphtheta.cli.import_tables import import_tables
+from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
 from graphtheta.tables import text
@@ -128,11 +128,11 @@ def test_command(tmp_path, capsys, monkeypatch):
     (tmp_path / "e.tsv").write_text("from\tto\twhen\n1\t2\t2020-01-01 00:00:10\n2\t1\t2020-01-02 00:00:00\n")
     (tmp_path / "n.csv").write_text("name,a,b,team\n2,1,2,x\n1,3,4,y\n")
     words = "--edges e.tsv --src from --dst to --edge-columns when --nodes n.csv --id name --features a,b --label team --to s --reverse add"
-    assert import_tables(words.split()) == 0
+    assert main(["import", *words.split()]) == 0
     assert "2 nodes, 2 edges" in capsys.readouterr().out
     graph = gt.load(tmp_path / "s")
     assert graph.node_ids.tolist() == [2, 1] and graph.edge_columns["when"].tolist() == [1577836810, 1577923200]
-    with pytest.raises(ConfigError, match="--to is missing"):
-        import_tables(["--edges", "e.tsv"])
-    with pytest.raises(ConfigError, match="expected COLUMN:TYPE"):
-        import_tables(["--edges", "e.tsv", "--to", "t", "--types", "when"])
+    for mistake, message in ((["--edges", "e.tsv"], "--to is missing"), (["--edges=e.tsv", "--to", "t", "--types", "when"], "COLUMN:TYPE"),
+                             (["--edges=e.tsv", "--to", "t"], "e.tsv: there is no column 'src'; the columns are from, to, when")):
+        assert main(["import", *mistake]) and message in capsys.readouterr().err
+    assert main(["import", "--edges", "e.tsv", "--help"]) == 0 and "--on-bad-row {fail,skip}" in capsys.readouterr().out
