@@ -27,7 +27,8 @@ def import_(argv: list[str]) -> int:
     if any(word.partition("=")[0] == "--edges" for word in argv):
         return import_tables(argv)
     parser = Parser("import", "Write a graph as a store: a folder of checksummed arrays that training maps into memory, for any number of "
-                    "workers. For tables of edges and nodes, see: graphtheta import --edges FILES --help", "graphtheta import mine.npz --to mine.store", "SOURCE ")
+                    "workers. For tables of edges and nodes, see: graphtheta import --edges FILES --help",
+                    "graphtheta import mine.npz --to mine.store", "SOURCE ")
     parser.add_argument("source", metavar="SOURCE", help="all that --dataset takes: a named graph, an npz file, a folder")
     parser.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
     parser.add_argument("--features", metavar="TYPE", default="stored", choices=FEATURES,

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Field, Ids
 from graphtheta.fields.named import Labelled, label_field, named_field, number_field, require, split_field, stated
-from graphtheta.tables.arrow import TEXT, WHOLE, is_list, is_text, one
+from graphtheta.tables.arrow import TEXT, WHOLE, flags, is_list, is_text, one
 from graphtheta.tables.faults import Faults
 from graphtheta.tables.source import Source
 from graphtheta.wording import did_you_mean
@@ -135,7 +136,7 @@ def leading_zeros(source: Source, column: str) -> bool:
     rows = None if piece is None else next(source.read(piece, {column: TEXT}, lambda block: block == 0, Faults()), None)
     if rows is None:
         return False
-    return any(text not in ("", "0") and (text.startswith(("0", "-0", "+"))) for text in one(rows.table.column(column)).to_pylist())
+    return bool(flags(pc.match_substring_regex(one(rows.table.column(column)), r"^\s*(\+|-0|0[^\s])")).any())
 
 
 def checked_types(options: Options, source: Source, named: Sequence[str]) -> dict[str, Any]:

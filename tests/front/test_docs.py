@@ -18,6 +18,7 @@ import pytest
 
 import graphtheta.cli.command
 import graphtheta.cli.doctor
+import graphtheta.cli.import_tables
 import graphtheta.cli.launch
 import graphtheta.cli.report
 from graphtheta.__main__ import main
@@ -47,7 +48,8 @@ def python_blocks(text: str) -> list[tuple[int, str, str | None]]:
 
 def commands() -> list[str]:
     """Every line of a shell block that runs graphtheta."""
-    blocks = [fence[2] for page in PAGES for fence in FENCE.finditer(page.read_text(encoding="utf-8")) if fence[1] == "sh"]
+    fences = [fence for page in PAGES for fence in FENCE.finditer(page.read_text(encoding="utf-8"))]
+    blocks = [fence[2].replace("\\\n", " ") for fence in fences if fence[1] == "sh"]
     return list(dict.fromkeys(line.group(1).split(" #")[0].strip() for block in blocks for line in COMMAND.finditer(block)))
 
 
@@ -85,6 +87,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphtheta.cli.command, "on_all_ranks", lambda job, work: 0)
     monkeypatch.setattr(graphtheta.cli.command, "job_of", lambda run, keys: Job(**keys))
     monkeypatch.setattr(graphtheta.cli.doctor, "doctor", lambda argv: 0)
+    monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)
     monkeypatch.setattr(graphtheta.cli.launch.Restarts, "run", lambda self: 0)
     assert main(shlex.split(command)) == 0
