@@ -285,7 +285,7 @@ def test_importing_graphtheta_is_lazy() -> None:
 
 def test_commands_load_no_library_of_an_extra() -> None:
     """Drawing, clustering and MPI take longer to import than all the rest; they are loaded by those who use them."""
-    heavy = {"matplotlib", "igraph", "pymetis", "networkx", "mpi4py", "sklearn", "pandas", "pyarrow", "scipy.stats", "scipy.optimize"}
+    heavy = {"matplotlib", "networkit", "pymetis", "networkx", "mpi4py", "sklearn", "pandas", "pyarrow", "scipy.stats", "scipy.optimize"}
     assert fresh(f"import sys, graphtheta.cli.command; print(sorted({heavy!r} & set(sys.modules)))") == "[]"
 
 

@@ -1,7 +1,6 @@
-"""Clusters of nodes for cluster-batch training, found by Louvain (igraph) or METIS (pymetis)."""
+"""Clusters of nodes for cluster-batch training, found by Louvain or Leiden (NetworKit) or METIS (pymetis)."""
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,9 @@ import numpy as np
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.npy import read_npy
 
-METHODS = ("louvain", "metis")
+# methods that determine their number of clusters, and all
+COMMUNITIES = ("louvain", "leiden")
+METHODS = (*COMMUNITIES, "metis")
 
 
 def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = "louvain", n_clusters: int = 0,
@@ -18,9 +19,10 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
 
     Args:
         src, dst: Edges; direction is ignored.
-        method: "louvain", "metis", or the path of an .npy file with one cluster number per node.
-        n_clusters: For Louvain, 0 returns the communities as found; a larger number packs them
-            into so many clusters of similar size. METIS needs a number of 1 or more.
+        method: "louvain", "leiden", "metis", or the path of an .npy file with one cluster number
+            per node.
+        n_clusters: For Louvain and Leiden, 0 returns the communities as found; a larger number
+            packs them into so many clusters of similar size. METIS needs a number of 1 or more.
         seed: Seed of the method.
 
     Returns:
@@ -30,11 +32,11 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
         ConfigError: Unknown method, missing library, or invalid number of clusters.
         FormatError: The file does not have one integer for each node.
 
-    Source: Blondel et al., https://arxiv.org/abs/0803.0476; Karypis and Kumar, METIS.
+    Source: Blondel et al., https://arxiv.org/abs/0803.0476; Traag et al., https://arxiv.org/abs/1810.08473; Karypis and Kumar, METIS.
     """
-    if method == "louvain":
-        found = _louvain(src, dst, n_nodes, seed)
-        found = _pack(found, n_clusters) if n_clusters else found
+    if method in COMMUNITIES:
+        found = _communities(src, dst, n_nodes, method, seed)
+        found = _pack(found, n_clusters, method) if n_clusters else found
     elif method == "metis":
         found = _metis(src, dst, n_nodes, n_clusters, seed)
     else:
@@ -42,18 +44,24 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
-def _louvain(src: np.ndarray, dst: np.ndarray, n_nodes: int, seed: int) -> np.ndarray:
+def _communities(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str, seed: int) -> np.ndarray:
+    """Communities by one thread, because those of several threads differ from run to run."""
     try:
-        import igraph
+        import networkit
     except ImportError:
-        raise ConfigError("cluster batches by Louvain need igraph: pip install 'graphtheta[cluster]'") from None
-    pairs = _undirected(src, dst, n_nodes)
-    graph = igraph.Graph(n=n_nodes, edges=pairs)
-    igraph.set_random_number_generator(random.Random(seed))
+        raise ConfigError(f"clusters by {method} need networkit: pip install 'graphtheta[cluster]'") from None
+    low, high = _undirected(src, dst, n_nodes).T
+    if not len(low):
+        return np.arange(n_nodes)
+    graph = networkit.GraphFromCoo((np.ones(len(low)), (low, high)), n=n_nodes)
+    threads = networkit.getMaxNumberOfThreads()
+    networkit.setNumberOfThreads(1)
     try:
-        return np.asarray(graph.community_multilevel().membership)
+        networkit.setSeed(seed, False)
+        found = networkit.community.ParallelLeiden(graph, randomize=False) if method == "leiden" else networkit.community.PLM(graph)
+        return np.asarray(found.run().getPartition().getVector())
     finally:
-        igraph.set_random_number_generator(random)
+        networkit.setNumberOfThreads(threads)
 
 
 def _metis(src: np.ndarray, dst: np.ndarray, n_nodes: int, n_clusters: int, seed: int) -> np.ndarray:
@@ -81,11 +89,11 @@ def _undirected(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
     return np.stack((keys // n_nodes, keys % n_nodes), axis=1)
 
 
-def _pack(found: np.ndarray, n: int) -> np.ndarray:
+def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
     """Join communities into n clusters: largest first, each into the smallest cluster so far."""
     sizes = np.bincount(found)
     if n > len(sizes):
-        raise ConfigError(f"Louvain found {len(sizes)} communities, fewer than the {n} clusters asked for; "
+        raise ConfigError(f"{method.title()} found {len(sizes)} communities, fewer than the {n} clusters asked for; "
                           f"set --clusters to at most {len(sizes)}, or use --clusters 0 (communities as found) or --cluster-method metis")
     load, home = np.zeros(n, np.int64), np.empty(len(sizes), np.int64)
     for community in np.lexsort((np.arange(len(sizes)), -sizes)):

@@ -24,7 +24,7 @@ OK, WARN, FAIL = "OK", "WARN", "FAIL"
 # what a check returns: its state, what was found, and the remedy
 Finding = tuple[str, str, str]
 MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3, 0), "msgpack": (1, 0), "pydantic": (2, 7)}
-EXTRAS = {"igraph": ("cluster", "cluster batches by Louvain"), "pymetis": ("metis", "cluster batches by METIS"),
+EXTRAS = {"networkit": ("cluster", "cluster batches by Louvain and Leiden"), "pymetis": ("metis", "cluster batches by METIS"),
           "matplotlib": ("plot", "pictures of curves and reports")}
 GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
 SMOKE_SECONDS = 60

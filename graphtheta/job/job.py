@@ -13,6 +13,7 @@ from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validato
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from graphtheta.engine.partition.clusters import METHODS
 from graphtheta.errors import ConfigError
 from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping
 from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
@@ -77,8 +78,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     @field_validator("cluster_method")
     @classmethod
     def _check_method(cls, value: str) -> str:
-        if value not in ("louvain", "metis") and not value.endswith(".npy"):
-            raise ValueError(f"expected louvain, metis or a .npy file{did_you_mean(value, ('louvain', 'metis'))}")
+        if value not in METHODS and not value.endswith(".npy"):
+            raise ValueError(f"expected {', '.join(METHODS)} or a .npy file{did_you_mean(value, METHODS)}")
         return value
 
     @field_validator("dataset", "model")

@@ -101,11 +101,11 @@ class StrategyKeys(Options):
     share_sample: bool = False
     """Use one sample for all hops, so that a layer can read edge values made by the layer before it; requires equal fanouts."""
     clusters: int = Field(0, ge=0)
-    """Number of clusters; with 0, louvain chooses it."""
+    """Number of clusters; with 0, louvain and leiden choose it."""
     clusters_per_batch: int = Field(1, ge=1)
     """Clusters per batch; edges between the clusters of a batch are kept."""
     cluster_method: str = "louvain"
-    """Clustering: louvain, metis, or a .npy file with one cluster number per node."""
+    """Clustering: louvain, leiden, metis, or a .npy file with one cluster number per node."""
     boundary_hops: int = Field(0, ge=0, le=2)
     """Hops around the clusters of a batch that are added to it, so that its nodes see neighbours in other clusters."""
     degrees: Literal["graph", "view"] = "graph"
@@ -124,9 +124,10 @@ class PartitionKeys(Options):
     options follow as NAME:key=value."""
     masters: str = "hash"
     """Node partitioner: assign nodes to workers by the hash of their ids (hash), in ranges of ids
-    of equal nodes or edges (block, degree-block, gemini), by greedy streaming (ldg, fennel), in
-    connected blocks (bgl), by clustering (louvain, metis), or from a file (file:path=owners.npy);
-    give your own as FILE.py:Class; options follow as NAME:key=value."""
+    of equal nodes or edges (block, degree-block, gemini), by greedy streaming (ldg, fennel), by
+    streaming that revises itself (grem), in connected blocks (bgl), by clustering (louvain, leiden,
+    metis), or from a file (file:path=owners.npy); give your own as FILE.py:Class; options follow as
+    NAME:key=value."""
 
 
 class ComputeKeys(Options):

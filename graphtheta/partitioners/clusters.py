@@ -1,4 +1,4 @@
-"""Node partitioners that cluster the whole graph: Louvain and METIS. Every worker computes all of it in memory."""
+"""Node partitioners that cluster the whole graph: Louvain, Leiden and METIS. Every worker computes all of it in memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LouvainPartitioner(Partitioner):
-    """Communities of Louvain (igraph), packed into balanced parts, then passes of restreamed LDG.
+    """Communities of Louvain (NetworKit), packed into balanced parts, then passes of restreamed LDG.
 
     Attributes:
         slack: Nodes of a worker are at most (1 + slack) times the mean; a community that does not
@@ -72,6 +72,16 @@ class LouvainPartitioner(Partitioner):
         owner = pack(found, comm.size, capacity(source.n_nodes, comm.size, self.slack))
         refine(source, owner, comm.size, self.slack, self.passes)
         return Assignment(owner.__getitem__)
+
+
+@dataclass(frozen=True)
+class LeidenPartitioner(LouvainPartitioner):
+    """Communities of Leiden (NetworKit), whose nodes are connected; options as of ``louvain``.
+
+    Source: Traag et al., https://arxiv.org/abs/1810.08473
+    """
+
+    name = "leiden"
 
 
 @dataclass(frozen=True)

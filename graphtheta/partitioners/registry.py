@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
-from graphtheta.partitioners.clusters import LouvainPartitioner, MetisPartitioner
+from graphtheta.partitioners.clusters import LeidenPartitioner, LouvainPartitioner, MetisPartitioner
 from graphtheta.partitioners.cuts import HdrfCut, HybridCut, LibraCut, ObliviousCut, RandomCut
 from graphtheta.partitioners.file import FilePartitioner
 from graphtheta.partitioners.greedy import FennelPartitioner, LdgPartitioner
+from graphtheta.partitioners.grem import GremPartitioner
 from graphtheta.partitioners.multi_source import BglPartitioner
 from graphtheta.partitioners.ranges import DegreeBlockPartitioner, GeminiPartitioner
 
 __all__ = ["DEFAULT_PLACEMENT", "EDGE_PLACEMENTS", "PARTITIONERS"]
 
-PARTITIONERS.include(DegreeBlockPartitioner, GeminiPartitioner, LdgPartitioner, FennelPartitioner, BglPartitioner, LouvainPartitioner,
-                     MetisPartitioner, FilePartitioner)
+PARTITIONERS.include(DegreeBlockPartitioner, GeminiPartitioner, LdgPartitioner, FennelPartitioner, BglPartitioner, GremPartitioner,
+                     LouvainPartitioner, LeidenPartitioner, MetisPartitioner, FilePartitioner)
 EDGE_PLACEMENTS.include(RandomCut, HybridCut, HdrfCut, ObliviousCut, LibraCut)

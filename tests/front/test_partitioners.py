@@ -21,11 +21,12 @@ from graphtheta.partitioners.report import OneOf
 from graphtheta.rng import Purpose, bits, key
 
 GRAPH = graphs.random_graph(40, 160)
-BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain")
+BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain",
+            "leiden", "grem", "grem:slack=0", "grem:share=0.01,cycles=2")
 NODES = (*BALANCED, "degree-block", "gemini", "metis")
 GREEDY = ("hdrf", "hdrf:owners=no,slack=0", "oblivious", "libra", "libra:owners=no")
 EDGES = (*GREEDY, "random", "hybrid:threshold=3")
-LIBRARY = {"louvain": "igraph", "metis": "pymetis"}
+LIBRARY = {"louvain": "networkit", "leiden": "networkit", "metis": "pymetis"}
 
 
 def with_library(masters):
@@ -185,7 +186,7 @@ def test_groups_of_neighbourhoods_do_not_matter():
 def test_the_order_of_edges_does_not_matter_to_node_partitioners():
     order = np.random.default_rng(0).permutation(GRAPH.n_edges)
     other = gt.Graph((GRAPH.src[order], GRAPH.dst[order]), GRAPH.n_nodes, train=GRAPH.train)
-    for masters in ("ldg:passes=2", "fennel", "bgl", "degree-block", "gemini"):
+    for masters in ("ldg:passes=2", "fennel", "bgl", "grem:cycles=2", "degree-block", "gemini"):
         np.testing.assert_array_equal(assigned(GRAPH, 3, masters)[0], assigned(other, 3, masters)[0])
 
 
@@ -202,11 +203,19 @@ RMAT = "rmat:scale=12,edge_factor=16"
 
 
 @pytest.mark.parametrize("masters, factor", [
-    ("ldg", 0.7), ("ldg:passes=5", 0.3), ("fennel", 0.7), ("bgl", 0.8), ("louvain", 0.2), ("metis", 0.2)])
+    ("ldg", 0.7), ("ldg:passes=5", 0.3), ("fennel", 0.7), ("bgl", 0.8), ("louvain", 0.2), ("leiden", 0.2), ("metis", 0.2),
+    ("grem", 0.2)])
 def test_cuts_are_below_those_of_hash(masters, factor):
     with_library(masters)
     found = report(SBM, masters)
     assert found.edge_cut < factor * report(SBM).edge_cut and found.nodes <= 1.1 + 1e-9
+
+
+def test_revised_cuts_are_about_those_of_metis():
+    pytest.importorskip("pymetis")
+    for size in (2, 4, 8):
+        revised, reference = (report(SBM, masters, size=size) for masters in ("grem:slack=0.03", "metis"))
+        assert revised.edge_cut <= 1.15 * reference.edge_cut and revised.nodes <= 1.03 + 1e-9
 
 
 def test_vertex_cuts_by_replication():
@@ -253,6 +262,7 @@ def test_report_refuses():
     ("masters", "ldg:slack=-1", "ldg: slack is -1.0; expected at least 0"), ("masters", "ldg:passes=0", "passes is 0; expected at least 1"),
     ("masters", "fennel:gamma=1", "gamma is 1.0; expected above 1"), ("masters", "bgl:blocks=0", "blocks is 0; expected at least 1"),
     ("masters", "degree-block:node=0", "node is 0; expected at least 1"), ("masters", "louvain:passes=-1", "passes is -1"),
+    ("masters", "grem:share=0", "share is 0.0; expected above 0 and at most 1"), ("masters", "grem:cycles=0", "cycles is 0"),
     ("masters", "gemini:a=1", "no option 'a'; there is none"), ("partitioner", "hdrf:slack=-1", "hdrf: slack is -1.0; expected at least 0"),
     ("partitioner", "libra:balance=2", "partitioner=libra:balance=2: there is no option 'balance'; there is slack, owners, seed"),
     ("masters", "file", "masters=file needs the file of owners; give masters=file:path=owners.npy")])
@@ -284,7 +294,8 @@ def test_owners_from_a_file(tmp_path):
 KEYS = dict(dataset="sbm:n_nodes=60,n_edges=400,classes=3,features=6", epochs=3, backend="reference", dtype="float64", hidden=8)
 # each node partitioner with some placements, and each placement with some node partitioners
 PAIRS = [("ldg:passes=2", "1d-dst"), ("ldg", "hdrf"), ("fennel", "libra"), ("fennel", "vertex-cut"), ("bgl", "hybrid:threshold=5"),
-         ("bgl", "1d-src"), ("louvain", "oblivious"), ("metis", "hdrf:owners=no"), ("metis", "1d-dst"), ("degree-block", "random"),
+         ("bgl", "1d-src"), ("grem", "hdrf"), ("louvain", "oblivious"),
+         ("metis", "hdrf:owners=no"), ("metis", "1d-dst"), ("degree-block", "random"),
          ("gemini", "1d-src"), ("gemini", "libra:owners=no"), ("block", "hybrid"), ("hash", "oblivious")]
 
 

@@ -1,0 +1,143 @@
+"""Labels of nodes, such as clusters or workers, of limited size: moves between them, and the graph of labels.
+
+A graph is given as consecutive nodes and their neighbours: ``ptr`` [n + 1] bounds the neighbours of
+each node, ``near`` [ptr[n]] lists them, and ``weight`` [ptr[n]] has the weights of these edges.
+``mass`` [n_nodes] are the weights of all nodes of the graph, and ``load`` [n_labels] int64 is the
+mass of each label.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from ..compile.jit import jit
+from ..kernels.hash import draw, mix
+
+
+@jit()
+def move_nodes(first, ptr, near, weight, mass, within, label, load, key, room):  # type: ignore[no-untyped-def]
+    """Move each node to the label with room of most edge weight among its neighbours; returns the number of moves.
+
+    Ties are broken by a hash of node and label. Loops are not counted.
+
+    Args:
+        first: The first of the nodes; their neighbours may be any nodes of the graph.
+        ptr, near, weight, mass: See above.
+        within: A node counts neighbours of its own number only, [n_nodes].
+        label: Label of each node of the graph, [n_nodes]; changed.
+        load: See above; changed.
+        key: Key of ties.
+        room: The most mass of a label.
+    """
+    found, seen, moves = np.zeros(len(load), np.int64), np.empty(len(load), np.int64), 0
+    for i in range(len(ptr) - 1):
+        v, n_seen = first + i, 0
+        old = label[v]
+        for e in range(ptr[i], ptr[i + 1]):
+            u = near[e]
+            if u != v and within[u] == within[v]:
+                if found[label[u]] == 0:
+                    seen[n_seen] = label[u]
+                    n_seen += 1
+                found[label[u]] += weight[e]
+        best, most, tie = old, found[old], mix(draw(key, v) ^ np.uint64(old))
+        for s in range(n_seen):
+            p = seen[s]
+            if p != old and found[p] >= most and load[p] + mass[v] <= room:
+                of = mix(draw(key, v) ^ np.uint64(p))
+                if found[p] > most or of > tie:
+                    best, most, tie = p, found[p], of
+        for s in range(n_seen):
+            found[seen[s]] = 0
+        if best != old:
+            load[old] -= mass[v]
+            load[best] += mass[v]
+            label[v] = best
+            moves += 1
+    return moves
+
+
+@jit()
+def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # type: ignore[no-untyped-def]
+    """Join each node that is alone in its label to that of the highest weight^2 / (mass of node * load of label) with room.
+
+    If none has room, or it has no neighbours, it joins a node with the same first choice. Of equal
+    scores the lowest label decides.
+
+    Args:
+        ptr, near, weight, mass: A whole graph.
+        within: A node joins nodes of its own number only, [n_nodes].
+        order: Order of the nodes, [n_nodes].
+        label: Label of each node, at first its own number, [n_nodes]; changed.
+        load: See above; changed.
+        room: The most mass of a label.
+    """
+    n = len(load)
+    found, seen, waiting = np.zeros(n, np.int64), np.empty(n, np.int64), np.full(n + 1, -1, np.int64)
+    for v in order:
+        if label[v] != v or load[v] != mass[v]:
+            continue
+        n_seen = 0
+        for e in range(ptr[v], ptr[v + 1]):
+            u = near[e]
+            if u != v and within[u] == within[v]:
+                if found[label[u]] == 0:
+                    seen[n_seen] = label[u]
+                    n_seen += 1
+                found[label[u]] += weight[e]
+        best, highest, first, first_score = v, 0.0, n, 0.0
+        for s in range(n_seen):
+            p = seen[s]
+            score = float(found[p]) * found[p] / load[p]
+            if (score > highest or (score == highest and p < best)) and load[p] + mass[v] <= room:
+                best, highest = p, score
+            if score > first_score or (score == first_score and p < first):
+                first, first_score = p, score
+            found[p] = 0
+        if best == v:
+            w = waiting[first]
+            if w >= 0 and within[w] == within[v] and load[label[w]] + mass[v] <= room:
+                best = label[w]
+            else:
+                waiting[first] = v
+        if best != v:
+            load[v] -= mass[v]
+            load[best] += mass[v]
+            label[v] = best
+
+
+@jit()
+def contract(of_row, ptr, near, weight, label, n_labels, order, out_label, out_ptr, out_near, out_weight):  # type: ignore[no-untyped-def]
+    """Sum the weights of rows by pairs of different labels; returns the number of rows and of entries made.
+
+    Args:
+        of_row: Label of each row, [n].
+        ptr, near, weight: Entries of the rows; see above.
+        label: Label of what ``near`` names, [any].
+        n_labels: Number of labels.
+        order: The rows by label, [n].
+        out_label, out_ptr: Label of each row made, and the bounds of its entries; changed.
+        out_near, out_weight: Label at the other end, and sum, of each entry made; changed.
+    """
+    found, seen = np.zeros(n_labels, np.int64), np.empty(n_labels, np.int64)
+    row, end, n_seen = 0, 0, 0
+    out_ptr[0] = 0
+    for k in range(len(order)):
+        i = order[k]
+        mine = of_row[i]
+        for e in range(ptr[i], ptr[i + 1]):
+            p = label[near[e]]
+            if p != mine:
+                if found[p] == 0:
+                    seen[n_seen] = p
+                    n_seen += 1
+                found[p] += weight[e]
+        if k + 1 == len(order) or of_row[order[k + 1]] != mine:
+            for s in range(n_seen):
+                out_near[end], out_weight[end] = seen[s], found[seen[s]]
+                found[seen[s]] = 0
+                end += 1
+            n_seen = 0
+            out_label[row] = mine
+            row += 1
+            out_ptr[row] = end
+    return row, end
