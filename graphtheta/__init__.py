@@ -21,6 +21,7 @@ _FRONT = {
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
     "import_graph": "ingest.importer", "Query": "tables.query",
+    "compare_partitions": "partitioners.comparison",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",

@@ -61,6 +61,10 @@ class Registry(dict[str, T]):
         self.update((component.name, component) for component in components)
         self._taken.update(component.name for component in components)
 
+    def reserve(self, *names: str) -> None:
+        """Names that no component of a user may have."""
+        self._taken.update(names)
+
     def find(self, name: str) -> T:
         """The component of a name; for ``FILE.py:NAME`` the file is imported and its NAME added.
 

@@ -25,6 +25,7 @@ from graphtheta.logger import start_logging
 from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.outputs.file import FILE_ENDINGS, write_file
 from graphtheta.outputs.formats import FORMATS, Rows
+from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.recovery.atomic import atomic_file
 from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
@@ -98,6 +99,8 @@ def train_once(job: Job, comm: Comm) -> Result:
     Collective: all ranks of comm.
     """
     trainer = graphtheta.Trainer(job=job, comm=comm)
+    if comm.rank == 0 and trainer.setup.pair.reason:
+        say(trainer.setup.pair.reason)
     if comm.rank == 0 and trainer.setup.saving is not None:
         say(str(trainer.setup.saving))
     if comm.rank == 0 and trainer.setup.mode_line:
@@ -302,15 +305,17 @@ def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
 
 def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     """Rows, edges and bytes of each worker, computed with simulated ranks in this process."""
-    def part(comm: Comm) -> tuple[list[int], dict[str, float]]:
-        p = build_partition(graph, comm, job.partitioner, job.masters, job.seed, np.dtype(job.dtype))
+    def part(comm: Comm) -> tuple[list[int], dict[str, float], str]:
+        pair = pair_for(job.partitioner, job.masters, graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
+        p = build_partition(graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype))
         border = sum(b.n_edges for r in p.relations.values() for b in r.blocks[1:])
-        return [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()], p.report()
+        return [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()], p.report(), pair.reason
 
     parts = run_simulated(ranks, part)
-    rows = [(str(rank), *(figure(v) for v in figures[:-1]), amount(figures[-1])) for rank, (figures, _) in enumerate(parts)]
+    rows = [(str(rank), *(figure(v) for v in figures[:-1]), amount(figures[-1])) for rank, (figures, *_) in enumerate(parts)]
     total = ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in parts[0][1].items())
-    return f"{table(('worker', 'masters', 'mirrors', 'edges', 'border edges', 'memory'), rows)}\n{total}"
+    shown = table(("worker", "masters", "mirrors", "edges", "border edges", "memory"), rows)
+    return "\n".join(line for line in (shown, total, parts[0][2]) if line)
 
 
 def job_of(run: str, keys: dict[str, Any]) -> Job:

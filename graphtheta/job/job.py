@@ -20,6 +20,7 @@ from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKe
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.job.outside import check_keys, in_file, read_extra
 from graphtheta.models.registry import MODELS
+from graphtheta.partitioners.pairs import AUTO, PAIRS, check_pair
 from graphtheta.tasks.registry import TASKS, readers
 from graphtheta.wording import did_you_mean, explain, literals
 
@@ -122,6 +123,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.mode == "independent" and self.halo != "exact":
             raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
                               "none; drop --halo or --mode")
+        check_pair(self.partitioner, self.masters)
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
@@ -225,7 +227,7 @@ def choices(key: str, field: FieldInfo | None = None) -> tuple[Any, ...]:
     """The allowed values of a key, or of an option of a model with this field; empty if there are too many to list."""
     if key in REGISTRIES:
         auto = ("auto",) if Job.model_fields[key].default == "auto" else ()
-        return *auto, *REGISTRIES[key]
+        return *auto, *REGISTRIES[key], *((*PAIRS, AUTO) if key == "partitioner" else ())
     return literals((field or Job.model_fields[key]).annotation)
 
 

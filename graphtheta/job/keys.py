@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.models.design import NetworkOptions, Options
+from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.registry import Registry
 from graphtheta.tasks.registry import TASKS
@@ -121,8 +122,10 @@ class PartitionKeys(Options):
     """Edge placement: store an edge on the owner of its source (1d-src) or destination (1d-dst), on
     a grid of workers (vertex-cut), by the degree of its destination (hybrid), by a greedy
     vertex-cut (hdrf, oblivious, libra), or at random (random); give your own as FILE.py:Class;
-    options follow as NAME:key=value."""
-    masters: str = "hash"
+    options follow as NAME:key=value. Or a pair with a node partitioner: that of a published system
+    (armada, bgl, distdgl, distgnn, gemini, graphx, metis, powergraph, powerlyra, pregel), or the one
+    predicted to take the least time (auto)."""
+    masters: str = DEFAULT_MASTERS
     """Node partitioner: assign nodes to workers by the hash of their ids (hash), in ranges of ids
     of equal nodes or edges (block, degree-block, gemini), by greedy streaming (ldg, fennel), by
     streaming that revises itself (grem), in connected blocks (bgl), by clustering (louvain, leiden,

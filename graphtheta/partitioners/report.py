@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,8 +13,8 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import CommError, PartitionError
-from graphtheta.ops.partition.copies import count_copies, mark_copies
-from graphtheta.partitioners.cuts import no_copies
+from graphtheta.partitioners.pairs import pair_of
+from graphtheta.partitioners.placed import Placed, imbalance
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT
 
 
@@ -23,7 +23,7 @@ class PartitionReport:
     """What a partition costs.
 
     Attributes:
-        masters, partitioner: Node partitioner and edge placement, as given.
+        masters, partitioner: Node partitioner and edge placement.
         n_workers: Number of workers.
         edge_cut: Share of edges whose ends have different owners.
         replication: Copies of a node, on the mean: 1 for the owner, and 1 for each other worker
@@ -34,6 +34,10 @@ class PartitionReport:
         seconds: Time to assign nodes and edges.
         peak_bytes: Growth of the peak resident memory of this process meanwhile, without memory
             that it had freed and reuses; None where /proc/self does not give it.
+        bytes: Predicted bytes that all workers send in an epoch, by strategy, if each superstep
+            sums messages of ``width`` float32 numbers, forwards and backwards. Batches of "mini"
+            have full neighbourhoods, and some of them are counted for all; "mini" needs training
+            nodes, and "cluster", whose batches are single clusters, needs clusters.
     """
 
     masters: str
@@ -47,6 +51,7 @@ class PartitionReport:
     halo_rows: int
     seconds: float
     peak_bytes: int | None
+    bytes: dict[str, int] = field(default_factory=dict)
 
 
 class OneOf(SerialComm):
@@ -65,49 +70,59 @@ class OneOf(SerialComm):
     _swap_flat = _gather_flat
 
 
-def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitioner: str = DEFAULT_PLACEMENT,
-                     seed: int = 0) -> PartitionReport:
+def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitioner: str = DEFAULT_PLACEMENT, seed: int = 0, *,
+                     layers: int = 2, width: int = 16, batch_size: int = 1024, clusters: np.ndarray | None = None) -> PartitionReport:
     """Divide a graph among workers, in this process, and count what it costs.
 
     Args:
         graph: The graph.
         n_workers: Number of workers.
         masters: Node partitioner, as the key ``masters`` of a job.
-        partitioner: Edge placement, as the key ``partitioner`` of a job.
+        partitioner: Edge placement or the name of a pair, as the key ``partitioner`` of a job.
         seed: Seed of the job.
+        layers, width: Supersteps, and numbers of a message, for the predicted bytes.
+        batch_size: Targets of a mini-batch.
+        clusters: Cluster of each node, [n_nodes] integers.
 
     Raises:
         ConfigError: Unknown name or option.
         PartitionError: Fewer nodes than workers.
         CommError: The partitioner communicates.
     """
-    if not 1 <= n_workers <= graph.n_nodes:
-        raise PartitionError(f"n_workers is {n_workers} and the graph has {graph.n_nodes} nodes; give a number from 1 to {graph.n_nodes}")
-    source, copies, counts = GraphEdges(graph), no_copies(graph.n_nodes, n_workers), np.zeros((2, n_workers), np.int64)
+    check_workers(graph, n_workers)
+    pair = pair_of(partitioner, masters)
+    source, train = GraphEdges(graph), graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
+    placed = Placed(source, n_workers)
     before = _status("VmRSS", reset=True)
     began = perf_counter()
-    owners, workers = assign(source, OneOf(n_workers), partitioner, masters, seed)
-    seconds, cut = perf_counter() - began, 0
-    mark_copies(np.arange(graph.n_nodes), owners, copies)
-    for chunk in source.chunks():
-        began = perf_counter()
-        worker = workers(chunk)
-        seconds += perf_counter() - began
-        mark_copies(chunk.src, worker, copies)
-        mark_copies(chunk.dst, worker, copies)
-        cut += int(np.count_nonzero(owners[chunk.src] != owners[chunk.dst]))
-        counts[1] += np.bincount(worker, minlength=n_workers)
-    peak, train = _status("VmHWM"), graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
-    counts[0] = np.bincount(owners, minlength=n_workers)
-    held = count_copies(copies, np.zeros(n_workers, np.int64))
-    return PartitionReport(masters, partitioner, n_workers, cut / max(graph.n_edges, 1), float(held.sum() / graph.n_nodes),
-                           _imbalance(counts[0]), _imbalance(counts[1]), _imbalance(np.bincount(owners[train], minlength=n_workers)),
-                           int((held - counts[0]).max()), seconds, None if before is None or peak is None else max(peak - before, 0))
+    placed.place(*assign(source, OneOf(n_workers), pair.partitioner, pair.masters, seed))
+    seconds, peak = perf_counter() - began, _status("VmHWM")
+    nodes, held = placed.nodes, placed.copies()
+    rows = {"global": layers * placed.sent()}
+    if np.any(train):
+        rows["mini"] = placed.sent_by_batches(train, batch_size, layers, seed)
+    if clusters is not None:
+        rows["cluster"] = layers * placed.sent(lambda src, dst: clusters[src] == clusters[dst])
+    return PartitionReport(
+        pair.masters, pair.partitioner, n_workers, placed.cut() / max(graph.n_edges, 1), float(held.sum() / graph.n_nodes),
+        imbalance(nodes), imbalance(placed.edges), imbalance(np.bincount(placed.owners[train], minlength=n_workers)),
+        int((held - nodes).max()), seconds,
+        None if before is None or peak is None else max(peak - before, 0), {name: row_bytes(n, width) for name, n in rows.items()})
 
 
-def _imbalance(counts: np.ndarray) -> float:
-    """The largest over the mean."""
-    return float(counts.max() * len(counts) / max(counts.sum(), 1))
+def check_workers(graph: Any, n_workers: int) -> None:
+    """Refuse more workers than nodes.
+
+    Raises:
+        PartitionError: There are.
+    """
+    if not 1 <= n_workers <= graph.n_nodes:
+        raise PartitionError(f"n_workers is {n_workers} and the graph has {graph.n_nodes} nodes; give a number from 1 to {graph.n_nodes}")
+
+
+def row_bytes(rows: int, width: int) -> int:
+    """Bytes of rows of float32 numbers that are sent forwards and backwards."""
+    return 2 * 4 * width * rows
 
 
 def _status(field: str, reset: bool = False) -> int | None:

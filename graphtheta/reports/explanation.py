@@ -82,6 +82,7 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     twice = "runs most of it twice (recompute) and " if job.recompute else ""
     parts.append("bytes and operations of one forward pass over the whole graph; "
                  f"a training step {twice}adds the backward pass, about twice as much\n"
+                 + f"{trainer.setup.pair.reason}\n" * bool(trainer.setup.pair.reason)
                  + f"{trainer.setup.mode_line}\n" * bool(trainer.setup.mode_line)
                  + f"memory: at most {amount(max(peak))} a worker")
     return "\n\n".join(parts)

@@ -29,6 +29,8 @@ from graphtheta.logger import logger
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.functions.optim import SGD, Adam, AdamW, Optimiser
+from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.partitioners.pairs import Pair
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
@@ -63,6 +65,7 @@ class RunSetup:
         model: The model; training changes its parameters and running statistics, and nothing else
             of it.
         info: Original ids of the whole graph.
+        pair: Node partitioner and edge placement.
         partition: This worker's part of the graph.
         settings: Settings of the passes of this run.
         saving: The work saved by a precomputed total; None if there is none.
@@ -83,6 +86,7 @@ class RunSetup:
     comm: Comm
     model: Model
     info: GraphInfo
+    pair: Pair
     partition: Partition
     settings: PassSettings
     saving: Saving | None
@@ -155,7 +159,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     comm.agree(error)
     assert prepared is not None
     made, dtype = prepared.model, np.dtype(job.dtype)
-    partition = build_partition(prepared.graph, comm, job.partitioner, job.masters, job.seed, dtype)
+    pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
+    partition = build_partition(prepared.graph, comm, pair.partitioner, pair.masters, job.seed, dtype)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
     saving = None
     with pass_scope(settings):
@@ -178,7 +183,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     independent = modes is not None and "independent" in (job.mode, modes.faster)
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     trained = tuple(p for p in made.parameters() if p not in frozen)
-    return RunSetup(job, comm, made, prepared.info, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
+    return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
                     prepared.metric, strategy, trained, rule, views, independent, modes, choices)
 
 

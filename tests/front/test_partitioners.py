@@ -14,11 +14,12 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import CommError, ConfigError, FormatError, PartitionError
-from graphtheta.partitioners import multi_source, stream
+from graphtheta.partitioners import auto, multi_source, stream
 from graphtheta.partitioners.clusters import pack
+from graphtheta.partitioners.pairs import PAIRS, pair_of
 from graphtheta.partitioners.ranges import ranges
 from graphtheta.partitioners.report import OneOf
-from graphtheta.rng import Purpose, bits, key
+from graphtheta.rng import Purpose, bits, key, shuffle
 
 GRAPH = graphs.random_graph(40, 160)
 BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain",
@@ -248,6 +249,87 @@ def test_report_counts_what_workers_hold():
     assert gt.partition_report(GRAPH, 3, seed=7).edge_cut == np.mean(owners[GRAPH.src] != owners[GRAPH.dst])
 
 
+def test_predicted_rows_are_those_of_the_plans():
+    for masters, placement in (("hash", "1d-src"), ("ldg", "1d-dst"), ("hash", "random")):
+        def rows(comm, *of):
+            senders, receivers = build_partition(GRAPH, comm, *of).relations["edge"].served(False)
+            return senders.plan.n_halo + receivers.plan.n_halo
+
+        sent = sum(run_simulated(3, rows, placement, masters))
+        found = gt.partition_report(GRAPH, 3, masters, placement, layers=3, width=5, clusters=np.zeros(40, int))
+        assert found.bytes["global"] == 2 * 3 * sent * 5 * 4 == found.bytes["cluster"]
+    single = gt.partition_report(GRAPH, 3, clusters=np.arange(40)).bytes
+    assert single["cluster"] == 0 and ("mini" in single) == (GRAPH.train is not None)
+
+
+def test_rows_of_batches():
+    graph = GRAPH.replace(train=np.arange(40) < 10, val=None, test=None)
+    owners, workers = assigned(graph, 3)
+    pairs = 0
+    for batch in np.array_split(shuffle(key(7, Purpose.BATCH), np.arange(10)), [4, 8]):
+        needed = np.isin(np.arange(40), batch)
+        for _ in range(2):
+            used = needed[graph.dst]
+            needed[graph.src[used]] = True
+            for end in (graph.src, graph.dst):
+                pairs += len({(v, p) for v, p in zip(end[used], workers[used], strict=True) if owners[v] != p})
+    assert gt.partition_report(graph, 3, seed=7, batch_size=4, width=1).bytes["mini"] == 8 * pairs
+
+
+def test_comparison_names_the_pair_of_fewest_bytes(tmp_path):
+    found = gt.compare_partitions(gt.load(SBM), 4, ["pregel", "graphx", "armada", ("block", "hdrf")])
+    assert (found.best.masters, found.best.partitioner) == ("grem", "1d-dst")
+    lines = str(found).splitlines()
+    assert len(lines) == 7 and lines[-1].endswith("masters=grem and partitioner=1d-dst") and "mini/epoch" in lines[0]
+    pytest.importorskip("matplotlib")
+    found.save(tmp_path / "pairs.svg")
+    assert "grem / 1d-dst" in (tmp_path / "pairs.svg").read_text()
+    with pytest.raises(ConfigError, match="pairs is empty"):
+        gt.compare_partitions(GRAPH, 2, [])
+
+
+# ---- pairs and the choice of one
+
+
+def test_pairs_are_their_parts():
+    for name, pair in PAIRS.items():
+        if pair.masters not in LIBRARY:
+            assert pair_of(name, "hash") == pair
+            assert gt.partition_report(GRAPH, 3, partitioner=name).edges == gt.partition_report(GRAPH, 3, *pair[:2]).edges
+            assert gt.Job(partitioner=name).partitioner == name
+    with pytest.raises(ConfigError, match="partitioner=armada means masters=grem and partitioner=1d-dst; drop --masters"):
+        gt.Job(partitioner="armada", masters="ldg")
+    with pytest.raises(ConfigError, match="partitioner=auto chooses the node partitioner; drop --masters"):
+        gt.Job(partitioner="auto", masters="block")
+    with pytest.raises(ConfigError, match="the edge placement 'auto' is built in"):
+        gt.EDGE_PLACEMENTS.add(type("Own", (gt.EDGE_PLACEMENTS["1d-src"],), {"name": "auto"}))
+
+
+def test_the_choice_saves_bytes_and_time(monkeypatch):
+    graph = gt.load(SBM)
+    long, none = (auto.choose(graph, 4, auto.Work(2, 64, epochs, 0)) for epochs in (10000, 0))
+    assert long.masters == "grem" and none[:2] == ("hash", "1d-src")
+    assert "9 pairs on all edges" in long.reason and "per epoch (hash and 1d-src: " in long.reason
+    one = auto.choose(graph, 1, auto.Work(2, 64, 1, 0))
+    assert one == ("hash", "1d-src", "partitioner=auto: one worker sends nothing")
+    # hubs: a small cut would give one worker most edges
+    star = graphs.fill(np.arange(1, 400), np.zeros(399, int), 400)
+    assert gt.partition_report(star, 4, *auto.choose(star, 4, auto.Work(2, 64, 10000, 0))[:2]).nodes <= auto.BALANCED
+    monkeypatch.setattr(auto, "SAMPLED", 1000)
+    sample = auto.sampled(graph, 0)
+    assert 900 <= sample.n_edges <= 1000 and "on 1,000 of 16,000 edges" in auto.choose(graph, 4, auto.Work(2, 64, 1, 0)).reason
+
+
+def test_the_choice_is_the_same_on_every_rank():
+    def choice(comm):
+        trainer = gt.Trainer("gcn", comm=comm, partitioner="auto", **KEYS)
+        return trainer.setup.pair, [row["loss"] for row in trainer.fit().history]
+
+    found = run_simulated(3, choice)
+    assert len({pair for pair, _ in found}) == 1 and found[0][0].reason
+    np.testing.assert_allclose(found[0][1], run_simulated(1, choice)[0][1], rtol=1e-9)
+
+
 def test_report_refuses():
     with pytest.raises(PartitionError, match="n_workers is 41 and the graph has 40 nodes; give a number from 1 to 40"):
         gt.partition_report(GRAPH, 41)
@@ -293,10 +375,9 @@ def test_owners_from_a_file(tmp_path):
 
 KEYS = dict(dataset="sbm:n_nodes=60,n_edges=400,classes=3,features=6", epochs=3, backend="reference", dtype="float64", hidden=8)
 # each node partitioner with some placements, and each placement with some node partitioners
-PAIRS = [("ldg:passes=2", "1d-dst"), ("ldg", "hdrf"), ("fennel", "libra"), ("fennel", "vertex-cut"), ("bgl", "hybrid:threshold=5"),
-         ("bgl", "1d-src"), ("grem", "hdrf"), ("louvain", "oblivious"),
-         ("metis", "hdrf:owners=no"), ("metis", "1d-dst"), ("degree-block", "random"),
-         ("gemini", "1d-src"), ("gemini", "libra:owners=no"), ("block", "hybrid"), ("hash", "oblivious")]
+COMBINED = [("ldg:passes=2", "1d-dst"), ("ldg", "hdrf"), ("fennel", "libra"), ("fennel", "vertex-cut"), ("bgl", "hybrid:threshold=5"),
+            ("bgl", "1d-src"), ("grem", "hdrf"), ("louvain", "oblivious"), ("metis", "hdrf:owners=no"), ("metis", "1d-dst"),
+            ("degree-block", "random"), ("gemini", "1d-src"), ("gemini", "libra:owners=no"), ("block", "hybrid"), ("hash", "oblivious")]
 
 
 def losses(comm, masters="hash", placement="1d-src"):
@@ -309,7 +390,7 @@ def alone():
     return run_simulated(1, losses)[0]
 
 
-@pytest.mark.parametrize("masters, placement", PAIRS)
+@pytest.mark.parametrize("masters, placement", COMBINED)
 def test_losses_are_those_of_one_worker(masters, placement):
     with_library(masters)
     np.testing.assert_allclose(run_simulated(3, losses, masters, placement)[0], alone(), rtol=1e-9)

@@ -1,0 +1,137 @@
+"""The choice of a node partitioner and an edge placement by the bytes that they are predicted to send."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphtheta.console import amount, figure
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, make_partitioner
+from graphtheta.errors import GraphThetaError
+from graphtheta.partitioners.pairs import AUTO, Pair, pair_of
+from graphtheta.partitioners.placed import Placed, imbalance
+from graphtheta.partitioners.report import OneOf, check_workers, row_bytes
+from graphtheta.rng import Purpose, bits, key
+
+# edges that are looked at
+SAMPLED = 1 << 21
+# the most nodes and edges of a worker over the mean, unless the default has more
+BALANCED = 1.25
+# bytes per second of a worker
+LINK = 1e9
+# node partitioners with their placements, the default first; and about how many seconds they take for a million edges
+CANDIDATES = {"hash": ("1d-src", "1d-dst", "vertex-cut", "libra"), "block": ("1d-src", "1d-dst"), "grem": ("1d-src", "1d-dst", "libra")}
+SECONDS = {"hash": 0.02, "block": 0.02, "grem": 0.4, "libra": 0.2}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some edges of a graph, and all nodes; see ``Graph``."""
+
+    n_nodes: int
+    src: np.ndarray
+    dst: np.ndarray
+    train: np.ndarray | None
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.src)
+
+
+class Work(NamedTuple):
+    """What a choice depends on beside the graph.
+
+    Attributes:
+        layers, width: Supersteps, and numbers of a message.
+        epochs: Epochs of training.
+        seed: Seed of the job.
+    """
+
+    layers: int
+    width: int
+    epochs: int
+    seed: int
+
+
+class _Found(NamedTuple):
+    pair: Pair
+    bytes: int
+    imbalance: float
+    seconds: float
+
+
+def pair_for(partitioner: str, masters: str, graph: Any, work: Work, comm: Comm) -> Pair:
+    """The pair that two keys of a job give; for "auto" rank 0 chooses.
+
+    Raises:
+        ConfigError: Both name a node partitioner.
+        PartitionError: Fewer nodes than workers.
+
+    Collective: for "auto", all ranks of comm.
+    """
+    if partitioner != AUTO:
+        return pair_of(partitioner, masters)
+    found, error = None, None
+    if comm.rank == 0:
+        try:
+            found = choose(graph, comm.size, work)
+        except GraphThetaError as e:
+            error = e
+    comm.agree(error)
+    return Pair(*comm.broadcast(found))
+
+
+def choose(graph: Any, n_workers: int, work: Work) -> Pair:
+    """The candidate of the least time for partitioning and for messages, among the balanced ones.
+
+    Times are predictions from counts, so the choice repeats. Bytes are those of training on the
+    whole graph in every epoch.
+
+    Args:
+        graph: The graph.
+        n_workers: Number of workers.
+        work: What is trained.
+
+    Raises:
+        PartitionError: Fewer nodes than workers.
+    """
+    check_workers(graph, n_workers)
+    first = Pair("hash", CANDIDATES["hash"][0])
+    if n_workers == 1:
+        return first._replace(reason=f"partitioner={AUTO}: one worker sends nothing")
+    began = perf_counter()
+    sample = sampled(graph, work.seed)
+    found = [one for masters in CANDIDATES for one in _measured(graph, sample, masters, n_workers, work)]
+    allowed = max(BALANCED, found[0].imbalance)
+    best = min((one for one in found if one.imbalance <= allowed), key=lambda one: one.seconds)
+    of = "all" if sample.n_edges == graph.n_edges else f"{figure(sample.n_edges)} of {figure(graph.n_edges)}"
+    against = "" if best is found[0] else f" ({first.masters} and {first.partitioner}: {amount(found[0].bytes)})"
+    return best.pair._replace(reason=(
+        f"partitioner={AUTO}: masters={best.pair.masters} and partitioner={best.pair.partitioner} send {amount(best.bytes)} per epoch"
+        f"{against}, at most {best.imbalance:.2f} times the mean on a worker; {len(found)} pairs on {of} edges in "
+        f"{perf_counter() - began:.1f} s"))
+
+
+def sampled(graph: Any, seed: int) -> Sample:
+    """At most ``SAMPLED`` edges of a graph, one of each of as many ranges of ids."""
+    stride = -(-graph.n_edges // SAMPLED) or 1
+    ids = np.arange(graph.n_edges // stride)
+    ids = ids * stride + (bits(key(seed, Purpose.PLACEMENT), ids) % np.uint64(stride)).astype(np.int64)
+    return Sample(graph.n_nodes, graph.src[ids], graph.dst[ids], graph.train)
+
+
+def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -> list[_Found]:
+    """Figures of a node partitioner with its candidate placements."""
+    source, comm, found = GraphEdges(sample), OneOf(size), []
+    owners = np.asarray(make_partitioner(masters, work.seed).assign(source, comm).owner(np.arange(sample.n_nodes)), np.int32)
+    for placement in CANDIDATES[masters]:
+        placed = Placed(source, size)
+        placed.place(owners, EDGE_PLACEMENTS[placement]().place(source, owners, comm))
+        n_bytes = row_bytes(work.layers * placed.sent(), work.width)
+        seconds = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6 + work.epochs * n_bytes / size / LINK
+        found.append(_Found(Pair(masters, placement), n_bytes, max(imbalance(placed.nodes), imbalance(placed.edges)), seconds))
+    return found
