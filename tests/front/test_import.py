@@ -109,7 +109,7 @@ import faulthandler, resource, sys
 import numpy as np
 import graphtheta as gt
 
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(240, exit=True)
 def losses(graph):
     trainer = gt.Trainer(graph=graph, model="sage", strategy="mini", batch_size=64, fanout=(3,), layers=1, hidden=4, epochs=2)
     return [trainer.train_epoch(i) for i in range(2)]
@@ -136,6 +136,6 @@ def test_features_of_four_times_the_memory_train_from_disk(tmp_path, rng):
     g = gt.Graph(ends, x=gt.MappedColumn(tmp_path / "x.npy"), y=rng.integers(0, 3, n), train=np.arange(n) < 512)
     run_simulated(1, lambda comm: write_store(g, tmp_path / "s", comm))
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "s"), str(limit)], capture_output=True, text=True, check=False,
-                          timeout=120)
+                          timeout=300)
     *found, limited = done.stdout.split() or [done.stderr]
     assert limited == "limited" and np.isfinite(np.array(found, float)).all(), done.stderr
