@@ -26,7 +26,8 @@ _FRONT = {
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
-           "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "MappedColumn": "store.mapped",
+           "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "EdgeRule": "partition.partitioner",
+           "MappedColumn": "store.mapped",
            "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (

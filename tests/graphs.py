@@ -44,3 +44,12 @@ def odd_graphs():
         "hub owns half the edges": fill(hub_src, hub_dst, 12),
         "one source": fill(np.zeros(11, int), np.arange(11), 11),
     }
+
+
+def arrays_of(p):
+    """All arrays of a partition."""
+    edges = p.relations["edge"]
+    found = [p.gid, p.edge_gid, *(s.read(name) for s in (p.node, p.edge) for name in s.names())]
+    found += [x for b in edges.blocks for x in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
+    served = (edges.sources, edges.destinations)
+    return found + [x for plan, mirrors in served for x in (mirrors, plan.rows, plan.send_ptr, plan.recv_ptr)]

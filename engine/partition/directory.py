@@ -11,8 +11,13 @@ import numpy as np
 
 from graphtheta.errors import PartitionError
 
+from ...ops.autodiff.buffers import by_blocks
+from ...ops.kernels.lookup import fill, find
 from ..comm.communicator import Comm
 from .table import Home, Table
+
+# a look-up costs as much as so many sums
+PROBES = 8
 
 
 class Directory(ABC):
@@ -125,6 +130,35 @@ class ComputedDirectory(Directory):
     @property
     def nbytes(self) -> int:
         return self._rows.nbytes
+
+
+class LocalDirectory(Directory):
+    """The rows of nodes that one worker holds together.
+
+    Args:
+        masters: Global ids in the order of the rows, [n] int64, none twice.
+    """
+
+    def __init__(self, masters: np.ndarray):
+        bits = (2 * len(masters) + 1).bit_length()
+        self._masters, self._slots, self._shift = masters, np.full(1 << bits, -1, np.int32), 64 - bits
+        fill(masters, self._slots, self._shift)
+
+    def find(self, ids: np.ndarray) -> np.ndarray:
+        """Rows of some nodes, [n] int32; -1 for those that are not here."""
+        rows = np.empty(len(ids), np.int32)
+        by_blocks(lambda b, begin, end: find(self._masters, self._slots, self._shift, ids, rows, begin, end), len(ids), PROBES)
+        return rows
+
+    def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = self.find(ids)
+        if (rows < 0).any():
+            raise missing(ids[rows < 0])
+        return np.zeros(len(ids), np.int32), rows
+
+    @property
+    def nbytes(self) -> int:
+        return self._slots.nbytes
 
 
 def missing(ids: np.ndarray) -> PartitionError:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import mmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,9 +42,15 @@ class EdgeSource(Protocol):
     def chunks(self) -> Iterator[EdgeChunk]:
         """All edges, each once, by ascending global id."""
 
+    def share(self, rank: int, size: int) -> Iterator[EdgeChunk]:
+        """The edges that a worker reads if each edge is read by one of ``size``.
+
+        They are by ascending global id, and above those of lower ranks.
+        """
+
 
 class GraphEdges:
-    """The edges of a graph in memory.
+    """The edges of a graph in memory or in a mapped file.
 
     Args:
         graph: Has ``n_nodes``, ``n_edges``, ``src``, ``dst`` and ``train``.
@@ -65,7 +72,22 @@ class GraphEdges:
     def train(self) -> np.ndarray | None:
         return self._graph.train
 
+    @property
+    def mapped(self) -> bool:
+        """Whether both ends of the edges are mapped from files."""
+        return _mapped(self._graph.src) and _mapped(self._graph.dst)
+
     def chunks(self) -> Iterator[EdgeChunk]:
-        for a in range(0, self.n_edges, self._chunk):
-            b = min(a + self._chunk, self.n_edges)
+        return self.share(0, 1)
+
+    def share(self, rank: int, size: int) -> Iterator[EdgeChunk]:
+        first, end = (self.n_edges * part // size for part in (rank, rank + 1))
+        for a in range(first, end, self._chunk):
+            b = min(a + self._chunk, end)
             yield EdgeChunk(np.arange(a, b), self._graph.src[a:b], self._graph.dst[a:b])
+
+
+def _mapped(x: Any) -> bool:
+    while isinstance(x, np.ndarray):
+        x = x.base
+    return isinstance(x, mmap)

@@ -11,7 +11,7 @@ values are stored once.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -22,26 +22,22 @@ import numpy as np
 from graphtheta.errors import PartitionError
 from graphtheta.sparse import is_sparse
 
-from ...ops.autodiff.buffers import by_blocks, taken
-from ...ops.kernels.sort import mark_ends
+from ...ops.autodiff.buffers import taken
 from ..comm.communicator import Comm
 from ..comm.serial import SerialComm
 from ..store.column import Column, Role, is_column
 from ..store.memory import MemoryColumn
 from ..store.selected import SelectedColumn
 from ..store.store import ColumnStore
-from .blocks import edge_blocks, occurrences
 from .directory import DenseDirectory, Directory
 from .edge_source import GraphEdges
 from .exchange import NOTHING, MovePlan, plan_requests
-from .partitioner import DEFAULT_PLACEMENT, assign
+from .partitioner import DEFAULT_PLACEMENT, assign, find_rules
 from .relation import EDGE, EdgeBlock, Served, StoredRelation
+from .rows import MakeDirectory, Rows, whole_rows
+from .sliced import sliced_rows
 
 MASTER, MIRROR = 0, 1
-# edges into and out of every node, [n_nodes] int64, by name of the column
-Degrees = dict[str, np.ndarray]
-# rows of 128 numbers that fit into a few megabytes of cache; edges sampled to order the rows
-CACHED_ROWS, SAMPLED_EDGES = 1 << 13, 1 << 20
 # on one rank
 NO_MIRRORS = Served(MovePlan(0, NOTHING, np.zeros(2, np.int64), np.zeros(2, np.int64), False), NOTHING)
 # roles of columns of a graph; all others are features
@@ -169,9 +165,12 @@ def empty_partition(partition: Partition) -> Partition:
 
 
 def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEMENT, node_partitioner: str = "hash", seed: int = 0,
-                    dtype: Any = np.float32, directory: Callable[[Comm, np.ndarray], Directory] | None = None, *,
+                    dtype: Any = np.float32, directory: MakeDirectory | None = None, *,
                     job_comm: Comm | None = None) -> Partition:
     """Build this worker's part of a graph.
+
+    If the edges are mapped from files and rules divide the graph, no worker has an array over all
+    nodes or edges: each reads a slice of the edges and sends them to their workers.
 
     Args:
         graph: The whole graph, the same on every rank.
@@ -181,7 +180,7 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
         seed: Seed of the node partitioner.
         dtype: Floating type of features and edge values.
         directory: Makes the directory from comm and the masters of this worker in the order of
-            their rows, such as ``TableDirectory``; None is a ``DenseDirectory``.
+            their rows, such as ``TableDirectory``; None chooses one.
         job_comm: The workers that share parameters; by default those of comm, which share the graph.
 
     Raises:
@@ -193,84 +192,31 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
     source = GraphEdges(graph)
     if comm.size > graph.n_nodes:
         raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
-    owner, worker = assign(source, comm, edge_placement, node_partitioner, seed)
-    degrees = {name: occurrences(end, graph.n_nodes) for name, end in (("in_degree", graph.dst), ("out_degree", graph.src))}
-    order, bounds, row_of = _ordered(graph, degrees["in_degree"] + degrees["out_degree"], owner, comm.size)
-    mine = order[bounds[comm.rank]: bounds[comm.rank + 1]]
-    edge_ids = np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
-    assigned = comm.all_sum(np.array([len(mine), len(edge_ids)]))
+    rules = find_rules(source, comm, edge_placement, node_partitioner, seed) if source.mapped else None
+    rows = whole_rows(graph, source, comm, *assign(source, comm, edge_placement, node_partitioner, seed), directory) if rules is None else \
+        sliced_rows(source, comm, rules, directory)
+    assigned = comm.all_sum(np.array([len(rows.masters), len(rows.edges)]))
     if list(assigned) != [graph.n_nodes, graph.n_edges]:
         raise PartitionError(f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and {assigned[1]} of "
                              f"{graph.n_edges} edges a worker; assign must return the same on every rank")
-    where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
-    return _assemble(graph, comm, mine, edge_ids, where, degrees, dtype, comm if job_comm is None else job_comm)
-
-
-def _assemble(graph: Any, comm: Comm, mine: np.ndarray, edge_ids: np.ndarray, directory: Directory, degrees: Degrees, dtype: Any,
-              job_comm: Comm) -> Partition:
-    """The partition of a worker with these masters and edges.
-
-    Collective: all ranks of comm.
-    """
-    mirrors = _mirrors(graph, mine, edge_ids)
-    owner, row = directory.locate(mirrors)
-    by_owner = np.lexsort((row, owner))
-    mirrors, owner, row = mirrors[by_owner], owner[by_owner], row[by_owner]
-    gid = np.concatenate((mine, mirrors))
-    row_of = np.empty(graph.n_nodes, np.int32)
-    row_of[gid] = np.arange(len(gid))
-    blocks, edge_ids = edge_blocks(graph.src, graph.dst, edge_ids, row_of, len(mine), len(mirrors))
-    ends = ((blocks[1].out_indptr, blocks[3].out_indptr), (blocks[2].in_indptr, blocks[3].in_indptr))
+    ends = ((rows.blocks[1].out_indptr, rows.blocks[3].out_indptr), (rows.blocks[2].in_indptr, rows.blocks[3].in_indptr))
     used = [np.flatnonzero(np.diff(a) + np.diff(b)).astype(np.int32) for a, b in ends]
-    sources, destinations = (_build_plan(comm, len(mine), owner, row, mirrors) for mirrors in used)
-    edges = StoredRelation(EDGE, edge_ids, True, n_edges=graph.n_edges, blocks=blocks, sources=sources, destinations=destinations)
-    return Partition(comm, graph.n_nodes, graph.n_edges, gid, len(mine), directory, {EDGE: edges},
-                     _node_columns(graph, mine, degrees, dtype), _edge_columns(graph, edge_ids, dtype), job_comm=job_comm)
+    sources, destinations = (_build_plan(comm, rows, mirrors) for mirrors in used)
+    edges = StoredRelation(EDGE, rows.edges, True, n_edges=graph.n_edges, blocks=rows.blocks, sources=sources, destinations=destinations)
+    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((rows.masters, rows.mirrors)), len(rows.masters), rows.directory,
+                     {EDGE: edges}, _node_columns(graph, rows, dtype), _edge_columns(graph, rows.edges, dtype),
+                     job_comm=comm if job_comm is None else job_comm)
 
 
-def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
-    """The other nodes at the ends of some edges, ascending."""
-    if len(mine) == graph.n_nodes:
-        return np.zeros(0, np.int64)
-    marks = np.zeros(graph.n_nodes, np.uint8)
-    by_blocks(lambda b, begin, end: mark_ends(graph.src, graph.dst, edge_ids, marks, begin, end), len(edge_ids), 1)
-    marks[mine] = 0
-    return np.flatnonzero(marks)
-
-
-def _ordered(graph: Any, degree: np.ndarray, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All nodes by owner, bounds of the nodes of each, and the row of each, in the better of two orders for cache locality.
-
-    By falling degree, the rows that many edges read are adjacent. By id, the rows of adjacent ids
-    are adjacent, which is better if ids follow communities. A sample of the edges decides.
-    """
-    counts = np.bincount(owner, minlength=size)
-    bounds = np.append(0, np.cumsum(counts))
-    sample = slice(None, None, max(1, len(graph.src) // SAMPLED_EDGES))
-    src, dst = graph.src[sample], graph.dst[sample]
-
-    def rows(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        order = order[np.argsort(owner[order], kind="stable")]
-        row_of = np.empty(graph.n_nodes, np.int32)
-        row_of[order] = np.arange(graph.n_nodes) - np.repeat(bounds[:-1], counts)
-        return order, row_of
-
-    by_degree, by_number = rows(np.argsort(-degree, kind="stable")), rows(np.arange(graph.n_nodes))
-    at_front = np.count_nonzero(by_degree[1][src] < CACHED_ROWS)
-    side_by_side = np.count_nonzero(np.abs(by_number[1][src] - by_number[1][dst]) < CACHED_ROWS)
-    order, row_of = by_number if side_by_side > at_front else by_degree
-    return order, bounds, row_of
-
-
-def _build_plan(comm: Comm, n_masters: int, owner: np.ndarray, row: np.ndarray, used: np.ndarray) -> Served:
+def _build_plan(comm: Comm, rows: Rows, used: np.ndarray) -> Served:
     """The plan for some mirrors, with these mirrors."""
-    bounds = np.searchsorted(owner[used], np.arange(comm.size + 1))
-    return Served(plan_requests(comm, n_masters, [row[used[a:b]] for a, b in pairwise(bounds)]), used)
+    bounds = np.searchsorted(rows.owner[used], np.arange(comm.size + 1))
+    return Served(plan_requests(comm, len(rows.masters), [rows.row[used[a:b]] for a, b in pairwise(bounds)]), used)
 
 
-def _node_columns(graph: Any, mine: np.ndarray, degrees: Degrees, dtype: Any) -> ColumnStore:
-    made = {name: degree[mine].astype(dtype) for name, degree in degrees.items()}
-    return _store(made, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, mine, dtype)
+def _node_columns(graph: Any, rows: Rows, dtype: Any) -> ColumnStore:
+    made = {name: degree.astype(dtype) for name, degree in rows.degrees.items()}
+    return _store(made, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, rows.masters, dtype)
 
 
 def _edge_columns(graph: Any, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:

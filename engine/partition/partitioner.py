@@ -48,9 +48,12 @@ class Partitioner(ABC):
 
     Attributes:
         name: Name in a job.
+        by_rule: Whether ``assign`` reads the number of nodes only and returns a function that
+            computes owners from ids, without messages.
     """
 
     name: ClassVar[str]
+    by_rule: ClassVar[bool] = False
 
     @abstractmethod
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
@@ -69,6 +72,7 @@ class HashPartitioner(Partitioner):
     """Owners by the hash of the id: balanced without reading the graph."""
 
     name = "hash"
+    by_rule = True
     seed: int = 0
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
@@ -81,9 +85,11 @@ class BlockPartitioner(Partitioner):
     """Owners by contiguous blocks of ids: keeps the locality of the numbering."""
 
     name = "block"
+    by_rule = True
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        return Assignment(lambda ids: (ids * comm.size // max(source.n_nodes, 1)).astype(np.int32))
+        n, size = max(source.n_nodes, 1), comm.size
+        return Assignment(lambda ids: np.clip(ids * size // n, 0, size - 1).astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -114,27 +120,45 @@ class EdgePlacement(ABC):
 
 
 @dataclass(frozen=True)
-class EdgesBySource(EdgePlacement):
+class EdgeRule(EdgePlacement):
+    """An edge placement that computes the worker of an edge from its id and the owners of its ends."""
+
+    @abstractmethod
+    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+        """Workers of the edges of a chunk, [n] int.
+
+        Args:
+            chunk: The edges.
+            owner: Function from ids of nodes to their owners.
+            size: Number of workers.
+        """
+
+    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+        return lambda chunk: self.worker(chunk, lambda ids: taken(owners, ids), comm.size)
+
+
+@dataclass(frozen=True)
+class EdgesBySource(EdgeRule):
     """1D-edge: the owner of the source stores an edge (the paper's default)."""
 
     name = "1d-src"
 
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
-        return lambda chunk: taken(owners, chunk.src)
+    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+        return owner(chunk.src)
 
 
 @dataclass(frozen=True)
-class EdgesByDestination(EdgePlacement):
+class EdgesByDestination(EdgeRule):
     """1D-edge by destination: its owner stores an edge, so every sum is local."""
 
     name = "1d-dst"
 
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
-        return lambda chunk: taken(owners, chunk.dst)
+    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+        return owner(chunk.dst)
 
 
 @dataclass(frozen=True)
-class EdgesOnGrid(EdgePlacement):
+class EdgesOnGrid(EdgeRule):
     """2D-grid vertex-cut: workers form a grid; the source picks the row and the destination the column.
 
     A node then has mirrors in one row and one column only. With a prime number of workers the grid has one row and
@@ -143,9 +167,9 @@ class EdgesOnGrid(EdgePlacement):
 
     name = "vertex-cut"
 
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
-        cols = comm.size // next(r for r in range(isqrt(comm.size), 0, -1) if comm.size % r == 0)
-        return lambda chunk: (taken(owners, chunk.src) // cols) * cols + taken(owners, chunk.dst) % cols
+    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+        cols = size // next(r for r in range(isqrt(size), 0, -1) if size % r == 0)
+        return (owner(chunk.src) // cols) * cols + owner(chunk.dst) % cols
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
@@ -189,6 +213,44 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     said = f"partitioner={placement.name}" if worker_of is None else f"masters={name}"
     workers = placement.place(source, owners, comm) if worker_of is None else worker_of
     return owners, lambda chunk: _checked(workers(chunk), len(chunk.ids), comm.size, f"{said}: the workers of {len(chunk.ids)} edges")
+
+
+class Rules(NamedTuple):
+    """Functions that divide a graph without an array over all nodes; they send no messages and check what they return.
+
+    Attributes:
+        owner: From ids [n] int64 to their owners, [n] int32.
+        worker: From a chunk to the workers of its edges, [n] int32.
+    """
+
+    owner: Callable[[np.ndarray], np.ndarray]
+    worker: Callable[[EdgeChunk], np.ndarray]
+
+
+def find_rules(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int) -> Rules | None:
+    """The rules of a pair; None if the partitioner or the placement computes more than rules.
+
+    Args:
+        source, comm, edge_placement, node_partitioner, seed: As in ``assign``.
+
+    Raises:
+        ConfigError: Unknown name or option.
+
+    Collective: all ranks of comm.
+    """
+    placement, partitioner = _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(node_partitioner, seed)
+    if not (partitioner.by_rule and isinstance(placement, EdgeRule)):
+        return None
+    of, size, rule = partitioner.assign(source, comm).owner, comm.size, placement.worker
+
+    def owner(ids: np.ndarray) -> np.ndarray:
+        return _checked(of(ids), len(ids), size, f"masters={partitioner.name}: the owners of {len(ids)} nodes")
+
+    def worker(chunk: EdgeChunk) -> np.ndarray:
+        n = len(chunk.ids)
+        return _checked(rule(chunk, owner, size), n, size, f"partitioner={placement.name}: the workers of {n} edges")
+
+    return Rules(owner, worker)
 
 
 def make_partitioner(text: str, seed: int) -> Partitioner:

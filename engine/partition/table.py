@@ -28,7 +28,8 @@ class Route:
     """
 
     def __init__(self, worker: np.ndarray, size: int):
-        self._order = np.argsort(worker, kind="stable")
+        # 16 bits are sorted by radix
+        self._order = np.argsort(worker.astype(np.int16) if size <= np.iinfo(np.int16).max else worker, kind="stable")
         self._bounds = np.searchsorted(worker[self._order], np.arange(size + 1))
 
     def parts(self, x: np.ndarray) -> list[np.ndarray]:

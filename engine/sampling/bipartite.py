@@ -12,11 +12,11 @@ import numpy as np
 
 from ...ops.kernels.pool import run_blocks
 from ...ops.sampling import vertex_sample
-from ..partition.degrees import degrees_of
 from ..partition.exchange import Exchange
 from ..partition.partition import MASTER, MIRROR
 from .candidates import Chosen, Frontier
 from .copies import Copies
+from .degrees import degrees_of
 
 # a thread takes rows with about so many edges at a time
 EDGES_PER_BLOCK = 1 << 17

@@ -12,9 +12,9 @@ import numpy as np
 from ...ops.kernels.pool import run_blocks
 from ...ops.sampling.draw import choose, room
 from ..partition.partition import MASTER, MIRROR
-from ..partition.positions import positions_of
 from ..partition.relation import Positions
 from .candidates import Candidates, Chosen, Frontier, Sample
+from .positions import positions_of
 
 # a thread draws about so many edges at a time
 EDGES_PER_BLOCK = 1 << 14

@@ -27,15 +27,15 @@ from graphtheta.sparse import is_sparse
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import group
 from ..partition.exchange import Exchange, pointers
-from ..partition.local import local_partition
 from ..partition.message import Columns
 from ..partition.partition import MASTER, NO_MIRRORS, Partition
 from ..partition.relation import EDGE
-from ..partition.scatter import Received, scatter
 from ..view.hop import Layers, depth, hops
 from ..view.level import Counts, Level, Pass, Selection, tie_shift
 from ..view.scored_pairs import PairPlan, Pairs
 from ..view.view import GraphView
+from .local import local_partition
+from .scatter import Received, scatter
 
 # a column of the graph in a message, beside those of the engine
 COLUMN = "column "

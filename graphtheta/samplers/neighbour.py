@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.partition.positions import positions_of
 from graphtheta.engine.partition.relation import StoredRelation
 from graphtheta.engine.sampling.bottom_k import BottomK
 from graphtheta.engine.sampling.candidates import Frontier, Sample
 from graphtheta.engine.sampling.columns import check_mask, masked
+from graphtheta.engine.sampling.positions import positions_of
 from graphtheta.engine.sampling.priority import EdgePriority, Priority
 from graphtheta.engine.sampling.uniform import UniformDraws
 from graphtheta.errors import ConfigError

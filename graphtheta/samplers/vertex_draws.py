@@ -13,11 +13,11 @@ from math import cos, pi, sin
 
 import numpy as np
 
-from graphtheta.engine.partition.degrees import degrees_of
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import StoredRelation
 from graphtheta.engine.sampling.candidates import Chosen, Frontier
 from graphtheta.engine.sampling.columns import check_mask, check_weights, in_block, masked, positive
+from graphtheta.engine.sampling.degrees import degrees_of
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.buffers import by_blocks
 from graphtheta.ops.sampling import vertex_sample

@@ -11,8 +11,9 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition import blocks
 from graphtheta.engine.partition.blocks import counting_sort, occurrences
 from graphtheta.engine.partition.edge_source import GraphEdges
-from graphtheta.engine.partition.partition import CACHED_ROWS, SAMPLED_EDGES, build_partition
+from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
+from graphtheta.engine.partition.rows import CACHED_ROWS, SAMPLED_EDGES
 
 ODD = graphs.odd_graphs()
 

@@ -29,15 +29,6 @@ def kinds(masters):
     return {"dense": None, "table": TableDirectory, "computed": computed(masters)}
 
 
-def arrays_of(p):
-    """All that a partition is made of."""
-    edges = p.relations["edge"]
-    found = [p.gid, p.edge_gid, *(s.read(name) for s in (p.node, p.edge) for name in s.names())]
-    found += [x for b in edges.blocks for x in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
-    served = (edges.sources, edges.destinations)
-    return found + [x for plan, mirrors in served for x in (mirrors, plan.rows, plan.send_ptr, plan.recv_ptr)]
-
-
 @pytest.mark.parametrize("placement", [graphs.PLACEMENTS[0], graphs.PLACEMENTS[-1]], ids="-".join)
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_all_kinds_agree(size, placement):
@@ -54,7 +45,7 @@ def test_all_kinds_agree(size, placement):
                 np.testing.assert_array_equal(found[0], owner)
                 np.testing.assert_array_equal(found[1], row)
                 assert found[0].dtype == found[1].dtype == owner.dtype == np.int32
-            for x, y in zip(arrays_of(p), arrays_of(dense), strict=True):
+            for x, y in zip(graphs.arrays_of(p), graphs.arrays_of(dense), strict=True):
                 np.testing.assert_array_equal(x, y)
             np.testing.assert_array_equal(values_of(p, ids, p.masters * 10), ids * 10)
         return [made[name].directory.nbytes for name in made]

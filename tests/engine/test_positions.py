@@ -7,7 +7,7 @@ import pytest
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import MIRROR, build_partition
-from graphtheta.engine.partition.positions import positions_of
+from graphtheta.engine.sampling.positions import positions_of
 from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import MiniBatch
 from graphtheta.engine.view.task import LinkTask, NodeTask

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import graphtheta as gt
 from graphtheta.data import arrays
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.directory import ComputedDirectory
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.errors import DataError, ShapeError
@@ -35,6 +36,21 @@ def test_training_from_a_file_equals_training_from_memory(keys, tmp_path):
         *found, held = run_simulated(size, trained, mapped(tmp_path), keys)[0]
         *expected, before = run_simulated(size, trained, PLAIN, keys)[0]
         assert found == expected and held == 0 < before
+
+
+@pytest.mark.parametrize("keys", [
+    {"strategy": "mini", "batch_size": 7, "fanout": "2"}, {"strategy": "mini", "batch_size": 7, "mode": "independent"},
+    {"task": "edge"}, {"strategy": "cluster", "clusters": 4}], ids=str)
+def test_training_on_mapped_edges_equals_training_in_memory(keys, tmp_path):
+    whole = graphs.random_graph(40, 200) if keys.get("task") == "edge" else PLAIN
+    for name in ("src", "dst"):
+        np.save(tmp_path / f"{name}.npy", getattr(whole, name))
+    sliced = whole.replace(edge_index=tuple(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("src", "dst")))
+    keys = {"model": "sage", **keys}
+    found, expected = (run_simulated(3, trained, g, keys)[0] for g in (sliced, whole))
+    assert found == expected
+    kinds = run_simulated(3, lambda comm: type(gt.Trainer(graph=sliced, comm=comm, **keys).partition.directory))
+    assert kinds == [ComputedDirectory] * 3
 
 
 def test_a_mapped_array_is_copied_by_the_worker_that_reads_it(tmp_path):

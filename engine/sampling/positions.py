@@ -12,10 +12,10 @@ import numpy as np
 
 from ...ops.kernels.pool import run_blocks
 from ...ops.sampling.draw import sort_rows
-from .exchange import Exchange, pointers
-from .message import Columns
-from .partition import MASTER, MIRROR, Partition
-from .relation import EdgeBlock, Places, Positions, StoredRelation
+from ..partition.exchange import Exchange, pointers
+from ..partition.message import Columns
+from ..partition.partition import MASTER, MIRROR, Partition
+from ..partition.relation import EdgeBlock, Places, Positions, StoredRelation
 
 # a thread sorts rows with about so many edges at a time
 EDGES_PER_BLOCK = 1 << 18

@@ -6,39 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.autodiff.buffers import by_blocks
-from ...ops.kernels.lookup import fill, find
 from ..comm.serial import LocalComm
-from .directory import Directory, missing
-from .partition import NO_MIRRORS, Partition
-from .relation import EDGE, StoredRelation
-
-# a look-up costs as much as so many sums
-PROBES = 8
-
-
-class LocalDirectory(Directory):
-    """The rows of nodes that one worker holds together.
-
-    Args:
-        masters: Global ids in the order of the rows, [n] int64, none twice.
-    """
-
-    def __init__(self, masters: np.ndarray):
-        bits = (2 * len(masters) + 1).bit_length()
-        self._masters, self._slots, self._shift = masters, np.full(1 << bits, -1, np.int32), 64 - bits
-        fill(masters, self._slots, self._shift)
-
-    def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = np.empty(len(ids), np.int32)
-        by_blocks(lambda b, begin, end: find(self._masters, self._slots, self._shift, ids, rows, begin, end), len(ids), PROBES)
-        if (rows < 0).any():
-            raise missing(ids[rows < 0])
-        return np.zeros(len(ids), np.int32), rows
-
-    @property
-    def nbytes(self) -> int:
-        return self._slots.nbytes
+from ..partition.directory import LocalDirectory
+from ..partition.partition import NO_MIRRORS, Partition
+from ..partition.relation import EDGE, StoredRelation
 
 
 def local_partition(partition: Partition, masters: np.ndarray, node: Mapping[str, Any], edges: np.ndarray,

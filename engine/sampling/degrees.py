@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exchange import Exchange
-from .partition import MASTER, MIRROR, Partition
-from .relation import StoredRelation
+from ..partition.exchange import Exchange
+from ..partition.partition import MASTER, MIRROR, Partition
+from ..partition.relation import StoredRelation
 
 
 def degrees_of(partition: Partition, relation: StoredRelation, reverse: bool) -> dict[int, np.ndarray]:

@@ -1,0 +1,175 @@
+"""Rows and edges of a worker that reads a slice of the edges: no worker has an array over all nodes or edges.
+
+Rules compute owners and workers. A worker reads its slice and sends each edge to its worker. It
+counts the edges at all ends that it received, and sends the counts of its mirrors to their owners,
+which order their masters and answer with rows. The result is equal to that of ``whole_rows``.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..comm.communicator import Comm
+from .blocks import WIDEST, edge_blocks, occurrences
+from .directory import ComputedDirectory, LocalDirectory
+from .edge_source import EdgeChunk, EdgeSource
+from .partitioner import Rules
+from .rows import MakeDirectory, Rows, sample_step, votes
+from .table import Route
+
+# ids whose owners are computed at a time
+IDS = 1 << 18
+
+
+def sliced_rows(source: EdgeSource, comm: Comm, rules: Rules, directory: MakeDirectory | None) -> Rows:
+    """The rows and edges of a worker.
+
+    Args:
+        source: The edges, of which this worker reads its share.
+        comm: The workers.
+        rules: Owners of nodes and workers of edges.
+        directory: Makes the directory; None is a ``ComputedDirectory``.
+
+    Collective: all ranks of comm.
+    """
+    nodes = _own_nodes(source.n_nodes, comm.rank, rules)
+    edges = _own_edges(source, comm, rules)
+    others, (src, dst) = _numbered(nodes, edges)
+    ids = edges[0].astype(np.int64)
+    del edges
+    mirrors = _Mirrors(comm, nodes, others, rules.owner(others))
+    degree = mirrors.summed([occurrences(end, len(nodes) + len(others)) for end in (dst, src)], len(nodes))
+    by_degree = np.argsort(-degree.sum(axis=1), kind="stable")
+    own = np.empty((len(nodes), 2), np.int32)
+    own[by_degree, 0] = own[:, 1] = np.arange(len(nodes))
+    theirs = mirrors.fetched(own)
+    sampled = ids % sample_step(source.n_edges) == 0
+    chosen = _better_order(comm, np.concatenate((own, theirs)), src[sampled], dst[sampled])
+    order = np.arange(len(nodes)) if chosen else by_degree
+    row = np.ascontiguousarray(theirs[:, chosen])
+    by_owner = np.lexsort((row, mirrors.owner))
+    final = np.empty(len(nodes) + len(others), np.int32)
+    final[order], final[len(nodes) + by_owner] = np.arange(len(nodes)), len(nodes) + np.arange(len(others))
+    masters, degrees, owner = nodes[order], dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True)), mirrors.owner[by_owner]
+    # the sorts of the edges take most memory
+    del nodes, mirrors, degree, by_degree, own, theirs, order
+    blocks, stored = edge_blocks(src, dst, np.arange(len(ids)), final, len(masters), len(others))
+    where = ComputedDirectory(comm, masters, rules.owner) if directory is None else directory(comm, masters)
+    return Rows(masters, degrees, others[by_owner], owner, row[by_owner], blocks, ids[stored], where)
+
+
+class _Mirrors:
+    """Messages between mirrors and their owners, before masters have final rows.
+
+    Args:
+        comm: The workers.
+        nodes: Nodes of this worker, in the order of preliminary rows, ascending, [m] int64.
+        ids: The mirrors, [n] int64.
+        owner: Their owners, [n] int32.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, comm: Comm, nodes: np.ndarray, ids: np.ndarray, owner: np.ndarray):
+        self._comm, self.owner, self._route = comm, owner, Route(owner, comm.size)
+        self._rows = [np.searchsorted(nodes, part) for part in comm.all_to_all(self._route.parts(ids))]
+
+    def summed(self, counts: list[np.ndarray], n_masters: int) -> np.ndarray:
+        """Counts of the masters over all workers, [n_masters, len(counts)].
+
+        Args:
+            counts: By preliminary row, [n_masters + n_mirrors] int64 each.
+            n_masters: Number of masters.
+
+        Collective: all ranks.
+        """
+        total = np.stack([count[:n_masters] for count in counts], axis=1)
+        parts = self._route.parts(np.stack([count[n_masters:] for count in counts], axis=1))
+        for rows, part in zip(self._rows, self._comm.all_to_all(parts), strict=True):
+            total[rows] += part
+        return total
+
+    def fetched(self, values: np.ndarray) -> np.ndarray:
+        """Values of the mirrors, [n, ...].
+
+        Args:
+            values: Of the masters by preliminary row, [n_masters, ...].
+
+        Collective: all ranks.
+        """
+        return self._route.back(self._comm.all_to_all([values[rows] for rows in self._rows]))
+
+
+def _own_nodes(n_nodes: int, rank: int, rules: Rules) -> np.ndarray:
+    """The nodes of this worker, ascending."""
+    ids = (np.arange(a, min(a + IDS, n_nodes)) for a in range(0, n_nodes, IDS))
+    return np.concatenate([np.zeros(0, np.int64), *(part[rules.owner(part) == rank] for part in ids)])
+
+
+def _own_edges(source: EdgeSource, comm: Comm, rules: Rules) -> np.ndarray:
+    """Ids of the edges of this worker, ascending, of their sources and of their destinations, [3, m] integers.
+
+    Collective: all ranks of comm.
+    """
+    # half as many bytes are sent if ids fit into 32 bits
+    dtype = np.int32 if max(source.n_nodes, source.n_edges) <= WIDEST else np.int64
+    received: list[list[np.ndarray]] = [[np.zeros((0, 3), dtype)] for _ in range(comm.size)]
+    for chunk in _in_step(source.share(comm.rank, comm.size), comm):
+        columns = np.empty((0 if chunk is None else len(chunk.ids), 3), dtype)
+        for k, column in enumerate(() if chunk is None else chunk):
+            columns[:, k] = column
+        route = Route(np.zeros(0, np.int32) if chunk is None else rules.worker(chunk), comm.size)
+        for rank, part in enumerate(comm.all_to_all(route.parts(columns))):
+            received[rank].append(part)
+    # a worker's share has lower ids than that of the next
+    parts = [part for parts in received for part in parts]
+    del received
+    edges = np.empty((3, sum(map(len, parts))), dtype)
+    np.concatenate(parts, out=edges.T)
+    return edges
+
+
+def _numbered(nodes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The nodes at the ends of edges that other workers own, ascending, and preliminary rows of the ends.
+
+    Args:
+        nodes: Nodes of this worker, ascending, [n] int64; their preliminary rows are in this order, before the others.
+        edges: Ids, sources and destinations, [3, m].
+    """
+    local = LocalDirectory(nodes)
+    rows = [local.find(end) for end in edges[1:]]
+    away = [np.flatnonzero(row < 0) for row in rows]
+    ids = [end[at].astype(np.int64) for end, at in zip(edges[1:], away, strict=True)]
+    others = np.sort(np.concatenate(ids))
+    others = others[np.append(True, others[1:] != others[:-1])[: len(others)]]
+    at_others = LocalDirectory(others)
+    for row, at, end in zip(rows, away, ids, strict=True):
+        row[at] = len(nodes) + at_others.find(end)
+    return others, rows
+
+
+def _in_step(chunks: Iterator[EdgeChunk], comm: Comm) -> Iterator[EdgeChunk | None]:
+    """The chunks, and None as often as other workers have more.
+
+    Collective: all ranks of comm, at each item.
+    """
+    while True:
+        chunk = next(chunks, None)
+        if not comm.all_max(np.array(chunk is not None)):
+            return
+        yield chunk
+
+
+def _better_order(comm: Comm, rows: np.ndarray, src: np.ndarray, dst: np.ndarray) -> int:
+    """Whether masters are ordered by degree (0) or by id (1); see ``votes``.
+
+    Args:
+        comm: The workers.
+        rows: Rows of local nodes at their owners in both orders, [n, 2] int32.
+        src, dst: Local numbers of the ends of sampled edges, each on one worker.
+
+    Collective: all ranks of comm.
+    """
+    at_front, side_by_side = comm.all_sum(votes(rows[src, 0], rows[src, 1], rows[dst, 1]))
+    return int(side_by_side > at_front)
