@@ -1,6 +1,7 @@
 """The choice of a node partitioner and an edge placement by the bytes that they are predicted to send."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -10,9 +11,9 @@ import numpy as np
 from graphtheta.console import amount, figure
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import GraphEdges
-from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, make_partitioner
+from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, make_partitioner
 from graphtheta.errors import GraphThetaError
-from graphtheta.partitioners.pairs import AUTO, Pair, pair_of
+from graphtheta.partitioners.pairs import AUTO, DEFAULT_MASTERS, Pair, pair_of
 from graphtheta.partitioners.placed import Placed, imbalance
 from graphtheta.partitioners.report import OneOf, check_workers, row_bytes
 from graphtheta.rng import Purpose, bits, key
@@ -23,6 +24,8 @@ SAMPLED = 1 << 21
 BALANCED = 1.25
 # bytes per second of a worker
 LINK = 1e9
+# seconds to compare the candidates: at least, and for a million edges
+COMPARING = (0.5, 1.5)
 # node partitioners with their placements, the default first; and about how many seconds they take for a million edges
 CANDIDATES = {"hash": ("1d-src", "1d-dst", "vertex-cut", "libra"), "block": ("1d-src", "1d-dst"), "grem": ("1d-src", "1d-dst", "libra")}
 SECONDS = {"hash": 0.02, "block": 0.02, "grem": 0.4, "libra": 0.2}
@@ -58,10 +61,13 @@ class Work(NamedTuple):
 
 
 class _Found(NamedTuple):
+    """Figures of a pair; ``partitioning`` and ``messages`` are predicted seconds."""
+
     pair: Pair
     bytes: int
     imbalance: float
-    seconds: float
+    partitioning: float
+    messages: float
 
 
 def pair_for(partitioner: str, masters: str, graph: Any, work: Work, comm: Comm) -> Pair:
@@ -88,6 +94,7 @@ def pair_for(partitioner: str, masters: str, graph: Any, work: Work, comm: Comm)
 def choose(graph: Any, n_workers: int, work: Work) -> Pair:
     """The candidate of the least time for partitioning and for messages, among the balanced ones.
 
+    If all messages of the default take less time than the comparison, it is the default.
     Times are predictions from counts, so the choice repeats. Bytes are those of training on the
     whole graph in every epoch.
 
@@ -100,16 +107,20 @@ def choose(graph: Any, n_workers: int, work: Work) -> Pair:
         PartitionError: Fewer nodes than workers.
     """
     check_workers(graph, n_workers)
-    first = Pair("hash", CANDIDATES["hash"][0])
     if n_workers == 1:
-        return first._replace(reason=f"partitioner={AUTO}: one worker sends nothing")
-    began = perf_counter()
-    sample = sampled(graph, work.seed)
-    found = [one for masters in CANDIDATES for one in _measured(graph, sample, masters, n_workers, work)]
-    allowed = max(BALANCED, found[0].imbalance)
-    best = min((one for one in found if one.imbalance <= allowed), key=lambda one: one.seconds)
+        return Pair(DEFAULT_MASTERS, DEFAULT_PLACEMENT, f"partitioner={AUTO}: one worker sends nothing")
+    began, sample = perf_counter(), sampled(graph, work.seed)
+    candidates = (one for masters in CANDIDATES for one in _measured(graph, sample, masters, n_workers, work))
+    default = next(candidates)
+    if default.messages < COMPARING[0] + COMPARING[1] * sample.n_edges / 1e6:
+        return default.pair._replace(reason=(
+            f"partitioner={AUTO}: masters={default.pair.masters} and partitioner={default.pair.partitioner}, since the messages of "
+            f"{work.epochs} epochs take about {default.messages:.2g} s, less than to compare pairs"))
+    found = [default, *candidates]
+    allowed = max(BALANCED, default.imbalance)
+    best = min((one for one in found if one.imbalance <= allowed), key=lambda one: one.partitioning + one.messages)
     of = "all" if sample.n_edges == graph.n_edges else f"{figure(sample.n_edges)} of {figure(graph.n_edges)}"
-    against = "" if best is found[0] else f" ({first.masters} and {first.partitioner}: {amount(found[0].bytes)})"
+    against = "" if best is default else f" ({default.pair.masters} and {default.pair.partitioner}: {amount(default.bytes)})"
     return best.pair._replace(reason=(
         f"partitioner={AUTO}: masters={best.pair.masters} and partitioner={best.pair.partitioner} send {amount(best.bytes)} per epoch"
         f"{against}, at most {best.imbalance:.2f} times the mean on a worker; {len(found)} pairs on {of} edges in "
@@ -124,14 +135,14 @@ def sampled(graph: Any, seed: int) -> Sample:
     return Sample(graph.n_nodes, graph.src[ids], graph.dst[ids], graph.train)
 
 
-def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -> list[_Found]:
+def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -> Iterator[_Found]:
     """Figures of a node partitioner with its candidate placements."""
-    source, comm, found = GraphEdges(sample), OneOf(size), []
+    source, comm = GraphEdges(sample), OneOf(size)
     owners = np.asarray(make_partitioner(masters, work.seed).assign(source, comm).owner(np.arange(sample.n_nodes)), np.int32)
     for placement in CANDIDATES[masters]:
         placed = Placed(source, size)
         placed.place(owners, EDGE_PLACEMENTS[placement]().place(source, owners, comm))
         n_bytes = row_bytes(work.layers * placed.sent(), work.width)
-        seconds = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6 + work.epochs * n_bytes / size / LINK
-        found.append(_Found(Pair(masters, placement), n_bytes, max(imbalance(placed.nodes), imbalance(placed.edges)), seconds))
-    return found
+        partitioning = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6
+        yield _Found(Pair(masters, placement), n_bytes, max(imbalance(placed.nodes), imbalance(placed.edges)), partitioning,
+                     work.epochs * n_bytes / size / LINK)
