@@ -314,7 +314,7 @@ def read_planetoid_folder(folder: Path, _: str) -> None:
 
 def read_clusters(folder: Path, name: str) -> None:
     """Read a file of cluster numbers."""
-    from graphtheta.engine.partition.clusters import find_clusters
+    from graphtheta.partitioners.communities import find_clusters
 
     none = np.zeros(0, np.int64)
     found = find_clusters(none, none, 30, str(folder / name))

@@ -13,13 +13,13 @@ from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validato
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from graphtheta.engine.partition.clusters import METHODS
 from graphtheta.errors import ConfigError
 from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping
 from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.job.outside import check_keys, in_file, read_extra
 from graphtheta.models.registry import MODELS
+from graphtheta.partitioners.communities import METHODS
 from graphtheta.partitioners.pairs import AUTO, PAIRS, check_pair
 from graphtheta.tasks.registry import TASKS, readers
 from graphtheta.wording import did_you_mean, explain, literals

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
+from graphtheta.partitioners.communities import find_clusters
 from graphtheta.partitioners.greedy import refine
 from graphtheta.partitioners.stream import capacity, check_option
 

@@ -10,7 +10,6 @@ from graphtheta.data.graph import Graph
 from graphtheta.datasets.dataset import load
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
-from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.sampler import Sampler
@@ -23,6 +22,7 @@ from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
+from graphtheta.partitioners.communities import find_clusters
 from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.errors import ConfigError, FormatError
+from graphtheta.partitioners.communities import find_clusters
 
 # six cliques of five nodes, one edge between neighbours
 INSIDE = [(5 * c + i, 5 * c + j) for c in range(6) for i in range(5) for j in range(5)]

@@ -16,8 +16,8 @@ import pytest
 import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.clusters import find_clusters
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, MemoryLimitError, ShapeError
+from graphtheta.partitioners.communities import find_clusters
 
 N, E = 10, 24
 NODES = np.arange(N)
