@@ -1,4 +1,4 @@
-"""Tables distributed over the workers, and ranks of ids among those of all workers.
+"""Tables distributed over the workers.
 
 A worker holds its share of a table only. Look-ups are collective; a worker takes part even without
 keys.
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from math import isqrt
 
 import numpy as np
 
@@ -85,31 +84,3 @@ class Table:
     def nbytes(self) -> int:
         """Bytes of this worker's entries."""
         return self._keys.nbytes + self._values.nbytes
-
-
-def ranks_among_all(comm: Comm, ids: np.ndarray) -> np.ndarray:
-    """The rank of each id of this worker among the ids of all workers, however distributed.
-
-    Args:
-        comm: The workers.
-        ids: Distinct ids, 0 or above, [n] int64 in any order; no id on two workers.
-
-    Returns:
-        [n] int64, 0 for the lowest id of all.
-
-    Collective: all ranks of comm.
-    """
-    total, end = int(comm.all_sum(np.array(len(ids)))), int(comm.all_max(np.array(ids.max(initial=0)))) + 1
-    # blocks of ids go to the workers in turn, so that no worker gets all ids of a dense range
-    n_blocks = max(comm.size, isqrt(total))
-    width = -(-end // n_blocks)
-    counts = comm.all_sum(np.bincount(ids // width, minlength=n_blocks))
-    route = Route(ids // width % comm.size, comm.size)
-    parts = comm.all_to_all(route.parts(ids))
-    held = np.concatenate(parts)
-    order = np.argsort(held)
-    block = held[order] // width
-    found = np.empty(len(held), np.int64)
-    found[order] = (np.cumsum(counts) - counts)[block] + np.arange(len(held)) - np.searchsorted(block, block)
-    bounds = np.cumsum([len(part) for part in parts])
-    return route.back(comm.all_to_all(np.split(found, bounds[:-1])))

@@ -5,12 +5,14 @@ numbers of its own targets and computes their positions, so no worker needs a li
 """
 from __future__ import annotations
 
+from math import isqrt
+
 import numpy as np
 
 from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import Partition
-from ..partition.table import Table, ranks_among_all
+from ..partition.table import Route, Table
 
 
 class BatchOrder:
@@ -27,7 +29,7 @@ class BatchOrder:
 
     def __init__(self, partition: Partition, ids: np.ndarray, batch_size: int, seed: int):
         comm = partition.halo_comm
-        self._numbers, self._n = ranks_among_all(comm, ids), int(comm.all_sum(np.array(len(ids))))
+        self._numbers, self._n = ranks_among_all(partition, ids), int(comm.all_sum(np.array(len(ids))))
         self._size, self._seed = batch_size, seed
         self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
 
@@ -80,7 +82,7 @@ class NodesByCluster:
     def __init__(self, partition: Partition, clusters: np.ndarray, n_clusters: int):
         comm, masters = partition.halo_comm, partition.masters
         self._counts = comm.all_sum(np.bincount(clusters, minlength=n_clusters))
-        self._nodes = Table(comm, ranks_among_all(comm, clusters * np.int64(partition.n_nodes) + masters), masters)
+        self._nodes = Table(comm, ranks_among_all(partition, clusters * np.int64(partition.n_nodes) + masters), masters)
 
     def members(self, chosen: np.ndarray) -> Members:
         """The nodes of some clusters.
@@ -89,3 +91,32 @@ class NodesByCluster:
             chosen: Numbers of the clusters, ascending.
         """
         return Members(self._nodes, (np.cumsum(self._counts) - self._counts)[chosen], self._counts[chosen])
+
+
+def ranks_among_all(partition: Partition, ids: np.ndarray) -> np.ndarray:
+    """The rank of each id of this worker among the ids of all workers, however distributed.
+
+    Args:
+        partition: Its workers share the ids.
+        ids: Distinct ids, 0 or above, [n] int64 in any order; no id on two workers.
+
+    Returns:
+        [n] int64, 0 for the lowest id of all.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.halo_comm
+    total, end = int(comm.all_sum(np.array(len(ids)))), int(comm.all_max(np.array(ids.max(initial=0)))) + 1
+    # blocks of ids go to the workers in turn, so that no worker gets all ids of a dense range
+    n_blocks = max(comm.size, isqrt(total))
+    width = -(-end // n_blocks)
+    counts = comm.all_sum(np.bincount(ids // width, minlength=n_blocks))
+    route = Route(ids // width % comm.size, comm.size)
+    parts = comm.all_to_all(route.parts(ids))
+    held = np.concatenate(parts)
+    order = np.argsort(held)
+    block = held[order] // width
+    found = np.empty(len(held), np.int64)
+    found[order] = (np.cumsum(counts) - counts)[block] + np.arange(len(held)) - np.searchsorted(block, block)
+    bounds = np.cumsum([len(part) for part in parts])
+    return route.back(comm.all_to_all(np.split(found, bounds[:-1])))

@@ -9,8 +9,7 @@ import pytest
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.partition.table import ranks_among_all
-from graphtheta.engine.view.order import BatchOrder, NodesByCluster
+from graphtheta.engine.view.order import BatchOrder, NodesByCluster, ranks_among_all
 
 
 def dealt(ids, comm, seed=0):
@@ -27,7 +26,7 @@ def dealt(ids, comm, seed=0):
 def test_ranks_among_all(size, ids):
     def program(comm):
         mine = dealt(ids, comm)
-        np.testing.assert_array_equal(ranks_among_all(comm, mine), np.searchsorted(np.sort(ids), mine))
+        np.testing.assert_array_equal(ranks_among_all(SimpleNamespace(halo_comm=comm), mine), np.searchsorted(np.sort(ids), mine))
 
     run_simulated(size, program)
 
@@ -38,7 +37,7 @@ def test_ranking_spreads_neighbouring_ids_over_the_workers():
     def program(comm):
         held, all_to_all = [], comm.all_to_all
         comm.all_to_all = lambda parts: held.append(found := all_to_all(parts)) or found
-        ranks_among_all(comm, dealt(ids, comm))
+        ranks_among_all(SimpleNamespace(halo_comm=comm), dealt(ids, comm))
         return sum(map(len, held[0]))
 
     assert max(run_simulated(5, program)) < 1.3 * 10_000 / 5

@@ -138,7 +138,7 @@ def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(replace, monk
     sampler = NeighbourSampler((2, 3), replace, seed=4)
     expected = sample(sampler, layers=("out", "both"), targets=[3, 7, 18])
     for edges in (1, 20):
-        for module in ("sampling.bottom_k", "sampling.uniform", "partition.positions"):
+        for module in ("sampling.bottom_k", "sampling.uniform", "sampling.positions"):
             monkeypatch.setattr(f"graphtheta.engine.{module}.EDGES_PER_BLOCK", edges)
         monkeypatch.setattr("graphtheta.engine.view.expand.LINES_PER_BLOCK", 1)
         assert sample(sampler, layers=("out", "both"), targets=[3, 7, 18]) == expected
