@@ -15,7 +15,7 @@ import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
-from graphtheta.engine.partition.partitioner import EdgePlacement
+from graphtheta.engine.partition.partitioner import EdgePlacement, EdgeRule
 from graphtheta.ops.partition.copies import mark_copies
 from graphtheta.ops.partition.greedy_edges import place_by_load, place_by_score
 from graphtheta.partitioners.stream import capacity, check_option, degrees
@@ -30,7 +30,7 @@ def no_copies(n_nodes: int, size: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RandomCut(EdgePlacement):
+class RandomCut(EdgeRule):
     """Random vertex-cut: the hash of the edge id, which ignores the graph.
 
     Source: Gonzalez et al., PowerGraph, OSDI 2012, https://www.usenix.org/conference/osdi12/technical-sessions/presentation/gonzalez
@@ -39,9 +39,8 @@ class RandomCut(EdgePlacement):
     name = "random"
     seed: int = 0
 
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Workers:
-        of, size = key(self.seed, Purpose.PLACEMENT), np.uint64(comm.size)
-        return lambda chunk: (bits(of, chunk.ids) % size).astype(np.int32)
+    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+        return (bits(key(self.seed, Purpose.PLACEMENT), chunk.ids) % np.uint64(size)).astype(np.int32)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def test_training_from_a_file_equals_training_from_memory(keys, tmp_path):
 
 @pytest.mark.parametrize("keys", [
     {"strategy": "mini", "batch_size": 7, "fanout": "2"}, {"strategy": "mini", "batch_size": 7, "mode": "independent"},
-    {"task": "edge"}, {"strategy": "cluster", "clusters": 4}], ids=str)
+    {"task": "edge", "partitioner": "random"}, {"strategy": "cluster", "clusters": 4}], ids=str)
 def test_training_on_mapped_edges_equals_training_in_memory(keys, tmp_path):
     whole = graphs.random_graph(40, 200) if keys.get("task") == "edge" else PLAIN
     for name in ("src", "dst"):
