@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("graphtheta.cli.report", "write an HTML report of a run: learning curve, time, load balance, traffic, memory"),
     "info": ("graphtheta.cli.command", "show statistics of a dataset and of its partition over workers"),
     "explain": ("graphtheta.cli.command", "show the execution plan of a job: layers, messages between workers, bytes, operations, memory"),
+    "plan": ("graphtheta.cli.plan", "predict memory, bytes and time of a job before it runs; refuse one that cannot fit"),
     "warmup": ("graphtheta.cli.command", "compile the kernels of a job ahead of time"),
     "doctor": ("graphtheta.cli.doctor", "check this machine: versions, MPI, threads, memory"),
 }

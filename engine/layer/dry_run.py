@@ -15,10 +15,10 @@ from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
-from ...ops.autodiff.tape import Node, Tape, Var, Vjp, space_of, value_of
+from ...ops.autodiff.tape import Node, Parameter, Tape, Var, Vjp, space_of, value_of
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
-from ..view.level import Level, full_pass, passes_of
+from ..view.level import NO_ROWS, Counts, Level, full_pass, passes_of
 from ..view.scored_pairs import PairPlan, Pairs
 from ..view.view import GraphView
 from .context import ActiveGraph, Superstep
@@ -86,6 +86,7 @@ class Probe:
         supersteps: Every layer and decoder, with its planned gather.
         operations: Operations at nodes and in the layers' gathers, in order.
         traffic: Widths of what each phase of the supersteps sends, in order.
+        again: The same of the forward passes that checkpoint segments run again in backward.
     """
 
     layers: list[Hop]
@@ -102,6 +103,7 @@ class Probe:
     supersteps: list[Superstep]
     operations: list[Operation]
     traffic: list[Traffic]
+    again: list[Traffic]
 
     @property
     def summing(self) -> list[Superstep]:
@@ -117,11 +119,12 @@ class _EndlessGraph(ActiveGraph):
         stored: Names of the columns that were read for all rows of the view, each once.
     """
 
-    def __init__(self, view: GraphView):
+    def __init__(self, view: GraphView, counts: Sequence[Counts] = ()):
         super().__init__(view)
         self.flow = Flow()
         self.stored: dict[str, None] = {}
         self._running: int | None = None
+        self._counts = counts
 
     def node(self, name: str, n: int | None = None) -> Any:
         x = super().node(name, n)
@@ -138,7 +141,8 @@ class _EndlessGraph(ActiveGraph):
         self.directions.append(layer.direction)
         self._running = self.flow.begin()
         partition, direction = self.view.partition, layer.direction
-        return Level(0, 0, [full_pass(partition, *key) for key in passes_of(partition, direction)], direction)
+        counts = self._counts[len(self.directions) - 1] if self._counts else NO_ROWS
+        return Level(0, 0, [full_pass(partition, *key) for key in passes_of(partition, direction)], direction, counts=counts)
 
     def given(self, x: Var, n: int) -> Var:
         if self._running is None:
@@ -157,17 +161,17 @@ class _EndlessGraph(ActiveGraph):
         self.flow.made(outputs, inputs, step if sums else None)
 
 
-def probe(model: Model, partition: Partition) -> Probe:
+def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> Probe:
     """Run the model on an empty graph with the columns of a partition.
+
+    Args:
+        counts: Size of the level of each summing superstep, which decides the order of its product
+            and sum; by default the order for as many rows before as after it.
 
     Raises:
         UserFunctionError: The model uses a parameter that is not among its parameters.
     """
-    empty = empty_partition(partition)
-    none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
-    view = GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0))
-    graph = _EndlessGraph(view)
+    graph = _empty_graph(partition, counts)
     tape = _Watching(graph)
     with tape:
         out = model.run(graph)
@@ -178,7 +182,24 @@ def probe(model: Model, partition: Partition) -> Probe:
     per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
     deferred = sum(order.deferred_width for step in graph.supersteps if step.program for order in step.orders.values())
     return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), deferred, widest,
-                 sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations, traffic)
+                 sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations, traffic,
+                 graph.traffic[len(traffic):])
+
+
+def gradient_order(model: Model, partition: Partition) -> list[Parameter]:
+    """The parameters that a backward pass reaches, in the order in which their gradients are final; columns are those of a partition."""
+    order: list[Parameter] = []
+    with Tape() as tape:
+        out = model.run(_empty_graph(partition, ()))
+    tape.backward(out, final=lambda p, gradient: order.append(p))
+    return order
+
+
+def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGraph:
+    empty = empty_partition(partition)
+    none = np.zeros(0, np.int64)
+    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
+    return _EndlessGraph(GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0)), counts)
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:

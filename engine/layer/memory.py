@@ -60,12 +60,41 @@ class MemoryBound:
         return sum(getattr(self, f.name) for f in fields(self))
 
 
-def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
-                 checkpoints: int = 0, batches: bool = False, dealt: bool = False) -> MemoryBound:
+@dataclass(frozen=True)
+class Extent:
+    """How much of a graph a worker computes at a time.
+
+    Attributes:
+        rows, mirrors, edges: Masters, mirrors and edges of this worker.
+        sent: Master rows that others read, at both ends of the edges.
+        whole_rows, whole_edges: The same of all workers, of a view that one worker may compute alone.
+        node_bytes, edge_bytes: Bytes of the columns of a node and of an edge.
+    """
+
+    rows: int
+    mirrors: int
+    edges: int
+    sent: int
+    whole_rows: int
+    whole_edges: int
+    node_bytes: float
+    edge_bytes: float
+
+    @classmethod
+    def of(cls, p: Partition) -> Extent:
+        """All of a worker's part."""
+        sent = sum(len(x.plan.rows) for r in p.relations.values() for x in (r.sources, r.destinations))
+        return cls(p.n_masters, p.n_mirrors, p.n_local_edges, sent, p.n_nodes, p.n_edges,
+                   p.node.nbytes / max(p.n_masters, 1), p.edge.nbytes / max(p.n_local_edges, 1))
+
+
+def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
+                 checkpoints: int = 0, batches: bool = False, dealt: int = 1) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:
-        partition: The worker's part.
+        partition_bytes: Bytes of the worker's part.
+        extent: What the worker computes at a time, at most.
         probe: Dry run of the model.
         itemsize: Bytes of a number.
         fanout: Largest number of sampled neighbours, 0 without sampling.
@@ -75,27 +104,26 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
             time.
         batches: Whether views have more rows before a layer than after it, where its sum may come
             before its product.
-        dealt: Whether a worker may hold whole views with their columns, beside its part of those
-            that it deals to others.
+        dealt: Number of workers if each may hold whole views with their columns, beside its part
+            of those that it deals to others; 1 if not.
 
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
     """
-    rows, mirrors, edges = partition.n_masters, partition.n_mirrors, partition.n_local_edges
-    plans = sum(len(x.plan.rows) for r in partition.relations.values() for x in (r.sources, r.destinations))
+    rows, mirrors, edges = extent.rows, extent.mirrors, extent.edges
     # a halo column is stored at the mirrors and, during a move, packed at both ends
     deferred = probe.deferred_width if batches else 0
-    halo = (probe.halo_width + deferred) * (2 * mirrors + plans)
+    halo = (probe.halo_width + deferred) * (2 * mirrors + extent.sent)
     residuals = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
-    if dealt and partition.halo_comm.size > 1:
+    if dealt > 1:
         # the parts of all views of a group are built before any is sent
-        search = search * partition.halo_comm.size + _dealt_bytes(partition, len(set(probe.layers)))
-        rows, edges = partition.n_nodes, partition.n_edges
+        search = search * dealt + _dealt_bytes(extent, len(set(probe.layers)))
+        rows, edges = extent.whole_rows, extent.whole_edges
     parameters = probe.parameters * itemsize
     return MemoryBound(
-        partition.nbytes(),
+        partition_bytes,
         in_flight * (probe.node_width + deferred + GRADIENTS_ALIVE * (probe.widest + deferred)) * rows * itemsize,
         in_flight * halo * itemsize,
         in_flight * (2 * probe.edge_width + residuals) * edges * itemsize,
@@ -108,12 +136,11 @@ def memory_bound(partition: Partition, probe: Probe, itemsize: int, fanout: int 
     )
 
 
-def _dealt_bytes(partition: Partition, levels: int) -> int:
-    """Bytes of the whole graph as one view, held three times, as messages, put together, and read; and of the lists of its levels."""
-    p = partition
-    each = [(p.n_nodes, p.n_masters, p.node.nbytes), (p.n_edges, p.n_local_edges, p.edge.nbytes)]
-    columns = 3 * sum(int(n * (DEALT_BYTES + held / max(mine, 1))) for n, mine, held in each)
-    return columns + levels * p.n_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
+def _dealt_bytes(extent: Extent, levels: int) -> int:
+    """Bytes of whole views, held three times, as messages, put together, and read; and of the lists of their levels."""
+    each = [(extent.whole_rows, extent.node_bytes), (extent.whole_edges, extent.edge_bytes)]
+    columns = 3 * sum(int(n * (DEALT_BYTES + held)) for n, held in each)
+    return columns + levels * extent.whole_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
 
 
 def resident_bytes() -> int:

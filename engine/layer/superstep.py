@@ -176,7 +176,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
         inputs = Inputs(nodes, edges, carried, {i: hoisted.operand(i) for i in phase.operands}, key)
-        graph.traffic.append(Traffic.of(phase, level, inputs))
+        graph.traffic.append(Traffic.of(phase, level, inputs, len(graph.supersteps) - 1))
         # global ids take a pass over the edges, so they are looked up only for new edge values
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from ...ops.edge.program import Phase
 from ..partition.message import Layout, halo_mode
 from ..view.level import Level
 from .edge_stage import Inputs
+
+# a number of rows or bytes, or one for each worker
+Rows = TypeVar("Rows", int, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,19 @@ class Widths:
         forward = backward = 0
         for p in level.passes:
             senders, receivers = p.senders.plan, p.receivers.plan
-            forward += len(senders.rows) * self.src + len(receivers.rows) * self.dst + receivers.n_halo * self.partial
-            backward += len(receivers.rows) * self.backward_state + senders.n_halo * self.src_grad + receivers.n_halo * self.dst_grad
+            f, b = self.moved(len(senders.rows), senders.n_halo, len(receivers.rows), receivers.n_halo)
+            forward, backward = forward + f, backward + b
         return forward, backward
+
+    def moved(self, sent: Rows, send_halo: Rows, received: Rows, receive_halo: Rows) -> tuple[Rows, Rows]:
+        """Bytes sent over a pass, forward and backward, of one worker or of an array of workers.
+
+        Args:
+            sent, send_halo: Master rows of the sending end that others read, and halo rows here.
+            received, receive_halo: The same of the receiving end.
+        """
+        return (sent * self.src + received * self.dst + receive_halo * self.partial,
+                received * self.backward_state + send_halo * self.src_grad + receive_halo * self.dst_grad)
 
 
 @dataclass(frozen=True)
@@ -73,23 +87,27 @@ class Traffic:
         widths: Bytes per pair of master and mirror.
         forward, backward: Bytes sent; backward if all totals have a gradient, 0 if no input needs
             one.
+        learned: Whether an input needs a gradient.
+        superstep: Number of the superstep in the pass.
     """
 
     widths: Widths
     forward: int
     backward: int
+    learned: bool
+    superstep: int
 
     @classmethod
-    def of(cls, phase: Phase, level: Level, inputs: Inputs) -> Traffic:
-        """The traffic of a phase over the passes of a level."""
+    def of(cls, phase: Phase, level: Level, inputs: Inputs, superstep: int) -> Traffic:
+        """The traffic of a phase of a superstep over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
         known: dict[tuple[str, frozenset[str]], Widths] = phase.__dict__.setdefault("_widths", {})
         key = halo_mode(), learned
         if key not in known:
             known[key] = Widths.of(phase, learned)
         forward, backward = known[key].sent(level)
-        differentiated = learned or any(needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values()))
-        return cls(known[key], forward, backward if differentiated else 0)
+        differentiated = bool(learned) or any(needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values()))
+        return cls(known[key], forward, backward if differentiated else 0, differentiated, superstep)
 
 
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:

@@ -88,13 +88,19 @@ def _parts(views: Sequence[GraphView], layers: Layers) -> tuple[np.ndarray, list
     comm = views[0].partition.halo_comm
     given = np.array([[any(s.weight is not None for s in p.selections) for p in sweeps_of(view)] for view in views], bool)
     weighted = comm.all_max(np.any(given, axis=0, keepdims=True))[0]
-    parts = [_packed(view, layers, bool(weighted.any())) for view in views]
+    parts = [packed(view, layers, bool(weighted.any())) for view in views]
     nothing = [{name: x[:0] for name, x in kind.items()} for kind in parts[0]]
     return weighted, [*parts, *[nothing] * (comm.size - len(views))]
 
 
-def _packed(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
-    """This worker's rows of a view: nodes, edges, uses, pairs if there are any, and sparse columns."""
+def packed(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
+    """This worker's rows of a view as messages: nodes, edges, uses, pairs if there are any, and sparse columns.
+
+    Args:
+        view: The view.
+        layers: The supersteps of the model.
+        weighted: Whether uses have importance weights.
+    """
     p, sweeps = view.partition, sweeps_of(view)
     uses = [s.stored for sweep in sweeps for s in sweep.selections]
     pairs = None if view.pairs is None else view.pairs.pairs

@@ -1,0 +1,132 @@
+"""What ``graphtheta plan`` predicts, against jobs that run.
+
+    python bench/plan.py
+    python bench/plan.py --graphs cora --workers 1 2 4 --out plan.jsonl
+
+Each row is a job: a graph, a strategy, a mode and a number of workers, which are processes of this
+machine. "memory" is the peak of the worker that needs most, "sent" the bytes of an epoch that the
+ledgers of all workers count for halo moves and sums of gradients, and "time" the seconds of an
+epoch, without evaluation: of the clock, and of the processors of all workers. On a machine that
+other programs use, only the latter means something. Errors are predicted over measured, minus 1.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any
+
+from harness import say, table
+
+import graphtheta as gt
+from graphtheta.engine.layer.memory import resident_bytes
+from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.planning.machine import machine
+from graphtheta.planning.plan import planned
+from graphtheta.planning.skeleton import skeleton
+
+GRAPHS: dict[str, tuple[str, dict[str, Any]]] = {
+    "cora": ("cora", {"hidden": 64}),
+    "rmat": ("rmat:scale=15,edge_factor=16,features=128,classes=16", {"hidden": 128}),
+    "amazon_photo": ("amazon_photo", {"hidden": 128}),
+}
+# all neighbours of a batch are most of such a graph
+STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256, "fanout": "10,5"}, "cluster": {"clusters": 16}}
+MEASURED = {"cooperative": ("move", "reduce"), "independent": ("batch", "reduce"), "": ("move", "reduce")}
+WARM, EPOCHS = 1, 4
+BEGIN = "measured "
+COLUMNS = ["graph", "strategy", "mode", "workers", "MB", "MB off", "sent", "sent off", "s", "s off", "cpu s", "cpu off"]
+
+
+def job_of(graph: str, model: str, strategy: str, **keys: Any) -> gt.Job:
+    """The job of a row."""
+    dataset, own = GRAPHS[graph]
+    return gt.Job(dataset=dataset, model=model, strategy=strategy, keep=0, **own, **STRATEGIES[strategy], **keys)
+
+
+def predict(graph: str, model: str, workers: list[int]) -> None:
+    """Print the rows of a plan, as JSON."""
+    start()
+    jobs = [job_of(graph, model, strategy) for strategy in STRATEGIES]
+    held = skeleton(jobs[0], gt.load(jobs[0].dataset))
+    speed = machine()
+    began = process_time()
+    rows = planned(held, jobs, workers, speed)
+    say(f"{graph}: planned in {process_time() - began:.1f} s of the processor")
+    print(BEGIN + json.dumps([{**asdict(row), "seconds": row.seconds} for row in rows]), flush=True)
+
+
+def measure(graph: str, model: str, strategy: str, mode: str) -> int:
+    """Train a little, on all ranks, and print what rank 0 found, as JSON."""
+    comm = start()
+    trainer = gt.Trainer(job=job_of(graph, model, strategy, **({"mode": mode} if mode else {})), comm=comm)
+    clock, processor, sent = [], [], 0.0
+    for epoch in range(WARM + EPOCHS):
+        comm.barrier()
+        before, began, used = comm.ledger.snapshot(), perf_counter(), process_time()
+        trainer.train_epoch(epoch)
+        clock.append(perf_counter() - began)
+        processor.append(process_time() - used)
+        if epoch == 0:
+            since = comm.ledger.since(before)
+            sent = sum(since[stage]["bytes"] for stage in MEASURED[mode])
+    every = comm.all_gather([resident_bytes(), sent, median(clock[WARM:]), min(processor[WARM:])])
+    if comm.rank == 0:
+        memory, bytes_, seconds, used = zip(*every, strict=True)
+        found = {"memory": max(memory), "sent": int(sum(bytes_)), "seconds": max(seconds), "processor": sum(used)}
+        print(BEGIN + json.dumps(found), flush=True)
+    return 0
+
+
+def answer(*words: object, workers: int = 1) -> Any:
+    """What this script prints as JSON, run in processes of its own."""
+    command = [sys.executable, __file__, *map(str, words)]
+    command = ["mpiexec", "-n", str(workers), *command] if workers > 1 else command
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN):])
+
+
+def compared(graph: str, model: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table."""
+    found = answer("--measure", graph, model, row["strategy"], row["mode"] or "-", workers=row["workers"])
+    off = {name: row[name] / found[name] - 1 if found[name] else float(row[name] != 0) for name in found}
+    exact = row["counted"] == row["views"]
+    return {"graph": graph, **{name: row[name] for name in ("strategy", "mode", "workers")}, "exact": exact, "predicted": row, "measured": found,
+            "MB": found["memory"] / 2**20, "MB off": f"{off['memory']:+.0%}", "sent": found["sent"] / 1e6, "sent off": f"{off['sent']:+.1%}",
+            "s": found["seconds"], "s off": f"{off['seconds']:+.0%}", "cpu s": found["processor"], "cpu off": f"{off['processor']:+.0%}"}
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
+    options.add_argument("--model", default="gcn")
+    options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
+    options.add_argument("--out", type=Path, help="JSON lines, one per row")
+    options.add_argument("--predict", nargs="+", help=argparse.SUPPRESS)
+    options.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
+    options = options.parse_args()
+    if options.predict:
+        predict(*options.predict[:2], list(map(int, options.predict[2:])))
+        return 0
+    if options.measure:
+        return run_main(lambda: measure(*(word if word != "-" else "" for word in options.measure)))
+    rows = []
+    for graph in options.graphs:
+        for row in answer("--predict", graph, options.model, *options.workers):
+            rows.append(compared(graph, options.model, row))
+            say(" ".join(str(rows[-1][name]) for name in ("graph", "strategy", "mode", "workers", "MB off", "sent off", "s off", "cpu off")))
+    print(table(rows, COLUMNS), flush=True)
+    if options.out:
+        with options.out.open("a", encoding="utf-8") as f:
+            f.writelines(json.dumps({"bench": "plan", **row}) + "\n" for row in rows)
+    wrong = [row for row in rows if row["exact"] and row["mode"] != "independent" and row["predicted"]["sent"] != row["measured"]["sent"]]
+    return 0 if not wrong else "bytes that were counted exactly are not those sent"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

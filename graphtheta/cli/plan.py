@@ -1,0 +1,154 @@
+"""``graphtheta plan``: predicts a job in several ways, and refuses one that cannot fit."""
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from graphtheta.console import say
+from graphtheta.engine.runtime.start import launched, run_main, start
+from graphtheta.errors import ConfigError, FormatError, MemoryLimitError
+from graphtheta.job.flag import Parser
+from graphtheta.job.job import Job
+from graphtheta.job.keys import NEEDS
+from graphtheta.logger import start_logging
+from graphtheta.partitioners.registry import EDGE_PLACEMENTS, PARTITIONERS
+from graphtheta.planning.machine import machine
+from graphtheta.planning.plan import MODES, Row, planned
+from graphtheta.planning.report import MORE_WORKERS, Limit, refusal, report
+from graphtheta.planning.skeleton import skeleton
+from graphtheta.recovery.atomic import atomic_file
+from graphtheta.train.prepare import load_graph
+from graphtheta.wording import did_you_mean
+
+STRATEGIES = ("global", "mini", "cluster")
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def plan(argv: list[str]) -> int:
+    """Predict a job in several ways.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("plan", "Predict memory per worker, bytes and time of an epoch for each strategy, mode, number of workers and "
+                    "partitioner, from counts; refuse a job that cannot fit.",
+                    "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini --memory-limit 8G")
+    parser.add_argument("--workers", default="1,2", metavar="P,...", help="numbers of workers [1,2]")
+    parser.add_argument("--strategies", metavar="S,...", help=f"some of {','.join(STRATEGIES)} [that of --strategy, else all]")
+    parser.add_argument("--partitioners", metavar="NAME,...", help="edge placements or node partitioners to compare [those of the job]")
+    parser.add_argument("--memory-limit", metavar="SIZE", help="memory of a worker, such as 8G [its share of what this machine has free]")
+    parser.add_argument("--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]")
+    parser.add_argument("--recalibrate", action="store_true", help="measure the speed of this machine again")
+    parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    if launched()[1] > 1:
+        raise ConfigError("graphtheta plan predicts any number of workers in one process; run it without mpiexec, with --workers")
+    workers = numbers("--workers", options.workers)
+    if options.per_machine < 0:
+        raise ConfigError(f"--per-machine: got {options.per_machine}, expected at least 1")
+    limit = Limit(None if options.memory_limit is None else bytes_of(options.memory_limit), options.per_machine)
+    strategies = listed("--strategies", options.strategies, STRATEGIES) or ([keys["strategy"]] if "strategy" in keys else list(STRATEGIES))
+    jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*EDGE_PLACEMENTS, *PARTITIONERS)))
+    modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
+
+    def program() -> int:
+        start_logging(jobs[0].log_level, start().rank, 1)
+        held = skeleton(jobs[0], load_graph(jobs[0]))
+        speed = machine(options.recalibrate)
+        rows = planned(held, jobs, workers, speed, modes, limit.per_machine)
+        if options.json:
+            write_json(Path(options.json), rows)
+        say(report(rows, limit, speed))
+        if not any(limit.fits(row) for row in rows):
+            more = [p for p in MORE_WORKERS if max(workers) < p <= held.graph.n_nodes]
+            raise MemoryLimitError(refusal(rows, planned(held, jobs, more, speed, modes, limit.per_machine), limit))
+        return 0
+
+    return run_main(program)
+
+
+def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Sequence[str]) -> list[Job]:
+    """A job for each strategy and partitioner; keys that a strategy does not read are left out of its job.
+
+    Args:
+        keys: Keys of the command line.
+        strategies: Names of strategies.
+        partitioners: Names of edge placements and node partitioners; those of the keys if empty.
+
+    Raises:
+        ConfigError: A key fits none of the strategies, or a job is invalid.
+    """
+    def read(key: str, strategy: str) -> bool:
+        other, values = NEEDS.get(key, ("", ()))
+        return other != "strategy" or strategy in values
+
+    for key in keys:
+        if not any(read(key, strategy) for strategy in strategies):
+            # says why
+            Job(**{**keys, "strategy": strategies[0]})
+    ways = [{"partitioner" if name in EDGE_PLACEMENTS else "masters": name} for name in partitioners] or [{}]
+    return [Job(**{**{key: x for key, x in keys.items() if read(key, strategy)}, "strategy": strategy, **way})
+            for strategy in strategies for way in ways]
+
+
+def numbers(name: str, text: str) -> list[int]:
+    """The numbers in a list such as 1,2,4.
+
+    Raises:
+        ConfigError: It is not a list of numbers of at least 1.
+    """
+    items = [item.strip() for item in text.split(",")]
+    if not all(item.isdecimal() and int(item) > 0 for item in items):
+        raise ConfigError(f"{name}: got '{text}', expected numbers of at least 1, separated by commas, such as 1,2,4")
+    return list(dict.fromkeys(map(int, items)))
+
+
+def listed(name: str, text: str | None, allowed: Sequence[str]) -> list[str]:
+    """The names in a list such as global,mini; none for None.
+
+    Raises:
+        ConfigError: A name is not allowed.
+    """
+    items = [] if text is None else list(dict.fromkeys(item.strip() for item in text.split(",")))
+    for item in items:
+        if item not in allowed:
+            raise ConfigError(f"{name}: unknown name '{item}'{did_you_mean(item, allowed)}; choose from {', '.join(allowed)}")
+    return items
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of a size such as 8G or 512M.
+
+    Raises:
+        ConfigError: It is no size.
+    """
+    number, unit = text.strip().upper().removesuffix("IB").removesuffix("B"), ""
+    if number[-1:] in UNITS and number[-1:]:
+        number, unit = number[:-1], number[-1]
+    try:
+        found = float(number) * UNITS[unit]
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise ConfigError(f"--memory-limit: got '{text}', expected a size above 0 such as 8G, 512M or 1.5G")
+    return int(found)
+
+
+def write_json(path: Path, rows: Sequence[Row]) -> None:
+    """Write all figures.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    try:
+        with atomic_file(path) as f:
+            f.write((json.dumps([{**asdict(row), "seconds": row.seconds} for row in rows], indent=1) + "\n").encode())
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --json") from error

@@ -1,0 +1,164 @@
+"""Plans of a job: for each strategy, mode, number of workers and partitioner, what a worker holds, sends and needs of time."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphtheta.engine.layer.memory import MemoryBound
+from graphtheta.job.job import Job
+from graphtheta.planning.holding import largest_bound
+from graphtheta.planning.machine import Machine
+from graphtheta.planning.placement import Placement
+from graphtheta.planning.skeleton import Sampled, Skeleton
+from graphtheta.planning.work import Work, dealt, reduced, work_of
+
+MODES = ("cooperative", "independent")
+# memory that a worker among several has for messages, besides the buffers of its moves
+MESSAGE_BYTES = 18 << 20
+
+# kinds of rows that are dealt: nodes, edges, and their uses
+DEALT_KINDS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to run a job.
+
+    Attributes:
+        strategy, mode, workers, partitioner, masters: The way; ``mode`` is "" where there is no choice.
+        memory: Bytes of the worker that needs most.
+        bound: Those of its part and of a step, by purpose; the others are of its process.
+        steps: Updates of an epoch.
+        views: Views of an epoch.
+        counted: How many of them were counted; the figures of an epoch are exact if all were.
+        sent: Bytes that all workers send in an epoch: halo moves or dealt views, and sums of gradients.
+        messages: Messages of these.
+        compute, build, transfer: Seconds of an epoch that workers compute, build views, and send.
+        processor: Processor seconds of an epoch, of all workers, without waiting and sending.
+    """
+
+    strategy: str
+    mode: str
+    workers: int
+    partitioner: str
+    masters: str
+    memory: int
+    bound: MemoryBound
+    steps: int
+    views: int
+    counted: int
+    sent: int
+    messages: int
+    compute: float
+    build: float
+    transfer: float
+    processor: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of an epoch, without evaluation."""
+        return self.compute + self.build + self.transfer
+
+    @property
+    def name(self) -> str:
+        """The way as one would write it as flags."""
+        mode = f" --mode {self.mode}" if self.mode else ""
+        return f"--strategy {self.strategy}{mode} --partitioner {self.partitioner} --masters {self.masters} on {self.workers} worker(s)"
+
+
+def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine: Machine, modes: Sequence[str] = MODES,
+            per_machine: int = 0) -> list[Row]:
+    """Predict a job in several ways, in this process, without running it.
+
+    Views are those of the jobs; at most ``SAMPLED_VIEWS`` of an epoch are counted.
+
+    Args:
+        held: A job without features.
+        jobs: The job, with other strategies, partitioners and keys of these.
+        workers: Numbers of workers.
+        machine: Speed of the machines.
+        modes: Modes of mini- and cluster-batch on several workers.
+        per_machine: Workers of a machine; 0 for all.
+
+    Raises:
+        GraphThetaError: Job and graph do not fit together.
+    """
+    rows: list[Row] = []
+    sampled: dict[str, Sampled] = {}
+    placed: dict[tuple[int, str, str], Placement] = {}
+    for job in jobs:
+        if job.strategy not in sampled:
+            sampled[job.strategy] = held.sampled(job)
+        for size in workers:
+            key = size, job.partitioner, job.masters
+            if key not in placed:
+                placed[key] = Placement.of(held.graph, size, job.partitioner, job.masters, job.seed)
+            way = _Way(job, held, sampled[job.strategy], placed[key], machine, per_machine or size)
+            rows += way.rows(modes)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A job on some workers, before its mode is chosen."""
+
+    job: Job
+    held: Skeleton
+    sampled: Sampled
+    placement: Placement
+    machine: Machine
+    together: int
+
+    def rows(self, modes: Sequence[str]) -> Iterator[Row]:
+        """A row for each mode."""
+        works = [work_of(self.held, view, self.placement) for _, view in self.sampled.views]
+        if self.job.strategy == "global" or self.placement.size == 1:
+            yield self._cooperative(works, "")
+            return
+        for mode in modes:
+            yield self._cooperative(works, mode) if mode == "cooperative" else self._independent(works)
+
+    def _cooperative(self, works: list[Work], mode: str) -> Row:
+        """All workers compute each view together."""
+        views, size = self.sampled.steps, self.placement.size
+        bytes_, messages = self._gradients()
+        each = self.job.views_per_step or 1
+        compute = views * float(np.mean([self.machine.compute(work.parts, self.together).max() for work in works]))
+        sent = np.mean([work.sent for work in works], axis=0) + bytes_
+        posted = np.mean([work.messages for work in works], axis=0) + messages
+        return self._row(mode, works, views * sent, views * posted, -(-views // each), compute, size)
+
+    def _independent(self, works: list[Work]) -> Row:
+        """Each worker computes views of its own, which all have expanded together."""
+        size, views = self.placement.size, self.sampled.steps
+        per_step = self.job.views_per_step or size
+        groups = sum(-(-min(per_step, views - i) // size) for i in range(0, views, per_step))
+        bytes_, messages = self._gradients()
+        sent = np.zeros(size)
+        for number, view in self.sampled.views:
+            part = dealt(self.held, view, self.placement).astype(float)
+            part[number % per_step % size] = 0
+            sent += part * views / len(works)
+        whole = [work.parts.sum(axis=0, keepdims=True) for work in works]
+        compute = groups * float(np.mean([self.machine.compute(parts, self.together)[0] for parts in whole]))
+        posted = groups * (DEALT_KINDS * (size - 1) + messages)
+        return self._row("independent", works, sent + groups * bytes_, posted, -(-views // per_step), compute, size)
+
+    def _gradients(self) -> tuple[np.ndarray, np.ndarray]:
+        model = self.held.prepared.model
+        return reduced(self.held.order, list(model.parameters()), self.placement.size)
+
+    def _row(self, mode: str, works: list[Work], sent: np.ndarray, messages: np.ndarray, steps: int, compute: float, size: int) -> Row:
+        job, process = self.job, self.held.process
+        more = self.sampled.libraries + (MESSAGE_BYTES if size > 1 else 0)
+        most = largest_bound(job.change(mode=mode) if mode else job, self.held, self.placement, works)
+        views = self.sampled.steps
+        # the graph is freed before the first step
+        memory = more + max(process.loading, process.building + most.partition, process.base + most.total)
+        processor = views * (self.sampled.seconds + float(np.mean([work.parts.sum(axis=0) for work in works], axis=0) @ self.machine.seconds))
+        # workers of a machine share its memory and its cores
+        transfer = float(sent.max() * self.together * self.machine.byte + messages.max() * self.machine.message) if size > 1 else 0.0
+        return Row(job.strategy, mode, size, job.partitioner, job.masters, memory, most, steps, views, len(works),
+                   round(sent.sum()), round(messages.sum()), compute, views * self.sampled.seconds / self.machine.cores, transfer, processor)

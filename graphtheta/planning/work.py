@@ -1,0 +1,165 @@
+"""What a step computes and sends, worker by worker, in the units of the cost model."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.layer.dry_run import Operation, Probe
+from graphtheta.engine.train.deal import COLUMN, packed
+from graphtheta.engine.train.gradient_sum import GradientSum
+from graphtheta.engine.view.view import GraphView
+from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.ops.autodiff.tape import Gradients, Parameter
+from graphtheta.ops.edge.cost import edge_cost, node_cost
+from graphtheta.partitioners.report import OneOf
+from graphtheta.planning.placement import Placement, Share, moved
+from graphtheta.planning.skeleton import Skeleton
+
+# what the time of a step depends on
+PARTS = ("product flops", "node bytes", "edge bytes", "edges", "operations")
+# the interpreter's share of a phase of a superstep and of the loss and update of a step, in operations
+PHASE, STEP = 4, 10
+# passes over the parameters in an update: gradient, two slots, value, read and written
+UPDATE_PASSES = 8
+
+
+@dataclass(frozen=True)
+class Work:
+    """A view, forward and backward, on every worker.
+
+    Attributes:
+        parts: By worker and entry of ``PARTS``, [size, parts].
+        sent, messages: Bytes and messages of halo moves, [size] int64.
+        shares: The levels of the summing supersteps, in their order.
+        nodes: Rows of the view by owner, [size].
+        found: Dry run of the model over levels of this size.
+        searched: Whether building the view lists its edges; the whole graph is used as it is.
+    """
+
+    parts: np.ndarray
+    sent: np.ndarray
+    messages: np.ndarray
+    shares: list[Share]
+    nodes: np.ndarray
+    found: Probe
+    searched: bool
+
+
+def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
+    """Count a view.
+
+    Args:
+        skeleton: The job.
+        view: One of its views on one worker.
+        placement: Divides the view.
+    """
+    levels = {id(level): placement.share(view, level) for level in view.levels}
+    shares = [levels[id(level)] for level in view.levels]
+    found = skeleton.traced([share.counts for share in shares])
+    summing, by_step = iter(shares), {}
+    for number, step in enumerate(found.supersteps):
+        if step.program is not None and step.made_by is not None:
+            by_step[number] = next(summing) if step.made_by.sum is not None else placement.share(view, _pairs(view))
+    sent = messages = np.zeros(placement.size, np.int64)
+    for again, entries in ((False, found.traffic), (True, found.again)):
+        for entry in entries:
+            part = moved(entry, again, by_step[entry.superstep])
+            sent, messages = sent + part[0], messages + part[1]
+    nodes = placement.nodes(view.space.gid)
+    return Work(_parts(skeleton, found, by_step, nodes), sent, messages, shares, nodes, found, view.rows is not None)
+
+
+def _pairs(view: GraphView) -> Any:
+    assert view.pairs is not None
+    return view.pairs
+
+
+def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> np.ndarray:
+    """What each worker computes, [size, parts]."""
+    itemsize, size = np.dtype(skeleton.job.dtype).itemsize, len(nodes)
+    parts = np.zeros((size, len(PARTS)))
+    first = True
+    for o in found.operations:
+        if o.name == "gather":
+            continue
+        rows, cost = _rows(o, by_step, nodes), node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
+        # before the first product values are features, which may be sparse, and need no gradient
+        stored = skeleton.density if first else 1.0
+        if _is_product(o):
+            parts[:, 0] += stored * (2 if first else 3) * cost.flops * rows
+            first = False
+        else:
+            parts[:, 1] += stored * cost.bytes * rows
+    for again, entries in ((False, found.traffic), (True, found.again)):
+        numbers: dict[int, int] = {}
+        for entry in entries:
+            program, at = found.supersteps[entry.superstep].program, numbers.get(entry.superstep, 0)
+            assert program is not None
+            numbers[entry.superstep] = at + 1
+            each, edges = edge_cost(program.phases[at]), by_step[entry.superstep].edges
+            sweeps = 1 if again or not entry.learned else 2
+            parts[:, 2] += sweeps * each.bytes * edges
+            parts[:, 3] += sweeps * edges
+            parts[:, 4] += PHASE * sweeps
+    parts[:, 1] += UPDATE_PASSES * found.parameters * itemsize
+    parts[:, 4] += len(found.operations) + STEP
+    return parts
+
+
+def _is_product(o: Operation) -> bool:
+    prim = PRIMITIVES.get(o.name)
+    return prim is not None and prim.traits.work == "contraction"
+
+
+def _rows(o: Operation, by_step: dict[int, Share], nodes: np.ndarray) -> np.ndarray:
+    """Rows of each worker that an operation computes."""
+    before = [number for number in by_step if number <= o.superstep]
+    if not before:
+        return nodes
+    share = by_step[max(before)]
+    return share.rows_in if o.stage == "transform" else share.rows_out
+
+
+def reduced(order: Sequence[Parameter], parameters: list[Parameter], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes and messages that each worker sends to sum the gradients of a step, [size] int64 each.
+
+    Args:
+        order: Parameters in the order in which their gradients are final.
+        parameters: All that are trained.
+        size: Number of workers.
+    """
+    found = []
+    for rank in range(size):
+        comm = OneOf(size)
+        comm.rank = rank
+        # no other worker receives what is sent, or sends anything, so the sums are meaningless
+        with np.errstate(all="ignore"):
+            total = GradientSum(comm, parameters)
+            for p in order:
+                total.add(p, None)
+            total.finish(Gradients())
+        book = comm.ledger.snapshot()["reduce"]
+        found.append((int(book["bytes"]), int(book["messages"])))
+    counted = np.array(found, np.int64)
+    return counted[:, 0], counted[:, 1]
+
+
+def dealt(skeleton: Skeleton, view: GraphView, placement: Placement) -> np.ndarray:
+    """Bytes of a view that each worker holds and sends to the one that computes it, [size] int64; arguments as for ``work_of``."""
+    weighted = any(s.weight is not None for level in view.levels for p in level.passes for s in p.selections)
+    nodes, edges, uses, *more = packed(view, skeleton.found.layers, weighted)
+    owner, worker = placement.owners[nodes["gid"]], placement.workers[edges["gid"]]
+    found = [(nodes, owner), (edges, worker), (uses, worker[uses["edge"]])]
+    if view.pairs is not None:
+        pairs = more.pop(0)
+        found.append((pairs, worker[pairs["edge"]] if "edge" in pairs else placement.owners[pairs["src"]]))
+    sparse = [np.repeat(owner, nodes[COLUMN + name]) for name in view.partition.node.names() if view.partition.node.column(name).sparse]
+    found += zip(more, sparse, strict=True)
+    each = [sum(prod(x.shape[1:]) * x.dtype.itemsize for x in columns.values()) * np.bincount(of, minlength=placement.size)
+            for columns, of in found]
+    total: np.ndarray = np.sum(each, axis=0)
+    return total
