@@ -33,7 +33,7 @@ LIST_BYTES_PER_EDGE = 28
 # of a view that is dealt: ids and hop of a node or an edge, with numbers for sorting; the same per
 # use of an edge in a level
 DEALT_BYTES, SORT_BYTES_PER_USE = 40, 60
-# gradients of intermediate values that are alive at once, in units of the widest value
+# gradients of intermediate values that are alive at once, in units of the widest value, at most
 GRADIENTS_ALIVE = 4
 # copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their successors, the best model
 PARAMETER_COPIES = 9
@@ -89,7 +89,7 @@ class Extent:
 
 
 def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
-                 checkpoints: int = 0, batches: bool = False, dealt: int = 1) -> MemoryBound:
+                 checkpoints: int = 0, batches: bool = False, dealt: int = 1, gradients: int = GRADIENTS_ALIVE) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:
@@ -106,6 +106,8 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
             before its product.
         dealt: Number of workers if each may hold whole views with their columns, beside its part
             of those that it deals to others; 1 if not.
+        gradients: Gradients of intermediate values that are alive at once, in units of the widest
+            value.
 
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
@@ -124,7 +126,7 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
     parameters = probe.parameters * itemsize
     return MemoryBound(
         partition_bytes,
-        in_flight * (probe.node_width + deferred + GRADIENTS_ALIVE * (probe.widest + deferred)) * rows * itemsize,
+        in_flight * (probe.node_width + deferred + gradients * (probe.widest + deferred)) * rows * itemsize,
         in_flight * halo * itemsize,
         in_flight * (2 * probe.edge_width + residuals) * edges * itemsize,
         in_flight * CHUNKS_ALIVE * CHUNK_BYTES,

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from graphtheta.train.build import memory_of
 
 # an id; bounds of the edges into and out of a row, in two of four blocks each
 ID_BYTES, BOUND_BYTES = 8, 32
+# gradients that are alive at once, in units of the widest value: values are freed as backward passes them
+GRADIENTS = 1
 
 
 def largest_bound(job: Job, held: Skeleton, placement: Placement, works: Sequence[Work]) -> MemoryBound:
@@ -59,9 +62,11 @@ def _bound(job: Job, held: Skeleton, placement: Placement, work: Work, rank: int
         [share.mirrors for share in work.shares], [share.edges for share in work.shares], [share.sent for share in work.shares]))
     extent = Extent(int(work.nodes[rank]), mirrors, edges, sent, int(work.nodes.sum()),
                     max((share.counts.edges for share in work.shares), default=0), node, edge)
-    bound = memory_of(job, partition, extent, work.found, rank, placement.size)
-    if job.strategy == "global" and not work.searched:
-        bound = replace(bound, views=0)
+    bound = memory_of(job, partition, extent, work.found, rank, placement.size, GRADIENTS)
+    if not work.searched:
+        # views of the whole graph read columns where they are stored
+        read = sum(prod(held.partition.node.column(name).shape[1:]) for name in work.found.stored if name in held.partition.node)
+        bound = replace(bound, views=0, values=max(bound.values - read * extent.rows * np.dtype(job.dtype).itemsize, 0))
     with backend_scope(job.backend):
         return bound if _in_chunks(work.found) else replace(bound, chunks=0)
 

@@ -23,7 +23,7 @@ from graphtheta.job.job import Job
 from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import PARTS, work_of
+from graphtheta.planning.work import work_of
 from graphtheta.recovery.atomic import atomic_file
 from graphtheta.train.trainer import Trainer
 

@@ -157,8 +157,10 @@ class _Way:
         views = self.sampled.steps
         # the graph is freed before the first step
         memory = more + max(process.loading, process.building + most.partition, process.base + most.total)
-        processor = views * (self.sampled.seconds + float(np.mean([work.parts.sum(axis=0) for work in works], axis=0) @ self.machine.seconds))
+        work = np.mean([work.parts.sum(axis=0) for work in works], axis=0)
+        processor = views * (self.sampled.seconds + float(work @ self.machine.seconds))
+        build = views * self.sampled.seconds / self.machine.cores
         # workers of a machine share its memory and its cores
         transfer = float(sent.max() * self.together * self.machine.byte + messages.max() * self.machine.message) if size > 1 else 0.0
-        return Row(job.strategy, mode, size, job.partitioner, job.masters, memory, most, steps, views, len(works),
-                   round(sent.sum()), round(messages.sum()), compute, views * self.sampled.seconds / self.machine.cores, transfer, processor)
+        return Row(job.strategy, mode, size, job.partitioner, job.masters, memory, most, steps, views, len(works), round(sent.sum()),
+                   round(messages.sum()), compute, build, transfer, processor)

@@ -77,8 +77,8 @@ def refusal(rows: Sequence[Row], more: Sequence[Row], limit: Limit) -> str:
         return f"{said}; {fewest.name} would fit with {amount(fewest.memory)}"
     floor = least.memory - least.bound.total
     tried = f", nor on up to {max(row.workers for row in more)} workers" if more else ""
-    return (f"{said}{tried}; the process and the whole graph alone take {amount(floor)} of it: use narrower features or layers, --recompute, "
-            "smaller batches with --strategy mini, or machines with more memory")
+    return (f"{said}{tried}; the process and the whole graph alone take {amount(floor)} of it: use narrower features or layers, "
+            "--recompute, smaller batches with --strategy mini, or machines with more memory")
 
 
 def _cells(row: Row, limit: Limit) -> tuple[str, ...]:

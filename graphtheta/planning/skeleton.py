@@ -18,6 +18,7 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.store.column import Read, Ready
 from graphtheta.engine.view.level import Counts
 from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.job.job import Job
@@ -93,6 +94,7 @@ class Skeleton:
         partition: The whole graph on one worker.
         settings: Settings of its passes.
         found: Dry run of the model.
+        task: The objective of training.
         order: Parameters in the order in which their gradients are final.
         feature_bytes: Bytes of the blank features of a node in the memory of a worker.
         density: Share of the numbers of the features that are stored.
@@ -104,6 +106,7 @@ class Skeleton:
     partition: Partition
     settings: PassSettings
     found: Probe
+    task: Task
     order: list[Parameter]
     feature_bytes: int
     density: float
@@ -121,8 +124,7 @@ class Skeleton:
 
     def strategy(self, job: Job) -> Strategy:
         """The strategy of a job that differs from this one in keys of the strategy only."""
-        task, _ = self.prepared.build_task(self.partition, self.found.layers)
-        return build_strategy(job, self.graph, self.partition, self.found.layers, task)
+        return build_strategy(job, self.graph, self.partition, self.found.layers, self.task)
 
     def sampled(self, job: Job) -> Sampled:
         """Some views of the first epoch of a job that differs from this one in keys of the strategy only."""
@@ -168,7 +170,8 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     part, arrays = partition.nbytes(), graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0)
     now, peak = current_bytes(), resident_bytes()
     process = Process(now - part - arrays + KERNEL_BYTES, loading, (peak if peak > loading else now) - part)
-    return Skeleton(job, prepared, partition, settings, found, order, width, density, process)
+    task, _ = prepared.build_task(partition, found.layers)
+    return Skeleton(job, prepared, partition, settings, found, task, order, width, density, process)
 
 
 def current_bytes() -> int:

@@ -12,7 +12,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.layer.memory import Extent, MemoryBound, check_memory, memory_bound
+from graphtheta.engine.layer.memory import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
 from graphtheta.engine.layer.precompute import Saving, precompute
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
@@ -187,7 +187,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
                     prepared.metric, strategy, trained, rule, views, independent, modes, choices)
 
 
-def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int) -> MemoryBound:
+def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,
+              gradients: int = GRADIENTS_ALIVE) -> MemoryBound:
     """The memory bound of a worker of a job.
 
     Args:
@@ -196,12 +197,13 @@ def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank
         extent: What the worker computes at a time.
         found: Dry run of the model.
         rank, size: The worker, and the number of workers.
+        gradients: An argument of ``memory_bound``.
     """
     fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (rank == 0 and job.keep > 0)
     return memory_bound(partition_bytes, extent, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints,
-                        batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1)
+                        batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients)
 
 
 def _report_unread(model: Model, found: Probe, comm: Comm) -> None:

@@ -1,0 +1,227 @@
+"""Plans: bytes and messages equal to those that the ledgers count, memory equal to that of built partitions, refusals."""
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.__main__ import main
+from graphtheta.cli.plan import bytes_of
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.memory import Extent
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.deal import dealt_bytes
+from graphtheta.errors import ConfigError, PartitionError
+from graphtheta.planning import skeleton as skeletons
+from graphtheta.planning.holding import partition_bytes
+from graphtheta.planning.machine import Machine
+from graphtheta.planning.placement import Placement
+from graphtheta.planning.plan import Row, planned
+from graphtheta.planning.report import Limit, refusal, report
+from graphtheta.planning.skeleton import Skeleton, skeleton
+from graphtheta.planning.work import dealt, reduced, work_of
+
+GRAPH = graphs.random_graph(40, 160)
+KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
+SPEED = Machine((1e-11, 3e-10, 1e-10, 1e-9, 5e-5), 4e-10, 1e-4, 2, 0.1)
+GLOBAL: dict[str, dict[str, Any]] = {
+    "gcn": {"model": "gcn"},
+    "attention": {"model": "gat", "heads": 2},
+    "both directions": {"model": "sage", "direction": "both"},
+    "links": {"model": "gcn", "task": "link", "decoder": "dot"},
+    "recomputed": {"model": "gcn", "layers": 3, "recompute": True},
+}
+BATCHES: dict[str, dict[str, Any]] = {
+    "mini": {"model": "gcn", "strategy": "mini", "batch_size": 4},
+    "sampled": {"model": "sage", "strategy": "mini", "batch_size": 4, "fanout": "3,2"},
+    "clusters": {"model": "gat", "strategy": "cluster", "clusters": 5},
+    "links": {"model": "sage", "task": "link", "decoder": "hadamard", "strategy": "mini", "batch_size": 20},
+}
+CUTS = [("hash", "1d-src"), ("block", "1d-dst"), ("hash", "vertex-cut"), ("ldg", "random"), ("hash", "hdrf")]
+
+
+@cache
+def bare(name: str, batches: bool = False) -> Skeleton:
+    return skeleton(gt.Job(**KEYS, **(BATCHES if batches else GLOBAL)[name]), GRAPH)
+
+
+def counted(comm: Comm, keys: dict[str, Any]) -> list[float]:
+    """Bytes and messages of this rank in the first step: halo moves, and sums of gradients."""
+    one = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, **keys)
+    view = one.strategy.batch(0, 0)
+    before = comm.ledger.snapshot()
+    with one.training.scope(), one.training.tape(0, view) as tape:
+        one.training.backward(tape, one.setup.task.loss(view, one.model(view)))
+    since = comm.ledger.since(before)
+    return [since[stage][field] for stage in ("move", "reduce") for field in ("bytes", "messages")]
+
+
+def predicted(held: Skeleton, placement: Placement) -> np.ndarray:
+    work = work_of(held, held.strategy(held.job).batch(0, 0), placement)
+    sums = reduced(held.order, list(held.prepared.model.parameters()), placement.size)
+    return np.stack([work.sent, work.messages, *sums], axis=1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize(("masters", "partitioner"), CUTS)
+def test_bytes_of_global_batches_are_exact(masters: str, partitioner: str, size: int) -> None:
+    name = list(GLOBAL)[(CUTS.index((masters, partitioner)) + size) % len(GLOBAL)]
+    held = bare(name)
+    found = predicted(held, Placement.of(held.graph, size, partitioner, masters, 3))
+    np.testing.assert_array_equal(found, run_simulated(size, counted, {**GLOBAL[name], "masters": masters, "partitioner": partitioner}))
+    assert size == 1 or found[:, 0].sum() > 0
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_bytes_of_a_batch_are_exact(name: str) -> None:
+    held = bare(name, True)
+    for size, partitioner in ((2, "1d-src"), (3, "vertex-cut")):
+        found = predicted(held, Placement.of(held.graph, size, partitioner, "hash", 3))
+        np.testing.assert_array_equal(found, run_simulated(size, counted, {**BATCHES[name], "partitioner": partitioner}))
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_bytes_of_dealt_views_are_exact(name: str) -> None:
+    held = bare(name, True)
+    strategy, placement = held.strategy(held.job), Placement.of(held.graph, 3, "vertex-cut", "hash", 3)
+    views = [strategy.batch(0, i) for i in range(3)]
+    parts = np.array([dealt(held, view, placement) for view in views])
+
+    def own(comm: Comm) -> int:
+        one = gt.Trainer(graph=GRAPH, comm=comm, partitioner="vertex-cut", **KEYS, **BATCHES[name])
+        return dealt_bytes([one.strategy.batch(0, i) for i in range(3)], one.strategy.layers)
+
+    np.testing.assert_array_equal(parts.sum(axis=0) - parts.diagonal(), run_simulated(3, own))
+
+
+def test_an_epoch_of_few_views_is_exact() -> None:
+    keys = {"model": "gcn", "strategy": "mini", "batch_size": 3}
+    (row,) = planned(skeleton(gt.Job(**KEYS, **keys), GRAPH), [gt.Job(**KEYS, **keys)], [3], SPEED, ["cooperative"])
+
+    def epoch(comm: Comm) -> float:
+        one = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, **keys)
+        before = comm.ledger.snapshot()
+        one.train_epoch(0)
+        since = comm.ledger.since(before)
+        return since["move"]["bytes"] + since["reduce"]["bytes"]
+
+    assert 1 < row.views == row.counted and row.steps == row.views
+    assert row.sent == sum(run_simulated(3, epoch))
+
+
+def test_many_views_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skeletons, "SAMPLED_VIEWS", 2)
+    held = bare("mini", True)
+    rows = planned(held, [held.job], [2], SPEED)
+    assert {row.mode: (row.counted, row.steps) for row in rows} == {"cooperative": (2, rows[0].views), "independent": (2, -(-rows[0].views // 2))}
+    assert "scaled from 2 sampled views" in report(rows, Limit(1 << 40, 0), SPEED)
+
+
+@pytest.mark.parametrize(("size", "partitioner"), [(1, "1d-src"), (3, "1d-dst"), (4, "vertex-cut")])
+def test_memory_of_parts_is_exact_and_that_of_steps_within_the_bound(size: int, partitioner: str) -> None:
+    held = bare("gcn")
+    placement = Placement.of(held.graph, size, partitioner, "hash", 3)
+
+    def built(comm: Comm) -> tuple[int, Extent, int]:
+        one = gt.Trainer(graph=GRAPH, comm=comm, partitioner=partitioner, **KEYS, **GLOBAL["gcn"])
+        part = build_partition(held.graph.replace(x=GRAPH.x), comm, partitioner, "hash", 3)
+        return part.nbytes(), Extent.of(part), one.setup.bound.total
+
+    parts, extents, bounds = zip(*run_simulated(size, built), strict=True)
+    np.testing.assert_array_equal(partition_bytes(held, placement), parts)
+    np.testing.assert_array_equal(placement.mirrors, [extent.mirrors for extent in extents])
+    np.testing.assert_array_equal(placement.sent, [extent.sent for extent in extents])
+    (row,) = planned(held, [held.job.change(partitioner=partitioner)], [size], SPEED)
+    assert 0 < row.bound.total <= max(bounds) and row.memory > row.bound.total
+
+
+def test_features_are_not_read() -> None:
+    held = bare("gcn")
+    assert GRAPH.x is not None and held.feature_bytes == 4 * GRAPH.x.shape[1]
+    assert held.graph.x.nbytes == 0 and held.graph.x.shape == GRAPH.x.shape
+
+
+def row_of(**changes: Any) -> Row:
+    (row,) = planned(bare("gcn"), [bare("gcn").job], [2], SPEED)
+    return Row(**{**vars(row), **changes})
+
+
+def test_time_is_the_sum_of_its_parts_and_shared_machines_are_slower() -> None:
+    held = bare("gcn")
+    (apart,), (together,) = (planned(held, [held.job], [2], SPEED, per_machine=n) for n in (1, 2))
+    assert together.seconds == together.compute + together.build + together.transfer
+    assert together.compute > apart.compute and together.transfer > apart.transfer and together.sent == apart.sent
+
+
+def test_refusal_names_what_would_fit() -> None:
+    small, large = row_of(memory=5 << 30, workers=4), row_of(memory=9 << 30)
+    text = refusal([large], [small], Limit(8 << 30, 0))
+    assert "needs 9.0 GiB a worker, limit 8.0 GiB" in text and "on 4 worker(s) would fit with 5.0 GiB" in text
+    assert "nor on up to 4 workers" in refusal([large], [small], Limit(1 << 30, 0))
+
+
+def test_report_recommends_the_shortest_epoch_that_fits() -> None:
+    fast, slow = row_of(memory=9 << 30, compute=1.0), row_of(memory=1 << 30, compute=2.0, masters="block")
+    text = report([fast, slow], Limit(8 << 30, 0), SPEED)
+    assert "--masters block" in text.partition("shortest epoch")[2]
+    assert [line.split()[-1] for line in text.splitlines()[2:4]] == ["no", "yes"]
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("graphtheta.cli.plan.machine", lambda again: SPEED)
+    return main(["plan", "--dataset", "ring:n=64", "--backend", "reference", *words])
+
+
+def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.json"
+    assert command(monkeypatch, "--workers", "1,3", "--strategies", "global,mini", "--batch-size", "8", "--partitioners",
+                   "1d-src,block", "--memory-limit", "8G", "--json", str(path)) == 0
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    assert {(r["strategy"], r["mode"], r["workers"], r["masters"]) for r in rows} == {
+        (*way, masters) for masters in ("hash", "block") for way in (("global", "", 1), ("global", "", 3), ("mini", "", 1),
+                                                                       ("mini", "cooperative", 3), ("mini", "independent", 3))}
+    assert "shortest epoch" in capsys.readouterr().out
+
+
+def test_command_refuses_with_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(monkeypatch, "--workers", "1", "--strategies", "global", "--memory-limit", "1M") == 1
+    out, err = capsys.readouterr()
+    assert "no" in out and "limit 1.0 MiB" in err and "MiB a worker" in err
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("--workers", "0"), "--workers: got '0'"), (("--workers", "two"), "--workers: got 'two'"),
+    (("--strategies", "globl"), "unknown name 'globl' (did you mean 'global'?)"),
+    (("--partitioners", "metiss"), "unknown name 'metiss'"), (("--memory-limit", "8X"), "--memory-limit: got '8X'"),
+    (("--memory-limit", "0"), "--memory-limit: got '0'"), (("--per-machine", "-1"), "--per-machine: got -1"),
+    (("--strategies", "global", "--batch-size", "3"), "batch_size=3 has no meaning with strategy=global"),
+    (("--strategies", "global", "--precompute", "--model", "gcn"), "does not predict precompute"),
+    (("--workers", "65"), "plan at most 64 workers"),
+])
+def test_wrong_flags_are_one_message(words: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch,
+                                     capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(monkeypatch, *words) in (1, 2)
+    assert told in capsys.readouterr().err
+
+
+def test_under_mpiexec_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphtheta.cli.plan.launched", lambda: (0, 2))
+    with pytest.raises(ConfigError, match="without mpiexec"):
+        gt.cli.plan.plan(["--dataset", "ring"])
+
+
+@pytest.mark.parametrize(("text", "n"), [("8G", 8 << 30), ("512M", 512 << 20), ("1.5GiB", 3 << 29), ("100", 100), ("2kb", 2048)])
+def test_sizes(text: str, n: int) -> None:
+    assert bytes_of(text) == n
+
+
+def test_too_many_workers_are_refused() -> None:
+    with pytest.raises(PartitionError, match="at most 40 workers"):
+        Placement.of(GRAPH, 41, "1d-src", "hash", 0)
