@@ -152,14 +152,14 @@ class _Way:
 
     def _row(self, mode: str, works: list[Work], sent: np.ndarray, messages: np.ndarray, steps: int, compute: float, size: int) -> Row:
         job, process = self.job, self.held.process
-        more = self.sampled.libraries + (MESSAGE_BYTES if size > 1 else 0)
         most = largest_bound(job.change(mode=mode) if mode else job, self.held, self.placement, works)
-        views = self.sampled.steps
+        views, sampled = self.sampled.steps, self.sampled
         # the graph is freed before the first step
-        memory = more + max(process.loading, process.building + most.partition, process.base + most.total)
+        memory = max(process.loading, process.building + most.partition, process.holding + most.partition + sampled.peak,
+                     process.base + sampled.libraries + most.total) + (MESSAGE_BYTES if size > 1 else 0)
         work = np.mean([work.parts.sum(axis=0) for work in works], axis=0)
-        processor = views * (self.sampled.seconds + float(work @ self.machine.seconds))
-        build = views * self.sampled.seconds / self.machine.cores
+        processor = views * (sampled.seconds + float(work @ self.machine.seconds))
+        build = views * sampled.seconds / self.machine.cores
         # workers of a machine share its memory and its cores
         transfer = float(sent.max() * self.together * self.machine.byte + messages.max() * self.machine.message) if size > 1 else 0.0
         return Row(job.strategy, mode, size, job.partitioner, job.masters, memory, most, steps, views, len(works), round(sent.sum()),

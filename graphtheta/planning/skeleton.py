@@ -60,11 +60,13 @@ class Process:
         base: Without any graph.
         loading: The peak until the whole graph is loaded.
         building: The peak, or what is held if loading took more, while the part is built.
+        holding: With the whole graph, after the part is built.
     """
 
     base: int
     loading: int
     building: int
+    holding: int
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,15 @@ class Sampled:
         steps: Views of the epoch.
         views: Number and view, ascending.
         seconds: Processor seconds to build one.
-        libraries: Bytes that making the strategy has added to the process.
+        libraries, peak: Bytes that making the strategy has added to the process, afterwards and at
+            most.
     """
 
     steps: int
     views: list[tuple[int, GraphView]]
     seconds: float
     libraries: int
+    peak: int
 
 
 @dataclass(frozen=True)
@@ -128,17 +132,18 @@ class Skeleton:
 
     def sampled(self, job: Job) -> Sampled:
         """Some views of the first epoch of a job that differs from this one in keys of the strategy only."""
-        before = current_bytes()
+        before, most = current_bytes(), resident_bytes()
         strategy = self.strategy(job)
         n, libraries = strategy.steps_per_epoch, max(current_bytes() - before, 0)
+        peak = resident_bytes() - before if resident_bytes() > most else libraries
         first, views, seconds = strategy.batch(0, 0), [], []
         if n == 1:
-            return Sampled(1, [(0, first)], 0.0, libraries)
+            return Sampled(1, [(0, first)], 0.0, libraries, peak)
         for i in sorted(set(np.linspace(0, n - 1, SAMPLED_VIEWS).astype(int).tolist())):
             began = process_time()
             views.append((i, strategy.batch(0, i)))
             seconds.append(process_time() - began)
-        return Sampled(n, views, float(np.median(seconds)), libraries)
+        return Sampled(n, views, float(np.median(seconds)), libraries, peak)
 
 
 def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
@@ -169,7 +174,7 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     density = held.nnz / max(int(np.prod(held.shape)), 1) if is_sparse(held) else 1.0
     part, arrays = partition.nbytes(), graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0)
     now, peak = current_bytes(), resident_bytes()
-    process = Process(now - part - arrays + KERNEL_BYTES, loading, (peak if peak > loading else now) - part)
+    process = Process(now - part - arrays + KERNEL_BYTES, loading, (peak if peak > loading else now) - part, now - part)
     task, _ = prepared.build_task(partition, found.layers)
     return Skeleton(job, prepared, partition, settings, found, task, order, width, density, process)
 

@@ -120,7 +120,8 @@ def test_many_views_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skeletons, "SAMPLED_VIEWS", 2)
     held = bare("mini", True)
     rows = planned(held, [held.job], [2], SPEED)
-    assert {row.mode: (row.counted, row.steps) for row in rows} == {"cooperative": (2, rows[0].views), "independent": (2, -(-rows[0].views // 2))}
+    views = rows[0].views
+    assert {row.mode: (row.counted, row.steps) for row in rows} == {"cooperative": (2, views), "independent": (2, -(-views // 2))}
     assert "scaled from 2 sampled views" in report(rows, Limit(1 << 40, 0), SPEED)
 
 
