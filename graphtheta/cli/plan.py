@@ -11,10 +11,9 @@ from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, FormatError, MemoryLimitError
 from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job
+from graphtheta.job.job import Job, choices
 from graphtheta.job.keys import NEEDS
 from graphtheta.logger import start_logging
-from graphtheta.partitioners.registry import EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.planning.machine import machine
 from graphtheta.planning.plan import MODES, Row, planned
 from graphtheta.planning.report import MORE_WORKERS, Limit, refusal, report
@@ -41,7 +40,7 @@ def plan(argv: list[str]) -> int:
                     "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini --memory-limit 8G")
     parser.add_argument("--workers", default="1,2", metavar="P,...", help="numbers of workers [1,2]")
     parser.add_argument("--strategies", metavar="S,...", help=f"some of {','.join(STRATEGIES)} [that of --strategy, else all]")
-    parser.add_argument("--partitioners", metavar="NAME,...", help="edge placements or node partitioners to compare [those of the job]")
+    parser.add_argument("--partitioners", metavar="NAME,...", help="values of --partitioner or --masters to compare [those of the job]")
     parser.add_argument("--memory-limit", metavar="SIZE", help="memory of a worker, such as 8G [its share of what this machine has free]")
     parser.add_argument("--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]")
     parser.add_argument("--recalibrate", action="store_true", help="measure the speed of this machine again")
@@ -55,7 +54,7 @@ def plan(argv: list[str]) -> int:
         raise ConfigError(f"--per-machine: got {options.per_machine}, expected at least 1")
     limit = Limit(None if options.memory_limit is None else bytes_of(options.memory_limit), options.per_machine)
     strategies = listed("--strategies", options.strategies, STRATEGIES) or ([keys["strategy"]] if "strategy" in keys else list(STRATEGIES))
-    jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*EDGE_PLACEMENTS, *PARTITIONERS)))
+    jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))))
     modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
 
     def program() -> int:
@@ -80,7 +79,7 @@ def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Seque
     Args:
         keys: Keys of the command line.
         strategies: Names of strategies.
-        partitioners: Names of edge placements and node partitioners; those of the keys if empty.
+        partitioners: Values of the keys ``partitioner`` and ``masters``; those of the keys if empty.
 
     Raises:
         ConfigError: A key fits none of the strategies, or a job is invalid.
@@ -93,7 +92,7 @@ def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Seque
         if not any(read(key, strategy) for strategy in strategies):
             # says why
             Job(**{**keys, "strategy": strategies[0]})
-    ways = [{"partitioner" if name in EDGE_PLACEMENTS else "masters": name} for name in partitioners] or [{}]
+    ways = [{"partitioner" if name in choices("partitioner") else "masters": name} for name in partitioners] or [{}]
     return [Job(**{**{key: x for key, x in keys.items() if read(key, strategy)}, "strategy": strategy, **way})
             for strategy in strategies for way in ways]
 

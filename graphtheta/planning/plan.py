@@ -8,6 +8,9 @@ import numpy as np
 
 from graphtheta.engine.layer.memory import MemoryBound
 from graphtheta.job.job import Job
+from graphtheta.partitioners.auto import Work as Training
+from graphtheta.partitioners.auto import choose
+from graphtheta.partitioners.pairs import AUTO, Pair, pair_of
 from graphtheta.planning.holding import largest_bound
 from graphtheta.planning.machine import Machine
 from graphtheta.planning.placement import Placement
@@ -87,17 +90,24 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
     """
     rows: list[Row] = []
     sampled: dict[str, Sampled] = {}
-    placed: dict[tuple[int, str, str], Placement] = {}
+    placed: dict[tuple[int, str, str], tuple[Pair, Placement]] = {}
     for job in jobs:
         if job.strategy not in sampled:
             sampled[job.strategy] = held.sampled(job)
         for size in workers:
             key = size, job.partitioner, job.masters
             if key not in placed:
-                placed[key] = Placement.of(held.graph, size, job.partitioner, job.masters, job.seed)
-            way = _Way(job, held, sampled[job.strategy], placed[key], machine, per_machine or size)
+                placed[key] = _placed(job, held, size)
+            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size)
             rows += way.rows(modes)
     return rows
+
+
+def _placed(job: Job, held: Skeleton, size: int) -> tuple[Pair, Placement]:
+    """The pair that divides the graph among some workers, and the division."""
+    work = Training(job.layers, job.hidden, job.epochs, job.seed)
+    pair = choose(held.graph, size, work) if job.partitioner == AUTO else pair_of(job.partitioner, job.masters)
+    return pair, Placement.of(held.graph, size, pair.partitioner, pair.masters, job.seed)
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,7 @@ class _Way:
     job: Job
     held: Skeleton
     sampled: Sampled
+    pair: Pair
     placement: Placement
     machine: Machine
     together: int
@@ -162,5 +173,5 @@ class _Way:
         build = views * sampled.seconds / self.machine.cores
         # workers of a machine share its memory and its cores
         transfer = float(sent.max() * self.together * self.machine.byte + messages.max() * self.machine.message) if size > 1 else 0.0
-        return Row(job.strategy, mode, size, job.partitioner, job.masters, memory, most, steps, views, len(works), round(sent.sum()),
-                   round(messages.sum()), compute, build, transfer, processor)
+        return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory, most, steps, views, len(works),
+                   round(sent.sum()), round(messages.sum()), compute, build, transfer, processor)

@@ -149,6 +149,12 @@ def test_features_are_not_read() -> None:
     assert held.graph.x.nbytes == 0 and held.graph.x.shape == GRAPH.x.shape
 
 
+def test_pairs_and_auto_are_resolved() -> None:
+    held = bare("gcn")
+    rows = planned(held, [held.job.change(partitioner=name) for name in ("auto", "graphx")], [2], SPEED)
+    assert [(row.masters, row.partitioner) for row in rows] == [("hash", "1d-src"), ("hash", "vertex-cut")]
+
+
 def row_of(**changes: Any) -> Row:
     (row,) = planned(bare("gcn"), [bare("gcn").job], [2], SPEED)
     return Row(**{**vars(row), **changes})
