@@ -23,7 +23,7 @@ SMALL, SEARCHED = 40, 1 << 14
 # the mean mass of a part is at least this many times that of a cluster
 BALLAST = 32
 # attempts at dividing the graph of clusters, and first nodes of each division in two
-TRIES, SEEDS = 4, 8
+TRIES, SEEDS = 10, 8
 PATIENCE = 200
 
 
