@@ -186,7 +186,10 @@ class Watchdog:
         """Stacks of the threads that do the work of this rank."""
         current = sys._current_frames()
         used = [ident for ident in list(self.waits) if ident in current]
-        return {ident: frames(current[ident]) for ident in used or [threading.main_thread().ident or 0] if ident in current}
+        found = {ident: frames(current[ident]) for ident in used or [threading.main_thread().ident or 0] if ident in current}
+        # the frame of this call is among them; the circle would keep the values of all frames in memory
+        current.clear()
+        return found
 
     def _stacks(self) -> list:
         return [*self._workers().values(), *(frames(item.state()[1]) for item in active_work_items())]

@@ -1,12 +1,15 @@
 """Jobs in which something goes wrong end on all ranks, and say where; jobs that are only slow go on."""
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
 import time
 from pathlib import Path
 from threading import Event, RLock, Thread
+from types import SimpleNamespace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime import stacks
 from graphtheta.engine.runtime.control import Control, Kind
 from graphtheta.engine.runtime.liveness import Liveness
-from graphtheta.engine.runtime.watchdog import BETWEEN, FACTOR, LEAST, SLOWEST, TICK, WORKING, Pace, meanwhile, report
+from graphtheta.engine.runtime.watchdog import BETWEEN, FACTOR, LEAST, SLOWEST, TICK, WORKING, Pace, Watchdog, meanwhile, report
 from graphtheta.errors import CommError
 
 PROGRAM = str(Path(__file__).with_name("fault_program.py"))
@@ -33,6 +36,24 @@ def spend(pace: Pace, seconds: float, alive: bool = False, stepping: bool = True
 
 def progress(pace: Pace) -> None:
     pace.update(TICK, True, lambda: False, lambda: True)
+
+
+def test_looking_at_stacks_keeps_no_values_in_memory():
+    class Value:
+        pass
+
+    def look():
+        value = Value()
+        watchdog = Thread(target=Watchdog._workers, args=(SimpleNamespace(waits={}),))
+        watchdog.start()
+        watchdog.join()
+        return ref(value)
+
+    gc.disable()
+    try:
+        assert look()() is None
+    finally:
+        gc.enable()
 
 
 class TestPace:
