@@ -155,10 +155,10 @@ class _Import:
         comm, options = self._comm, self._options
         numbered: NodeTable | None = None
         if nodes is not None:
-            nodes.read(comm, self._progress)
+            nodes.read(comm, self._progress, options.skip and options.id is not None)
             numbered = NodeTable(comm, nodes, options, self._kind)
             self._counts["bad_node_rows"] = numbered.bad
-        edges.read(comm, self._progress)
+        edges.read(comm, self._progress, options.skip)
         if numbered is None and options.n_nodes is not None:
             return Positions(options.n_nodes)
         if numbered is None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,11 +81,12 @@ def begins(comm: Comm, at: list[tuple[int, int]], counts: Any) -> tuple[list[int
     Collective: all ranks of comm.
     """
     own = np.array([(*where, n) for where, n in zip(at, counts, strict=True)], np.int64).reshape(-1, 3)
-    every = np.concatenate(comm.all_gather(own))
+    parts = comm.all_gather(own)
+    every = np.concatenate(parts)
     order = np.lexsort((every[:, 1], every[:, 0]))
     ends = np.empty(len(every), np.int64)
     ends[order] = np.cumsum(every[order, 2])
-    first = list(accumulate((len(rows) for rows in comm.all_gather([0] * len(own))), initial=0))[comm.rank]
+    first = sum(map(len, parts[: comm.rank]))
     mine = slice(first, first + len(own))
     return (ends[mine] - every[mine, 2]).tolist(), int(every[:, 2].sum())
 

@@ -44,15 +44,21 @@ class Table:
                 if self._inputs.setdefault(column, kind) != kind:
                     raise ConfigError(f"{self.name}: the column '{column}' is used as {self._inputs[column]} and as {kind}; use it once")
 
-    def read(self, comm: Comm, progress: Progress) -> None:
+    def read(self, comm: Comm, progress: Progress, skip: bool) -> None:
         """Read this worker's share.
 
+        Args:
+            comm: The workers.
+            progress: Shows how far it is.
+            skip: Whether bad rows are left out; otherwise any is an error.
+
         Raises:
-            GraphThetaError: A file is damaged, or the values of a column fit no field; on all ranks together.
+            GraphThetaError: A file is damaged, or there are bad rows that are not to be skipped; on all ranks together.
 
         Collective: all ranks of comm.
         """
         error: GraphThetaError | None = None
+        n_bytes = 0
         try:
             mine = share(self._source.pieces(), comm.rank, comm.size, self._source.rank0)
             progress.begin(self.name, sum(piece.weight for piece, _ in mine))
@@ -60,12 +66,15 @@ class Table:
                 for rows in self._source.read(piece, self._inputs, turn, self.faults):
                     self._add(rows)
                     progress.add(rows.nbytes, rows.table.num_rows)
+                    n_bytes += rows.nbytes
             self.spool.close()
         except GraphThetaError as e:
             error = e
         comm.agree(error)
         self.begins, self.n_rows = begins(comm, self.spool.at, self.spool.counts)
-        progress.end(self.n_rows)
+        progress.end(self.n_rows, int(comm.all_sum(np.array([n_bytes]))[0]))
+        if not skip:
+            self.faults.agree(comm, skip, self.name)
 
     def finish(self, comm: Comm, skip: bool) -> int:
         """The number of bad rows; makes the fields ready.

@@ -202,7 +202,8 @@ class Block:
         wrong: dict[int, str] = {}
 
         def invalid(row: Any) -> str:
-            wrong[int(row.number) - 1] = f"{row.actual_columns} columns, expected {row.expected_columns}"
+            found = int(row.actual_columns)
+            wrong[int(row.number) - 1] = f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
             return "skip"
 
         as_bytes = Block(self._path, self._head, dict.fromkeys(self._columns, pa.binary()), self._text, self._before)
