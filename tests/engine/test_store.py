@@ -2,11 +2,16 @@
 from __future__ import annotations
 
 import pickle
+from threading import Event
 
+import graphs
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import graphtheta as gt
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.store import mapped as mapped_columns
 from graphtheta.engine.store.column import Role
 from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.memory import MemoryColumn
@@ -103,6 +108,47 @@ def test_a_mapped_column_is_pickled_as_its_path(tmp_path):
     large = mapped(tmp_path, np.zeros((1000, 100)))
     text = pickle.dumps(large)
     assert len(text) < 1000 and pickle.loads(text).shape == (1000, 100)
+
+
+@pytest.mark.parametrize("rows", [np.arange(3, 9), np.arange(9)[::-1], np.array([4, 4, 4]), np.array([8, 0, 8, 1, 2, 3] * 50)], ids=str)
+@pytest.mark.parametrize("values", [X, X[:, 0].copy(), np.zeros((9, 0), np.float32), np.arange(9) > 4], ids=lambda x: str(x.shape))
+def test_rows_of_a_file_are_read_in_parts_and_put_in_order(values, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped_columns, "_PART", 64)
+    column = mapped(tmp_path, values)
+    found = column.read_begin(rows).end()
+    np.testing.assert_array_equal(found, values[rows])
+    assert found.flags.writeable and found.dtype == values.dtype
+    for wrong in (9, -1):
+        with pytest.raises(IndexError, match="of a column of 9 rows"):
+            column.read_begin(np.append(rows, wrong))
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_rows_of_the_next_batch_are_read_while_one_computes(in_flight, tmp_path, monkeypatch):
+    begun, most, together = set(), [], Event()
+
+    class Counted(mapped_columns._RowRead):
+        def __init__(self, *args):
+            begun.add(self)
+            most.append(len(begun))
+            if len(begun) == 2:
+                together.set()
+            super().__init__(*args)
+
+        def end(self):
+            assert in_flight == 1 or together.wait(60)
+            begun.discard(self)
+            return super().end()
+
+    monkeypatch.setattr(mapped_columns, "_RowRead", Counted)
+    np.save(tmp_path / "x.npy", np.ones((40, 4), np.float32))
+    graph = graphs.random_graph(40, 200).replace(x=MappedColumn(tmp_path / "x.npy"))
+    comm = SerialComm()
+    comm.cores = 2
+    trainer = gt.Trainer(graph=graph, comm=comm, strategy="mini", batch_size=7, views_in_flight=in_flight, views_per_step=2, epochs=1)
+    most.clear()
+    trainer.train_epoch(0)
+    assert max(most) == in_flight
 
 
 @pytest.mark.parametrize("content, message", [
