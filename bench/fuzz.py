@@ -64,7 +64,7 @@ def main(words: list[str]) -> int:
 
 def campaign(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
     """Start processes until every input was read; one that dies is followed by one that begins behind the input it died of."""
-    from fuzz_formats import targets
+    from fuzz_store import targets
 
     names = [name for name in targets() if not options.readers or name in options.readers.split(",")]
     share = -(-options.inputs // len(names))
@@ -110,7 +110,7 @@ def add(row: dict[str, Any], report: dict[str, Any]) -> None:
 
 def child(jobs: list[tuple[str, int, int, int]], kept: Path) -> int:
     """Read inputs; tell of every reader when it is done, and now and then."""
-    from fuzz_formats import targets
+    from fuzz_store import targets
 
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")

@@ -88,7 +88,7 @@ def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
         path: A file that ``numpy.save`` wrote: numbers in C order, with one axis or more.
 
     Returns:
-        A read-only array. Its ``base`` is the mapping, unless the array is empty.
+        A read-only array that keeps the mapping open.
 
     Raises:
         FormatError: The file is missing, damaged, or holds something else.

@@ -4,13 +4,14 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
+from graphtheta.cli import command
 from graphtheta.cli.import_tables import import_tables
 from graphtheta.console import amount, say
 from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.job.flag import Parser
+from graphtheta.job.job import Job
 from graphtheta.store.from_graph import write_store
 from graphtheta.store.manifest import FEATURES
 
@@ -38,11 +39,8 @@ def import_(argv: list[str]) -> int:
     if not options.to:
         raise ConfigError("graphtheta import: --to is missing; give the folder to write, as in --to mine.store")
 
-    def program() -> int:
-        import_graph(options.source, Path(options.to), options.features, options.data_dir, start())
-        return 0
-
-    return run_main(program)
+    folder = Path(options.to)
+    return command.on_all_ranks(Job(), lambda comm: import_graph(options.source, folder, options.features, options.data_dir, comm))
 
 
 def import_graph(source: str, folder: Path, features: str, data_dir: str | None, comm: Comm) -> None:

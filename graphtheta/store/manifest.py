@@ -146,11 +146,9 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise FormatError(f"{path}: the file does not exist, so {folder} is no complete store; {AGAIN}")
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
+        if path.stat().st_size > MOST_BYTES:
             raise FormatError(f"{path}: the file has more than {MOST_BYTES} bytes; {AGAIN}")
-        record = json.loads(data)
+        record = json.loads(path.read_bytes())
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
     except (ValueError, RecursionError) as error:

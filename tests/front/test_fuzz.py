@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-INPUTS = 1350
+INPUTS = 1500
 
 
 def test_readers_accept_what_is_sound_and_refuse_the_rest(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_readers_accept_what_is_sound_and_refuse_the_rest(tmp_path: Path) -> Non
     done = subprocess.run([sys.executable, str(BENCH / "fuzz.py"), *words], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert sum(row["inputs"] for row in rows) == INPUTS and len(rows) == 9
+    assert sum(row["inputs"] for row in rows) == INPUTS and len(rows) == 10
     assert all(row["accepted"] and row["refused"] and row["accepted"] + row["refused"] == row["inputs"] for row in rows), rows
 
 
