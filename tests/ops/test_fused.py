@@ -41,7 +41,7 @@ class Stub:
     """As much of the active graph as phases look at."""
 
     def __init__(self, partition, edges):
-        self.partition, self.values, self.traffic = partition, edges, []
+        self.partition, self.values, self.traffic, self.supersteps = partition, edges, [], []
 
     def space(self, n):
         return RowSpace(self.partition.masters[:n])
