@@ -32,7 +32,7 @@ def import_(argv: list[str]) -> int:
                     "graphtheta import mine.npz --to mine.store", "SOURCE ")
     parser.add_argument("source", metavar="SOURCE", help="all that --dataset takes: a named graph, an npz file, a folder")
     parser.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
-    parser.add_argument("--features", metavar="TYPE", default="stored", choices=FEATURES,
+    parser.add_argument("--feature-type", metavar="TYPE", default="stored", choices=FEATURES,
                         help=f"type of the node features: {', '.join(FEATURES)} [stored]")
     parser.add_argument("--data-dir", metavar="FOLDER", help="folder of the named graphs [$GRAPHTHETA_DATA]")
     options, _ = parser.read(argv)
@@ -40,7 +40,7 @@ def import_(argv: list[str]) -> int:
         raise ConfigError("graphtheta import: --to is missing; give the folder to write, as in --to mine.store")
 
     folder = Path(options.to)
-    return command.on_all_ranks(Job(), lambda comm: import_graph(options.source, folder, options.features, options.data_dir, comm))
+    return command.on_all_ranks(Job(), lambda comm: import_graph(options.source, folder, options.feature_type, options.data_dir, comm))
 
 
 def import_graph(source: str, folder: Path, features: str, data_dir: str | None, comm: Comm) -> None:

@@ -5,6 +5,7 @@ Ids are pyarrow arrays, of int64 or of texts.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.table import Route
 from graphtheta.rng import bits
 from graphtheta.tables.arrow import WHOLE, flags, integers
 
@@ -96,7 +98,7 @@ def exchange(comm: Comm, parts: list[Any]) -> list[Any]:
     return [texts_of(data, n) for data, n in zip(comm.all_to_all([data for data, _ in halves]), lengths, strict=True)]
 
 
-class Routes:
+class Routes(Route):
     """Which worker each of some ids belongs to.
 
     Args:
@@ -105,25 +107,12 @@ class Routes:
     """
 
     def __init__(self, comm: Comm, found: np.ndarray):
-        owner = ((found >> np.uint64(32)) % np.uint64(comm.size)).astype(np.int64)
-        self.order = np.argsort(owner, kind="stable")
-        self.ptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(owner, minlength=comm.size))))
-
-    def arrays(self, values: np.ndarray) -> list[np.ndarray]:
-        """Values of the ids of each worker."""
-        return np.split(values[self.order], self.ptr[1:-1])
+        super().__init__(((found >> np.uint64(32)) % np.uint64(comm.size)).astype(np.int32), comm.size)
 
     def ids(self, ids: Any) -> list[Any]:
         """The ids of each worker."""
-        moved = ids.take(pa.array(self.order))
-        return [moved.slice(a, b - a) for a, b in zip(self.ptr[:-1].tolist(), self.ptr[1:].tolist(), strict=True)]
-
-    def back(self, answers: list[np.ndarray]) -> np.ndarray:
-        """Answers of all workers in the order of the ids."""
-        together = np.concatenate(answers)
-        out = np.empty_like(together)
-        out[self.order] = together
-        return out
+        moved = ids.take(pa.array(self._order))
+        return [moved.slice(a, b - a) for a, b in pairwise(self._bounds.tolist())]
 
 
 class Directory:

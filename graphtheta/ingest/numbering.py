@@ -120,7 +120,7 @@ def first_of_each(comm: Comm, blocks: Iterator[tuple[int, Any]], kind: Any) -> t
         begin, ids = (0, empty(kind)) if block is None else block
         routes = Routes(comm, hashes(ids))
         arrived = exchange(comm, routes.ids(ids))
-        numbers = comm.all_to_all(routes.arrays(begin + np.arange(len(ids))))
+        numbers = comm.all_to_all(routes.parts(begin + np.arange(len(ids))))
         parts += arrived
         rows += numbers
         senders += [np.full(len(part), q) for q, part in enumerate(numbers)]

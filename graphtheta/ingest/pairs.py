@@ -53,9 +53,9 @@ def mark(comm: Comm, blocks: Iterator[tuple[int, np.ndarray, np.ndarray]], n_nod
         kept = np.flatnonzero(src >= 0)
         a, b = src[kept], dst[kept]
         routes = Routes(comm, bits(0, np.minimum(a, b) * n_nodes + np.maximum(a, b)))
-        arrived = comm.all_to_all(routes.arrays(a * n_nodes + b))
+        arrived = comm.all_to_all(routes.parts(a * n_nodes + b))
         keys += arrived
-        rows += comm.all_to_all(routes.arrays(begin + kept))
+        rows += comm.all_to_all(routes.parts(begin + kept))
         rounds.append([len(part) for part in arrived])
         sent.append((routes, kept, len(src) if block is not None else -1))
     again, one_way = _compare(np.concatenate(keys), np.concatenate(rows), n_nodes)

@@ -60,8 +60,8 @@ class TypedSource:
         raise NotImplementedError
 
 
-class ParquetSource(TypedSource):
-    """Parquet files with the same columns; a piece is a row group.
+class TypedFiles(TypedSource):
+    """Base of files with the same columns.
 
     Args:
         name: For messages.
@@ -70,6 +70,10 @@ class ParquetSource(TypedSource):
 
     def __init__(self, name: str, files: list[Path]):
         self.name, self._files = name, files
+
+
+class ParquetSource(TypedFiles):
+    """Parquet files; a piece is a row group."""
 
     def types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""
@@ -102,16 +106,8 @@ class ParquetSource(TypedSource):
                 yield pa.Table.from_batches([batch])
 
 
-class FeatherSource(TypedSource):
-    """Files in Arrow's own format, such as Feather, with the same columns; a piece is a record batch.
-
-    Args:
-        name: For messages.
-        files: The files, in the order of their rows.
-    """
-
-    def __init__(self, name: str, files: list[Path]):
-        self.name, self._files = name, files
+class FeatherSource(TypedFiles):
+    """Files in Arrow's own format, such as Feather; a piece is a record batch."""
 
     def types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""

@@ -14,6 +14,20 @@ from ..kernels.hash import draw, mix
 
 
 @jit()
+def _count_labels(v, begin, end, near, weight, within, label, found, seen):  # type: ignore[no-untyped-def]
+    """Add the weights of the edges of node v to ``found`` by label, list these labels in ``seen``, and return their number."""
+    n_seen = 0
+    for e in range(begin, end):
+        u = near[e]
+        if u != v and within[u] == within[v]:
+            if found[label[u]] == 0:
+                seen[n_seen] = label[u]
+                n_seen += 1
+            found[label[u]] += weight[e]
+    return n_seen
+
+
+@jit()
 def move_nodes(first, ptr, near, weight, mass, within, label, load, key, room):  # type: ignore[no-untyped-def]
     """Move each node to the label with room of most edge weight among its neighbours; returns the number of moves.
 
@@ -30,15 +44,8 @@ def move_nodes(first, ptr, near, weight, mass, within, label, load, key, room): 
     """
     found, seen, moves = np.zeros(len(load), np.int64), np.empty(len(load), np.int64), 0
     for i in range(len(ptr) - 1):
-        v, n_seen = first + i, 0
-        old = label[v]
-        for e in range(ptr[i], ptr[i + 1]):
-            u = near[e]
-            if u != v and within[u] == within[v]:
-                if found[label[u]] == 0:
-                    seen[n_seen] = label[u]
-                    n_seen += 1
-                found[label[u]] += weight[e]
+        v = first + i
+        old, n_seen = label[v], _count_labels(v, ptr[i], ptr[i + 1], near, weight, within, label, found, seen)
         best, most, tie = old, found[old], mix(draw(key, v) ^ np.uint64(old))
         for s in range(n_seen):
             p = seen[s]
@@ -76,14 +83,7 @@ def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # ty
     for v in order:
         if label[v] != v or load[v] != mass[v]:
             continue
-        n_seen = 0
-        for e in range(ptr[v], ptr[v + 1]):
-            u = near[e]
-            if u != v and within[u] == within[v]:
-                if found[label[u]] == 0:
-                    seen[n_seen] = label[u]
-                    n_seen += 1
-                found[label[u]] += weight[e]
+        n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, within, label, found, seen)
         best, highest, first, first_score = v, 0.0, n, 0.0
         for s in range(n_seen):
             p = seen[s]

@@ -23,7 +23,7 @@ PLAIN = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None
 
 def test_import_and_verify(tmp_path, capsys):
     np.savez(tmp_path / "mine.npz", edge_index=PLAIN.edge_index, x=PLAIN.x, y=PLAIN.y)
-    assert main(["import", str(tmp_path / "mine.npz"), "--to", str(tmp_path / "s"), "--features", "int8"]) == 0
+    assert main(["import", str(tmp_path / "mine.npz"), "--to", str(tmp_path / "s"), "--feature-type", "int8"]) == 0
     found = capsys.readouterr().out
     assert "40 nodes" in found and f"in {tmp_path / 's'}" in found and "stored as int8: a value changes by at most 0.0" in found
     # no split is made up, so that a seed means the same as for the file
@@ -38,7 +38,7 @@ def test_import_and_verify(tmp_path, capsys):
 
 @pytest.mark.parametrize("words, message", [
     (["mine.npz"], "--to is missing"), (["mine.npz", "--to", "s"], "mine.npz: the file does not exist"),
-    (["sbm", "--to", "s", "--features", "int4"], "int4"), (["nothing", "--to", "s"], "no dataset or file 'nothing'")], ids=str)
+    (["sbm", "--to", "s", "--feature-type", "int4"], "int4"), (["nothing", "--to", "s"], "no dataset or file 'nothing'")], ids=str)
 def test_an_import_that_cannot_be_done(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["import", *words]) != 0
