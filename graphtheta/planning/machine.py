@@ -1,19 +1,25 @@
 """The speed of this machine in the units of the cost model, from training steps of small jobs.
 
-Each job is dominated by another part: products, operations at nodes, edges that read rows, edges
-that compute, or the interpreter. Non-negative least squares gives the seconds of a unit of each
-part. The result is stored beside the compiled kernels.
+Each job is dominated by another part: products, products of sparse features, operations at nodes,
+edges that read rows, edges that compute, or the interpreter. Non-negative least squares gives the
+seconds of a unit of each part on one thread. Threads and workers of a machine share its memory,
+so what reads memory is slower on all cores than on one, by the factor of a copy. The result is
+stored beside the compiled kernels.
 """
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import process_time
+from statistics import median
+from threading import Barrier
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+import scipy
 
 from graphtheta.data.graph import Graph
 from graphtheta.datasets.dataset import load
@@ -23,18 +29,21 @@ from graphtheta.job.job import Job
 from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import work_of
+from graphtheta.planning.work import EDGES, NODES, work_of
 from graphtheta.recovery.atomic import atomic_file
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model
-VERSION = 1
+VERSION = 2
 GRAPHS = {
     "tiny": "rmat:scale=9,edge_factor=4,features=16,classes=4",
     "wide": "rmat:scale=11,edge_factor=2,features=512,classes=16",
     "long": "rmat:scale=12,edge_factor=2,features=128,classes=16",
     "edges": "rmat:scale=13,edge_factor=16,features=32,classes=16",
+    "sparse": "rmat:scale=12,edge_factor=2,features=16,classes=16",
 }
+# width and share of stored numbers of the features of "sparse"
+SPARSE_WIDTH, SPARSE_DENSITY = 1000, 0.02
 JOBS: list[tuple[str, dict[str, Any]]] = [
     ("tiny", {"model": "gcn", "hidden": 16}),
     ("tiny", {"model": "gat", "hidden": 16, "heads": 2, "layers": 3}),
@@ -46,14 +55,18 @@ JOBS: list[tuple[str, dict[str, Any]]] = [
     ("edges", {"model": "gcn", "hidden": 128}),
     ("edges", {"model": "sage", "hidden": 64}),
     ("edges", {"model": "gat", "hidden": 32, "heads": 4}),
+    ("sparse", {"model": "mlp", "hidden": 64}),
+    ("sparse", {"model": "gcn", "hidden": 128}),
 ]
 # steps of a job: some that compile and warm up, and those of which the fastest counts
 WARM, TIMED = 3, 6
 COPIED_BYTES = 1 << 25
+# parts that read memory
+MEMORY = [NODES, EDGES]
 # a message within a machine is written, copied and read
 COPIES = 3
-# seconds of a message besides its bytes, and of the rounds of lists that build a view together
-LATENCY = 1e-4
+# seconds of a message besides its bytes, most of them of the interpreter at both ends
+LATENCY = 2e-4
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,8 @@ class Machine:
     """Speed of a machine.
 
     Attributes:
-        seconds: Processor seconds of a unit of each entry of ``PARTS``.
+        seconds: Seconds of a unit of each entry of ``PARTS``, on one thread.
+        crowded: How many times as long reading memory takes when all cores do.
         byte: Seconds of a byte sent within the machine.
         message: Seconds of a message besides its bytes.
         cores: Cores of the machine.
@@ -69,6 +83,7 @@ class Machine:
     """
 
     seconds: tuple[float, ...]
+    crowded: float
     byte: float
     message: float
     cores: int
@@ -78,13 +93,14 @@ class Machine:
         """Seconds in which workers compute, [size], if ``workers`` of them share the machine.
 
         Args:
-            parts: Work of each worker, [size, parts].
+            parts: Work of each worker on one thread and on all, [size, 2, parts].
             workers: Workers of a machine.
         """
-        # kernels use all cores of a worker, its interpreter one
-        each = np.array(self.seconds) * workers / self.cores
-        each[-1] = self.seconds[-1] * max(1.0, workers / self.cores)
-        found: np.ndarray = parts @ each
+        threads, busy = max(self.cores // workers, 1), np.array(self.seconds)
+        busy[MEMORY] *= self.crowded
+        # on one thread alone, the memory is this thread's
+        alone = np.array(self.seconds) if workers == 1 else busy
+        found: np.ndarray = (parts[:, 0] @ alone + parts[:, 1] @ busy / threads) * max(1.0, workers / self.cores)
         return found
 
 
@@ -114,6 +130,8 @@ def measured() -> Machine:
     from scipy.optimize import nnls
 
     graphs = {name: load(text) for name, text in GRAPHS.items()}
+    features = scipy.sparse.random(graphs["sparse"].n_nodes, SPARSE_WIDTH, SPARSE_DENSITY, format="csr", dtype=np.float32, random_state=0)
+    graphs["sparse"] = graphs["sparse"].replace(x=scipy.sparse.csr_array(features))
     rows, times = [], []
     for name, keys in JOBS:
         job = Job(**keys, keep=0)
@@ -125,18 +143,19 @@ def measured() -> Machine:
     size = scaled.max(axis=0)
     found = nnls(scaled / size, np.ones(len(seconds)))[0] / size
     error = float(np.abs(scaled @ found - 1).max())
-    return Machine(tuple(found.tolist()), COPIES * _copy(), LATENCY, len(available_cores()), error)
+    alone, cores = _copy(1), len(available_cores())
+    return Machine(tuple(found.tolist()), _copy(cores) / alone, COPIES * alone, LATENCY, cores, error)
 
 
 def _work(job: Job, graph: Graph) -> np.ndarray:
     held = skeleton(job, graph)
     whole = Placement.of(held.graph, 1, job.partitioner, job.masters, job.seed)
-    parts: np.ndarray = work_of(held, held.strategy(job).batch(0, 0), whole).parts[0]
+    parts: np.ndarray = work_of(held, held.strategy(job).batch(0, 0), whole).parts[0].sum(axis=0)
     return parts
 
 
 def _seconds(job: Job, graph: Graph) -> float:
-    """Processor seconds of the fastest step on one thread, which other processes of the machine hardly change."""
+    """Processor seconds of a step on one thread, which other processes of the machine hardly change."""
     from graphtheta.ops.kernels import pool
 
     trainer, found, threads = Trainer(graph=graph, job=job, comm=SerialComm()), [], pool.threads()
@@ -148,14 +167,22 @@ def _seconds(job: Job, graph: Graph) -> float:
             found.append(process_time() - began)
     finally:
         pool.set_threads(threads)
-    return min(found[WARM:])
+    return median(found[WARM:])
 
 
-def _copy() -> float:
-    """Seconds to copy a byte."""
-    source, target, found = np.ones(COPIED_BYTES, np.uint8), np.zeros(COPIED_BYTES, np.uint8), []
-    for _ in range(WARM + TIMED):
-        began = process_time()
-        np.copyto(target, source)
-        found.append(process_time() - began)
-    return min(found) / COPIED_BYTES
+def _copy(threads: int) -> float:
+    """Seconds to copy a byte while so many threads copy."""
+    found, barrier = [], Barrier(threads)
+
+    def copy(timed: bool) -> None:
+        source, target = np.ones(COPIED_BYTES, np.uint8), np.zeros(COPIED_BYTES, np.uint8)
+        for _ in range(WARM + TIMED):
+            barrier.wait()
+            began = perf_counter()
+            np.copyto(target, source)
+            if timed:
+                found.append(perf_counter() - began)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(copy, [True, *[False] * (threads - 1)]))
+    return median(found[WARM:]) / COPIED_BYTES

@@ -23,6 +23,10 @@ MESSAGE_BYTES = 18 << 20
 
 # kinds of rows that are dealt: nodes, edges, and their uses
 DEALT_KINDS = 3
+# seconds to deal a group of views, besides its bytes: of each use of an edge, and of the group
+DEALT, GROUP = 2e-7, 2.5e-3
+# messages to a partner at every hop of the search of a view: of senders and of receivers
+ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,14 @@ class _Way:
 
     def _cooperative(self, works: list[Work], mode: str) -> Row:
         """All workers compute each view together."""
-        views, size = self.sampled.steps, self.placement.size
+        views = self.sampled.steps
         bytes_, messages = self._gradients()
         each = self.job.views_per_step or 1
         compute = views * float(np.mean([self.machine.compute(work.parts, self.together).max() for work in works]))
+        build = views * self._expansion(works)
         sent = np.mean([work.sent for work in works], axis=0) + bytes_
         posted = np.mean([work.messages for work in works], axis=0) + messages
-        return self._row(mode, works, views * sent, views * posted, -(-views // each), compute, size)
+        return self._row(mode, works, views * sent, views * posted, -(-views // each), compute, build)
 
     def _independent(self, works: list[Work]) -> Row:
         """Each worker computes views of its own, which all have expanded together."""
@@ -154,23 +159,32 @@ class _Way:
             sent += part * views / len(works)
         whole = [work.parts.sum(axis=0, keepdims=True) for work in works]
         compute = groups * float(np.mean([self.machine.compute(parts, self.together)[0] for parts in whole]))
+        edges = float(np.mean([sum(share.edges.sum() for share in {id(s): s for s in work.shares}.values()) for work in works]))
+        build = views * self._expansion(works) + groups * (DEALT * edges + GROUP)
         posted = groups * (DEALT_KINDS * (size - 1) + messages)
-        return self._row("independent", works, sent + groups * bytes_, posted, -(-views // per_step), compute, size)
+        return self._row("independent", works, sent + groups * bytes_, posted, -(-views // per_step), compute, build)
+
+    def _expansion(self, works: list[Work]) -> float:
+        """Seconds in which the workers build a view: each searches its part, and waits for messages about rows at every hop."""
+        size, searched = self.placement.size, any(work.searched for work in works)
+        hops = len({id(share) for share in works[0].shares})
+        rounds = (ROUNDS * hops + 1) * (size - 1) if searched else 0
+        return self.sampled.seconds / size * max(1.0, self.together / self.machine.cores) + rounds * self.machine.message
 
     def _gradients(self) -> tuple[np.ndarray, np.ndarray]:
         model = self.held.prepared.model
         return reduced(self.held.order, list(model.parameters()), self.placement.size)
 
-    def _row(self, mode: str, works: list[Work], sent: np.ndarray, messages: np.ndarray, steps: int, compute: float, size: int) -> Row:
-        job, process = self.job, self.held.process
+    def _row(self, mode: str, works: list[Work], sent: np.ndarray, messages: np.ndarray, steps: int, compute: float,
+             build: float) -> Row:
+        job, process, size = self.job, self.held.process, self.placement.size
         most = largest_bound(job.change(mode=mode) if mode else job, self.held, self.placement, works)
         views, sampled = self.sampled.steps, self.sampled
         # the graph is freed before the first step
         memory = max(process.loading, process.building + most.partition, process.holding + most.partition + sampled.peak,
                      process.base + sampled.libraries + most.total) + (MESSAGE_BYTES if size > 1 else 0)
-        work = np.mean([work.parts.sum(axis=0) for work in works], axis=0)
+        work = np.mean([work.parts.sum(axis=(0, 1)) for work in works], axis=0)
         processor = views * (sampled.seconds + float(work @ self.machine.seconds))
-        build = views * sampled.seconds / self.machine.cores
         # workers of a machine share its memory and its cores
         transfer = float(sent.max() * self.together * self.machine.byte + messages.max() * self.machine.message) if size > 1 else 0.0
         return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory, most, steps, views, len(works),

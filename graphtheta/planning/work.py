@@ -12,6 +12,7 @@ from graphtheta.engine.layer.dry_run import Operation, Probe
 from graphtheta.engine.train.deal import COLUMN, packed
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import GraphView
+from graphtheta.ops.autodiff.buffers import BLOCK
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.tape import Gradients, Parameter
 from graphtheta.ops.edge.cost import edge_cost, node_cost
@@ -20,7 +21,8 @@ from graphtheta.planning.placement import Placement, Share, moved
 from graphtheta.planning.skeleton import Skeleton
 
 # what the time of a step depends on
-PARTS = ("product flops", "node bytes", "edge bytes", "edges", "operations")
+PARTS = ("product flops", "sparse product flops", "node bytes", "edge bytes", "edges", "operations")
+PRODUCT, SPARSE, NODES, EDGES, EDGE_COUNT, OPERATIONS = range(len(PARTS))
 # the interpreter's share of a phase of a superstep and of the loss and update of a step, in operations
 PHASE, STEP = 4, 10
 # passes over the parameters in an update: gradient, two slots, value, read and written
@@ -32,7 +34,8 @@ class Work:
     """A view, forward and backward, on every worker.
 
     Attributes:
-        parts: By worker and entry of ``PARTS``, [size, parts].
+        parts: By worker, of operations that use one thread or all threads, and entry of ``PARTS``,
+            [size, 2, parts].
         sent, messages: Bytes and messages of halo moves, [size] int64.
         shares: The levels of the summing supersteps, in their order.
         nodes: Rows of the view by owner, [size].
@@ -70,7 +73,11 @@ def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
             part = moved(entry, again, by_step[entry.superstep])
             sent, messages = sent + part[0], messages + part[1]
     nodes = placement.nodes(view.space.gid)
-    return Work(_parts(skeleton, found, by_step, nodes), sent, messages, shares, nodes, found, view.rows is not None)
+    parts = _parts(skeleton, found, by_step, nodes)
+    if view.rows is not None:
+        # rows of the features are copied into the frame of the view
+        parts.add(NODES, 2 * skeleton.feature_bytes * nodes, skeleton.feature_bytes * nodes // np.dtype(skeleton.job.dtype).itemsize)
+    return Work(parts.found, sent, messages, shares, nodes, found, view.rows is not None)
 
 
 def _pairs(view: GraphView) -> Any:
@@ -78,36 +85,49 @@ def _pairs(view: GraphView) -> Any:
     return view.pairs
 
 
-def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> np.ndarray:
-    """What each worker computes, [size, parts]."""
-    itemsize, size = np.dtype(skeleton.job.dtype).itemsize, len(nodes)
-    parts = np.zeros((size, len(PARTS)))
+def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> _Parts:
+    """What each worker computes."""
+    itemsize, parts = np.dtype(skeleton.job.dtype).itemsize, _Parts(len(nodes))
     first = True
     for o in found.operations:
         if o.name == "gather":
             continue
         rows, cost = _rows(o, by_step, nodes), node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
+        numbers = max(map(prod, [o.inputs[0], *o.outputs])) * rows
         # before the first product values are features, which may be sparse, and need no gradient
         stored = skeleton.density if first else 1.0
         if _is_product(o):
-            parts[:, 0] += stored * (2 if first else 3) * cost.flops * rows
+            parts.add(SPARSE if stored < 1 else PRODUCT, stored * (2 if first else 3) * cost.flops * rows, numbers)
             first = False
         else:
-            parts[:, 1] += stored * cost.bytes * rows
+            parts.add(NODES, stored * cost.bytes * rows, numbers)
     for again, entries in ((False, found.traffic), (True, found.again)):
-        numbers: dict[int, int] = {}
+        numbers_of: dict[int, int] = {}
         for entry in entries:
-            program, at = found.supersteps[entry.superstep].program, numbers.get(entry.superstep, 0)
+            program, at = found.supersteps[entry.superstep].program, numbers_of.get(entry.superstep, 0)
             assert program is not None
-            numbers[entry.superstep] = at + 1
+            numbers_of[entry.superstep] = at + 1
             each, edges = edge_cost(program.phases[at]), by_step[entry.superstep].edges
             sweeps = 1 if again or not entry.learned else 2
-            parts[:, 2] += sweeps * each.bytes * edges
-            parts[:, 3] += sweeps * edges
-            parts[:, 4] += PHASE * sweeps
-    parts[:, 1] += UPDATE_PASSES * found.parameters * itemsize
-    parts[:, 4] += len(found.operations) + STEP
+            parts.add(EDGES, sweeps * each.bytes * edges, each.flops * edges)
+            parts.add(EDGE_COUNT, sweeps * edges, each.flops * edges)
+            parts.add(OPERATIONS, PHASE * sweeps)
+    parts.add(NODES, UPDATE_PASSES * found.parameters * itemsize)
+    parts.add(OPERATIONS, len(found.operations) + STEP)
     return parts
+
+
+class _Parts:
+    """Sums of work by worker, threads and part."""
+
+    def __init__(self, size: int):
+        self.found = np.zeros((size, 2, len(PARTS)))
+
+    def add(self, part: int, work: Any, numbers: Any = 0) -> None:
+        """Add work of an operation, of all workers or [size], that computes so many numbers: in blocks on all threads, or in one."""
+        threaded = np.broadcast_to(np.asarray(numbers) > BLOCK, len(self.found))
+        self.found[:, 0, part] += np.where(threaded, 0, work)
+        self.found[:, 1, part] += np.where(threaded, work, 0)
 
 
 def _is_product(o: Operation) -> bool:

@@ -30,7 +30,7 @@ from graphtheta.planning.work import dealt, reduced, work_of
 
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
-SPEED = Machine((1e-11, 3e-10, 1e-10, 1e-9, 5e-5), 4e-10, 1e-4, 2, 0.1)
+SPEED = Machine((1e-11, 1e-10, 3e-10, 1e-10, 1e-9, 5e-5), 1.5, 4e-10, 1e-4, 2, 0.1)
 GLOBAL: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "attention": {"model": "gat", "heads": 2},
