@@ -30,9 +30,10 @@ from ..store.memory import MemoryColumn
 from ..store.selected import SelectedColumn
 from ..store.store import ColumnStore
 from .directory import DenseDirectory, Directory
+from .division import divide
 from .edge_source import GraphEdges
 from .exchange import NOTHING, MovePlan, plan_requests
-from .partitioner import DEFAULT_PLACEMENT, assign, find_rules
+from .partitioner import DEFAULT_PLACEMENT, assign
 from .relation import EDGE, EdgeBlock, Served, StoredRelation
 from .rows import MakeDirectory, Rows, whole_rows
 from .sliced import sliced_rows
@@ -192,9 +193,9 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
     source = GraphEdges(graph)
     if comm.size > graph.n_nodes:
         raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
-    rules = find_rules(source, comm, edge_placement, node_partitioner, seed) if source.mapped else None
-    rows = whole_rows(graph, source, comm, *assign(source, comm, edge_placement, node_partitioner, seed), directory) if rules is None else \
-        sliced_rows(source, comm, rules, directory)
+    how = (source, comm, edge_placement, node_partitioner, seed)
+    rows = sliced_rows(source, comm, divide(*how), directory) if source.mapped else \
+        whole_rows(graph, source, comm, *assign(*how), directory)
     assigned = comm.all_sum(np.array([len(rows.masters), len(rows.edges)]))
     if list(assigned) != [graph.n_nodes, graph.n_edges]:
         raise PartitionError(f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and {assigned[1]} of "

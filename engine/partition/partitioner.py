@@ -50,10 +50,13 @@ class Partitioner(ABC):
         name: Name in a job.
         by_rule: Whether ``assign`` reads the number of nodes only and returns a function that
             computes owners from ids, without messages.
+        sequential: Whether ``assign`` and what it returns send no messages, so that rank 0 can run
+            them alone for edges in files.
     """
 
     name: ClassVar[str]
     by_rule: ClassVar[bool] = False
+    sequential: ClassVar[bool] = False
 
     @abstractmethod
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
@@ -88,8 +91,7 @@ class BlockPartitioner(Partitioner):
     by_rule = True
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        n, size = max(source.n_nodes, 1), comm.size
-        return Assignment(lambda ids: np.clip(ids * size // n, 0, size - 1).astype(np.int32))
+        return Assignment(block_owner(source.n_nodes, comm.size))
 
 
 @dataclass(frozen=True)
@@ -103,19 +105,17 @@ class EdgePlacement(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
-        """Prepare to place the edges.
+    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Callable[[EdgeChunk], np.ndarray]:
+        """Prepare to place the edges. For edges in files, rank 0 places them alone.
 
         Args:
             source: The edges.
             owners: Owner of every node, [n_nodes] int32.
-            comm: The workers.
+            size: Number of workers.
 
         Returns:
             Function from a chunk to the workers of its edges, [n] int, called once for each chunk
             of the source, in order.
-
-        Collective: all ranks of comm.
         """
 
 
@@ -129,12 +129,13 @@ class EdgeRule(EdgePlacement):
 
         Args:
             chunk: The edges.
-            owner: Function from ids of nodes to their owners.
+            owner: Function from ids of nodes to their owners; for edges in files it may be
+                collective, so it must be called equally often on all ranks.
             size: Number of workers.
         """
 
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
-        return lambda chunk: self.worker(chunk, lambda ids: taken(owners, ids), comm.size)
+    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Callable[[EdgeChunk], np.ndarray]:
+        return lambda chunk: self.worker(chunk, lambda ids: taken(owners, ids), size)
 
 
 @dataclass(frozen=True)
@@ -202,55 +203,36 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
 
     Collective: all ranks of comm.
     """
-    placement = _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed)
-    partitioner = make_partitioner(node_partitioner, seed)
-    name = partitioner.name
-    owner_of, worker_of = partitioner.assign(source, comm)
-    if worker_of is not None and edge_placement != DEFAULT_PLACEMENT:
-        raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={name}, which places edges itself; drop --partitioner")
-    n = source.n_nodes
-    owners = _checked(owner_of(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes")
-    said = f"partitioner={placement.name}" if worker_of is None else f"masters={name}"
-    workers = placement.place(source, owners, comm) if worker_of is None else worker_of
-    return owners, lambda chunk: _checked(workers(chunk), len(chunk.ids), comm.size, f"{said}: the workers of {len(chunk.ids)} edges")
+    placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
+    made, n, name = assigned(partitioner, source, comm, edge_placement), source.n_nodes, partitioner.name
+    owners = checked(made.owner(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes")
+    said = f"partitioner={placement.name}" if made.worker is None else f"masters={name}"
+    workers = placement.place(source, owners, comm.size) if made.worker is None else made.worker
+    return owners, lambda chunk: checked(workers(chunk), len(chunk.ids), comm.size, f"{said}: the workers of {len(chunk.ids)} edges")
 
 
-class Rules(NamedTuple):
-    """Functions that divide a graph without an array over all nodes; they send no messages and check what they return.
-
-    Attributes:
-        owner: From ids [n] int64 to their owners, [n] int32.
-        worker: From a chunk to the workers of its edges, [n] int32.
-    """
-
-    owner: Callable[[np.ndarray], np.ndarray]
-    worker: Callable[[EdgeChunk], np.ndarray]
-
-
-def find_rules(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int) -> Rules | None:
-    """The rules of a pair; None if the partitioner or the placement computes more than rules.
-
-    Args:
-        source, comm, edge_placement, node_partitioner, seed: As in ``assign``.
+def find_pair(edge_placement: str, node_partitioner: str, seed: int) -> tuple[EdgePlacement, Partitioner]:
+    """The edge placement and the node partitioner of a job; see ``assign``.
 
     Raises:
         ConfigError: Unknown name or option.
-
-    Collective: all ranks of comm.
     """
-    placement, partitioner = _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(node_partitioner, seed)
-    if not (partitioner.by_rule and isinstance(placement, EdgeRule)):
-        return None
-    of, size, rule = partitioner.assign(source, comm).owner, comm.size, placement.worker
+    return _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(node_partitioner, seed)
 
-    def owner(ids: np.ndarray) -> np.ndarray:
-        return _checked(of(ids), len(ids), size, f"masters={partitioner.name}: the owners of {len(ids)} nodes")
 
-    def worker(chunk: EdgeChunk) -> np.ndarray:
-        n = len(chunk.ids)
-        return _checked(rule(chunk, owner, size), n, size, f"partitioner={placement.name}: the workers of {n} edges")
+def assigned(partitioner: Partitioner, source: EdgeSource, comm: Comm, edge_placement: str) -> Assignment:
+    """What a partitioner returns for some edges.
 
-    return Rules(owner, worker)
+    Raises:
+        ConfigError: It places edges itself, and so does the edge placement.
+
+    Collective: all ranks of comm, unless the partitioner is sequential.
+    """
+    made = partitioner.assign(source, comm)
+    if made.worker is not None and edge_placement != DEFAULT_PLACEMENT:
+        raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={partitioner.name}, which places edges itself; drop "
+                          "--partitioner")
+    return made
 
 
 def make_partitioner(text: str, seed: int) -> Partitioner:
@@ -270,8 +252,22 @@ def _made(registry: Registry[Any], key: str, text: str, seed: int) -> Any:
     return made(**({"seed": seed} if "seed" in signature(made).parameters else {}) | values)
 
 
-def _checked(found: Any, n: int, size: int, what: str) -> np.ndarray:
-    """Workers that a partitioner returned, [n] int32."""
+def block_owner(n: int, size: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Owners of the ids 0..n-1 by contiguous blocks of equal size."""
+    return lambda ids: np.clip(ids * size // max(n, 1), 0, size - 1).astype(np.int32)
+
+
+def block_bounds(n: int, rank: int, size: int) -> tuple[int, int]:
+    """The first id that a worker owns by ``block_owner``, and the first one beyond."""
+    return -(-n * rank // size), -(-n * (rank + 1) // size)
+
+
+def checked(found: Any, n: int, size: int, what: str) -> np.ndarray:
+    """Workers that a partitioner or placement returned, [n] int32.
+
+    Raises:
+        PartitionError: They are no integers from 0 to size - 1, or not n.
+    """
     found = np.asarray(found)
     if found.shape != (n,) or found.dtype.kind not in "iu":
         raise PartitionError(f"{what} have dtype {found.dtype} and shape {list(found.shape)}; expected integers of shape [{n}]")

@@ -1,44 +1,41 @@
-"""Rows and edges of a worker that reads a slice of the edges: no worker has an array over all nodes or edges.
+"""Rows and edges of a worker for edges in files, without an array over all nodes or edges.
 
-Rules compute owners and workers. A worker reads its slice and sends each edge to its worker. It
-counts the edges at all ends that it received, and sends the counts of its mirrors to their owners,
-which order their masters and answer with rows. The result is equal to that of ``whole_rows``.
+The edges are read in chunks and sent to their workers (``division.py``). A worker counts the edges
+at all ends that it received, and sends the counts of its mirrors to their owners, which order their
+masters and answer with rows. The result is equal to that of ``whole_rows``.
 """
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
 from ..comm.communicator import Comm
 from .blocks import WIDEST, edge_blocks, occurrences
-from .directory import ComputedDirectory, LocalDirectory
-from .edge_source import EdgeChunk, EdgeSource
-from .partitioner import Rules
+from .directory import ComputedDirectory, Directory, LocalDirectory, TableDirectory
+from .division import Division
+from .edge_source import EdgeSource
+from .partitioner import block_bounds
 from .rows import MakeDirectory, Rows, sample_step, votes
 from .table import Route
 
-# ids whose owners are computed at a time
-IDS = 1 << 18
 
-
-def sliced_rows(source: EdgeSource, comm: Comm, rules: Rules, directory: MakeDirectory | None) -> Rows:
+def sliced_rows(source: EdgeSource, comm: Comm, division: Division, directory: MakeDirectory | None) -> Rows:
     """The rows and edges of a worker.
 
     Args:
-        source: The edges, of which this worker reads its share.
+        source: The edges.
         comm: The workers.
-        rules: Owners of nodes and workers of edges.
-        directory: Makes the directory; None is a ``ComputedDirectory``.
+        division: Owners of nodes and workers of edges.
+        directory: Makes the directory; None is a ``ComputedDirectory`` if owners follow a rule,
+            else a ``TableDirectory``.
 
     Collective: all ranks of comm.
     """
-    nodes = _own_nodes(source.n_nodes, comm.rank, rules)
-    edges = _own_edges(source, comm, rules)
+    nodes = _own_nodes(source.n_nodes, comm, division)
+    edges = _own_edges(source, comm, division)
     others, (src, dst) = _numbered(nodes, edges)
     ids = edges[0].astype(np.int64)
     del edges
-    mirrors = _Mirrors(comm, nodes, others, rules.owner(others))
+    mirrors = _Mirrors(comm, nodes, others, division.owner(others))
     degree = mirrors.summed([occurrences(end, len(nodes) + len(others)) for end in (dst, src)], len(nodes))
     by_degree = np.argsort(-degree.sum(axis=1), kind="stable")
     own = np.empty((len(nodes), 2), np.int32)
@@ -55,7 +52,11 @@ def sliced_rows(source: EdgeSource, comm: Comm, rules: Rules, directory: MakeDir
     # the sorts of the edges take most memory
     del nodes, mirrors, degree, by_degree, own, theirs, order
     blocks, stored = edge_blocks(src, dst, np.arange(len(ids)), final, len(masters), len(others))
-    where = ComputedDirectory(comm, masters, rules.owner) if directory is None else directory(comm, masters)
+    where: Directory
+    if directory is not None:
+        where = directory(comm, masters)
+    else:
+        where = ComputedDirectory(comm, masters, division.owner) if division.by_rule else TableDirectory(comm, masters)
     return Rows(masters, degrees, others[by_owner], owner, row[by_owner], blocks, ids[stored], where)
 
 
@@ -101,13 +102,16 @@ class _Mirrors:
         return self._route.back(self._comm.all_to_all([values[rows] for rows in self._rows]))
 
 
-def _own_nodes(n_nodes: int, rank: int, rules: Rules) -> np.ndarray:
-    """The nodes of this worker, ascending."""
-    ids = (np.arange(a, min(a + IDS, n_nodes)) for a in range(0, n_nodes, IDS))
-    return np.concatenate([np.zeros(0, np.int64), *(part[rules.owner(part) == rank] for part in ids)])
+def _own_nodes(n_nodes: int, comm: Comm, division: Division) -> np.ndarray:
+    """The nodes of this worker, ascending. Each worker finds the owners of a block of ids.
+
+    Collective: all ranks of comm.
+    """
+    ids = np.arange(*block_bounds(n_nodes, comm.rank, comm.size))
+    return np.concatenate(comm.all_to_all(Route(division.owner(ids), comm.size).parts(ids)))
 
 
-def _own_edges(source: EdgeSource, comm: Comm, rules: Rules) -> np.ndarray:
+def _own_edges(source: EdgeSource, comm: Comm, division: Division) -> np.ndarray:
     """Ids of the edges of this worker, ascending, of their sources and of their destinations, [3, m] integers.
 
     Collective: all ranks of comm.
@@ -115,12 +119,11 @@ def _own_edges(source: EdgeSource, comm: Comm, rules: Rules) -> np.ndarray:
     # half as many bytes are sent if ids fit into 32 bits
     dtype = np.int32 if max(source.n_nodes, source.n_edges) <= WIDEST else np.int64
     received: list[list[np.ndarray]] = [[np.zeros((0, 3), dtype)] for _ in range(comm.size)]
-    for chunk in _in_step(source.share(comm.rank, comm.size), comm):
-        columns = np.empty((0 if chunk is None else len(chunk.ids), 3), dtype)
-        for k, column in enumerate(() if chunk is None else chunk):
+    for chunk, worker in division.dealt:
+        columns = np.empty((len(chunk.ids), 3), dtype)
+        for k, column in enumerate(chunk):
             columns[:, k] = column
-        route = Route(np.zeros(0, np.int32) if chunk is None else rules.worker(chunk), comm.size)
-        for rank, part in enumerate(comm.all_to_all(route.parts(columns))):
+        for rank, part in enumerate(comm.all_to_all(Route(worker, comm.size).parts(columns))):
             received[rank].append(part)
     # a worker's share has lower ids than that of the next
     parts = [part for parts in received for part in parts]
@@ -147,18 +150,6 @@ def _numbered(nodes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, list[np
     for row, at, end in zip(rows, away, ids, strict=True):
         row[at] = len(nodes) + at_others.find(end)
     return others, rows
-
-
-def _in_step(chunks: Iterator[EdgeChunk], comm: Comm) -> Iterator[EdgeChunk | None]:
-    """The chunks, and None as often as other workers have more.
-
-    Collective: all ranks of comm, at each item.
-    """
-    while True:
-        chunk = next(chunks, None)
-        if not comm.all_max(np.array(chunk is not None)):
-            return
-        yield chunk
 
 
 def _better_order(comm: Comm, rows: np.ndarray, src: np.ndarray, dst: np.ndarray) -> int:

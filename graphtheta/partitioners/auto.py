@@ -141,7 +141,7 @@ def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -
     owners = np.asarray(make_partitioner(masters, work.seed).assign(source, comm).owner(np.arange(sample.n_nodes)), np.int32)
     for placement in CANDIDATES[masters]:
         placed = Placed(source, size)
-        placed.place(owners, EDGE_PLACEMENTS[placement]().place(source, owners, comm))
+        placed.place(owners, EDGE_PLACEMENTS[placement]().place(source, owners, size))
         n_bytes = row_bytes(work.layers * placed.sent(), work.width)
         partitioning = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6
         yield _Found(Pair(masters, placement), n_bytes, max(imbalance(placed.nodes), imbalance(placed.edges)), partitioning,

@@ -1,4 +1,4 @@
-"""Node partitioners that cluster the whole graph: Louvain, Leiden and METIS. Every worker computes all of it in memory."""
+"""Node partitioners that cluster the whole graph: Louvain, Leiden and METIS, in memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -59,6 +59,7 @@ class LouvainPartitioner(Partitioner):
     """
 
     name = "louvain"
+    sequential = True
     slack: float = 0.1
     passes: int = 2
     seed: int = 0
@@ -92,6 +93,7 @@ class MetisPartitioner(Partitioner):
     """
 
     name = "metis"
+    sequential = True
     seed: int = 0
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
 from graphtheta.engine.partition.partitioner import EdgePlacement, EdgeRule
 from graphtheta.ops.partition.copies import mark_copies
@@ -56,7 +55,7 @@ class HybridCut(EdgePlacement):
     name = "hybrid"
     threshold: int = 100
 
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Workers:
+    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Workers:
         high = degrees(source, outgoing=False) > self.threshold
         return lambda chunk: owners[np.where(high[chunk.dst], chunk.src, chunk.dst)]
 
@@ -88,11 +87,11 @@ class GreedyCut(EdgePlacement):
             room: The most edges of a worker.
         """
 
-    def place(self, source: EdgeSource, owners: np.ndarray, comm: Comm) -> Workers:
-        copies, load = no_copies(source.n_nodes, comm.size), np.zeros(comm.size, np.int64)
+    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Workers:
+        copies, load = no_copies(source.n_nodes, size), np.zeros(size, np.int64)
         if self.owners:
             mark_copies(np.arange(source.n_nodes), owners, copies)
-        room = capacity(source.n_edges, comm.size, self.slack)
+        room = capacity(source.n_edges, size, self.slack)
         loop, degree, settings = self.rule(source, np.uint64(key(self.seed, Purpose.PLACEMENT)), room)
 
         def workers(chunk: EdgeChunk) -> np.ndarray:

@@ -19,6 +19,7 @@ class FilePartitioner(Partitioner):
     """
 
     name = "file"
+    sequential = True
     path: str = ""
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:

@@ -62,6 +62,7 @@ class LdgPartitioner(Partitioner):
     """
 
     name = "ldg"
+    sequential = True
     slack: float = 0.1
     passes: int = 1
 
@@ -89,6 +90,7 @@ class FennelPartitioner(Partitioner):
     """
 
     name = "fennel"
+    sequential = True
     gamma: float = 1.5
     alpha: float = 0.0
     slack: float = 0.1

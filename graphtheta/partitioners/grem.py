@@ -50,6 +50,7 @@ class GremPartitioner(Partitioner):
     """
 
     name = "grem"
+    sequential = True
     slack: float = 0.1
     share: float = 0.25
     passes: int = 2

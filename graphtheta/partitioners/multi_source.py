@@ -41,6 +41,7 @@ class BglPartitioner(Partitioner):
     """
 
     name = "bgl"
+    sequential = True
     blocks: int = 512
     hops: int = 32
     second: float = 1.0

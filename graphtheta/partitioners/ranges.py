@@ -39,6 +39,7 @@ class DegreeBlockPartitioner(Partitioner):
     """
 
     name = "degree-block"
+    sequential = True
     node: int = 1
 
     def __post_init__(self) -> None:
@@ -56,6 +57,7 @@ class GeminiPartitioner(Partitioner):
     """
 
     name = "gemini"
+    sequential = True
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
         return ranges(degrees(source, incoming=False) + 8 * (comm.size - 1), comm.size)

@@ -86,8 +86,8 @@ class Turned(EdgePlacement):
     name = "turned"
     by: int = 1
 
-    def place(self, source, owners, comm):
-        return lambda chunk: (owners[chunk.src] + self.by) % (comm.size + (self.by > 8))
+    def place(self, source, owners, size):
+        return lambda chunk: (owners[chunk.src] + self.by) % (size + (self.by > 8))
 
 
 def test_an_edge_placement_has_options_and_is_checked(monkeypatch):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import graphs
@@ -16,7 +17,8 @@ from graphtheta.engine.partition.directory import ComputedDirectory, DenseDirect
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, Assignment, EdgePlacement, Partitioner
-from graphtheta.errors import PartitionError
+from graphtheta.errors import ConfigError, PartitionError
+from graphtheta.partitioners.registry import EDGE_PLACEMENTS as ALL_PLACEMENTS
 
 ODD = graphs.odd_graphs()
 
@@ -26,18 +28,21 @@ class ByTable(EdgePlacement):
 
     name = "by_table"
 
-    def place(self, source, owners, comm):
+    def place(self, source, owners, size):
         return lambda chunk: owners[chunk.src]
 
 
+@dataclass(frozen=True)
 class FromTable(Partitioner):
-    """Computes an owner for each node."""
+    """Computes an owner for each node, and a worker for each edge if asked for."""
 
     name = "from_table"
+    edges: bool = False
 
     def assign(self, source, comm):
         owners = np.arange(source.n_nodes) % comm.size
-        return Assignment(lambda ids: owners[ids])
+        comm.barrier() if not self.sequential else None
+        return Assignment(lambda ids: owners[ids], (lambda chunk: chunk.ids % comm.size) if self.edges else None)
 
 
 def mapped(graph, folder):
@@ -65,7 +70,8 @@ def check(graph, folder, size, placement, **options):
         ids = np.random.default_rng(comm.rank).integers(0, graph.n_nodes, 20)
         for x, y in zip(own.directory.locate(ids), whole.directory.locate(ids), strict=True):
             np.testing.assert_array_equal(x, y)
-        assert [type(p.directory) for p in (whole, own)] == [DenseDirectory, ComputedDirectory]
+        rule = PARTITIONERS.find(placement[-1].partition(":")[0]).by_rule
+        assert [type(p.directory) for p in (whole, own)] == [DenseDirectory, ComputedDirectory if rule else TableDirectory]
         return own.n_masters
 
     assert sum(run_simulated(size, program)) == graph.n_nodes
@@ -97,14 +103,45 @@ def test_both_orders_of_rows(size, tmp_path, monkeypatch):
                 assert (np.diff(p.masters) > 0).all() == by_id
 
 
-def test_other_partitioners_read_all_edges(tmp_path, monkeypatch):
+@pytest.mark.parametrize("size", [1, 3])
+def test_owners_and_workers_that_follow_no_rule(size, tmp_path, monkeypatch):
+    """Placements and sequential partitioners run on rank 0, other partitioners on all ranks."""
+    monkeypatch.setattr(GraphEdges.__init__, "__defaults__", (17,))
     monkeypatch.setitem(EDGE_PLACEMENTS, "by_table", ByTable)
     monkeypatch.setitem(PARTITIONERS, "from_table", FromTable)
-    graph = graphs.random_graph(40, 130)
-    for placement in (("by_table", "hash"), ("1d-src", "from_table")):
-        for p in run_simulated(2, build, mapped(graph, tmp_path), *placement):
-            assert isinstance(p.directory, DenseDirectory)
-    for p in run_simulated(2, lambda comm: build_partition(mapped(graph, tmp_path), comm, directory=TableDirectory)):
+    np.save(tmp_path / "owners.npy", np.arange(40) % size)
+    ours = [*ALL_PLACEMENTS], [name for name in PARTITIONERS if name not in ("louvain", "leiden", "metis", "file")]
+    pairs = {(placement, masters) for placement, masters in zip(ours[0] * 3, ours[1] * 3, strict=False)}
+    pairs |= {("1d-src", "from_table:edges=yes"), ("by_table", "from_table"), ("1d-dst", f"file:path={tmp_path}/owners.npy")}
+    for pair in sorted(pairs):
+        check(graphs.random_graph(40, 130), tmp_path, size, pair)
+
+
+def test_a_sequential_partitioner_runs_once(tmp_path, monkeypatch):
+    """It runs on rank 0; its errors are raised on all ranks."""
+    @dataclass(frozen=True)
+    class Once(FromTable):
+        name = "once"
+        sequential = True
+
+        def assign(self, source, comm):
+            ran.append(comm.rank)
+            if self.edges:
+                raise ConfigError("there is no such library")
+            return super().assign(source, comm)
+
+    ran = []
+    monkeypatch.setitem(PARTITIONERS, "once", Once)
+    graph = mapped(graphs.random_graph(40, 130), tmp_path)
+    run_simulated(3, build, graph, "1d-src", "once")
+    assert ran == [0]
+
+    def fails(comm):
+        with pytest.raises(ConfigError, match="there is no such library"):
+            build(comm, graph, "1d-src", "once:edges=yes")
+
+    run_simulated(3, fails)
+    for p in run_simulated(2, lambda comm: build_partition(graph, comm, directory=TableDirectory)):
         assert isinstance(p.directory, TableDirectory)
 
 

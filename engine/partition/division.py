@@ -1,0 +1,113 @@
+"""Divides a graph whose edges are in files: only rank 0 may have arrays over all nodes, and for some methods only.
+
+Rules are computed where they are needed. Owners that other node partitioners compute are stored in
+a distributed table. An edge placement that is no rule runs on rank 0, which sends each edge to its
+worker.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from graphtheta.errors import GraphThetaError
+
+from ..comm.communicator import Comm
+from .edge_source import EdgeChunk, EdgeSource
+from .partitioner import EdgeRule, assigned, block_bounds, block_owner, checked, find_pair
+from .table import Table
+
+T = TypeVar("T")
+NO_EDGES, NO_WORKERS = EdgeChunk(*np.zeros((3, 0), np.int64)), np.zeros(0, np.int32)
+
+
+class Division(NamedTuple):
+    """Where nodes and edges go.
+
+    Attributes:
+        owner: From ids [n] int64 to their owners, [n] int32. Collective, unless ``by_rule``.
+        by_rule: Whether owners are computed from ids, without messages.
+        dealt: Chunks of edges that this rank sends, with the workers of their edges, [n] int32. They
+            are by ascending global id, and above those of lower ranks. Collective at each item.
+    """
+
+    owner: Callable[[np.ndarray], np.ndarray]
+    by_rule: bool
+    dealt: Iterator[tuple[EdgeChunk, np.ndarray]]
+
+
+def divide(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int) -> Division:
+    """Owners of nodes and workers of edges; checks what partitioner and placement return.
+
+    Args:
+        source, comm, edge_placement, node_partitioner, seed: As in ``assign``.
+
+    Raises:
+        ConfigError: Unknown name or option, or both place edges.
+        PartitionError: Owners or workers are no numbers of workers.
+
+    Collective: all ranks of comm.
+    """
+    placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
+    n, size, first = source.n_nodes, comm.size, comm.rank == 0
+    runs = first or not partitioner.sequential
+    made = _agreed(comm, lambda: assigned(partitioner, source, comm, edge_placement) if runs else None)
+
+    def known(ids: np.ndarray) -> np.ndarray:
+        assert made is not None
+        return checked(made.owner(ids), len(ids), size, f"masters={partitioner.name}: the owners of {len(ids)} nodes")
+
+    owner: Callable[[np.ndarray], np.ndarray] = known
+    if not partitioner.by_rule:
+        ids = np.arange(*(block_bounds(n, comm.rank, size) if not partitioner.sequential else (0, n if first else 0)))
+        owner = Table(comm, ids, _agreed(comm, lambda: known(ids) if runs else NO_WORKERS), block_owner(n, size)).look_up
+    worker: Callable[[EdgeChunk], np.ndarray] | None
+    said = f"partitioner={placement.name}"
+    if comm.broadcast(made is not None and made.worker is not None):
+        worker, said = None if made is None else made.worker, f"masters={partitioner.name}"
+    elif isinstance(placement, EdgeRule):
+        rule, share = placement.worker, source.share(comm.rank, size)
+        return Division(owner, partitioner.by_rule, _dealt(comm, share, lambda chunk: rule(chunk, owner, size), said))
+    else:
+        owners, place = owner(np.arange(n if first else 0)), placement.place
+        worker = _agreed(comm, lambda: place(source, owners, size) if first else None)
+    chunks = source.chunks() if worker is not None else iter(())
+    return Division(owner, partitioner.by_rule, _dealt(comm, chunks, worker or (lambda chunk: NO_WORKERS), said, first))
+
+
+def _dealt(comm: Comm, chunks: Iterator[EdgeChunk], worker: Callable[[EdgeChunk], np.ndarray], said: str,
+           sends: bool = True) -> Iterator[tuple[EdgeChunk, np.ndarray]]:
+    """The chunks of this rank with the workers of their edges, and empty ones as often as other ranks have more.
+
+    Args:
+        comm: The workers.
+        chunks: The chunks that ``worker`` reads.
+        worker: Workers of the edges of a chunk.
+        said: Partitioner or placement, for messages.
+        sends: Whether this rank sends what it reads.
+
+    Collective: all ranks of comm, at each item.
+    """
+    while True:
+        chunk = next(chunks, None)
+        if not comm.all_max(np.array(chunk is not None)):
+            return
+        read = NO_EDGES if chunk is None else chunk
+        n = len(read.ids)
+        found = checked(worker(read), n, comm.size, f"{said}: the workers of {n} edges")
+        yield (read, found) if sends else (NO_EDGES, NO_WORKERS)
+
+
+def _agreed(comm: Comm, work: Callable[[], T]) -> T:
+    """The result of some work; an error of one rank is raised on all.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        found = work()
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    return found
