@@ -122,6 +122,13 @@ def _mapped(at: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype, begin
     return np.ndarray(shape, dtype, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), begin)
 
 
+def in_files(x: Any) -> bool:
+    """Whether the values of an array are in mapped files, or computed from such values when they are read."""
+    while isinstance(x, np.ndarray):
+        x = x.base
+    return isinstance(x, mmap.mmap) or bool(getattr(x, "in_files", False))
+
+
 def read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether in Fortran order, and dtype of a .npy stream."""
     version = npy.read_magic(stream)

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from mmap import mmap
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from graphtheta.npy import in_files
 
 # edges per chunk
 CHUNK = 1 << 20
@@ -74,8 +75,8 @@ class GraphEdges:
 
     @property
     def mapped(self) -> bool:
-        """Whether both ends of the edges are mapped from files."""
-        return _mapped(self._graph.src) and _mapped(self._graph.dst)
+        """Whether both ends of the edges are in mapped files."""
+        return in_files(self._graph.src) and in_files(self._graph.dst)
 
     def chunks(self) -> Iterator[EdgeChunk]:
         return self.share(0, 1)
@@ -86,8 +87,3 @@ class GraphEdges:
             b = min(a + self._chunk, end)
             yield EdgeChunk(np.arange(a, b), self._graph.src[a:b], self._graph.dst[a:b])
 
-
-def _mapped(x: Any) -> bool:
-    while isinstance(x, np.ndarray):
-        x = x.base
-    return isinstance(x, mmap)

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from graphtheta.errors import PartitionError
-from graphtheta.sparse import is_sparse
 
 from ...ops.autodiff.buffers import taken
 from ..comm.communicator import Comm
@@ -238,5 +237,5 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
     own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
     if is_column(given):
         return SelectedColumn(given, rows, own)
-    mine = given[rows] if is_sparse(given) else taken(given, rows)
+    mine = taken(given, rows) if isinstance(given, np.ndarray) else given[rows]
     return MemoryColumn(mine.astype(own, copy=False))

@@ -16,6 +16,7 @@ import numpy as np
 from graphtheta.data import validation
 from graphtheta.data.columns import Columns, check_columns, described
 from graphtheta.errors import DataError
+from graphtheta.npy import in_files
 from graphtheta.sparse import is_sparse
 
 NODE_MASKS = ("train", "val", "test")
@@ -183,6 +184,18 @@ class GraphArrays:
         if "y" in changes:
             fields |= {"n_classes": None, "multilabel": None}
         return type(self)(**{**fields, **changes})
+
+    def derived(self: G, **arrays: Any) -> G:
+        """A graph with other edge arrays, by attribute, which come from checked ones and are not checked again."""
+        made: G = object.__new__(type(self))
+        for field in GraphArrays.__slots__:
+            object.__setattr__(made, field, arrays.get(field, getattr(self, field)))
+        return made
+
+    @property
+    def in_files(self) -> bool:
+        """Whether the ends of the edges are in mapped files, so that changes of the edges are computed when they are read."""
+        return in_files(self.src) and in_files(self.dst) and not is_sparse(self.edge_attr)
 
     def with_masks(self: G, train: Any, val: Any = None, test: Any = None) -> G:
         """The graph with other node masks, [n_nodes] bool each."""

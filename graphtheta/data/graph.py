@@ -57,7 +57,7 @@ class Graph(GraphArrays):
 
     def without_self_loops(self) -> Graph:
         """Drop all self loops."""
-        return transform.keep_edges(self, self.src != self.dst)
+        return transform.drop_self_loops(self)[0]
 
     def symmetrised(self) -> Graph:
         """Add the missing reverse edges, with the attributes of the edge they reverse; see :func:`graphtheta.data.transform.symmetrise`."""

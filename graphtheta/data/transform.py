@@ -4,13 +4,15 @@ Edges keep their order; added ones come last.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from graphtheta.data.arrays import G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
+from graphtheta.data.lazy import CHUNK, Extended, Kept, LazyArray, Read, Selected, Without
 from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
 
@@ -104,62 +106,111 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
     """
     if fill not in ("mean", "zeros"):
         raise ConfigError(f"self loops are filled with 'mean' or 'zeros', not {fill!r}")
-    missing = np.ones(graph.n_nodes, bool)
-    missing[graph.src[graph.src == graph.dst]] = False
-    nodes = np.flatnonzero(missing)
-    changes: dict[str, Any] = {"edge_columns": _with_loops(graph, nodes, fill, columns or {})}
-    if not len(nodes):
-        return graph
-    for field in EDGE_ROWS:
-        old = getattr(graph, field)
-        if old is None:
-            continue
-        added = np.zeros((len(nodes), *old.shape[1:]), old.dtype)
-        if field == "edge_weight":
-            added[:] = 1
-        elif field == "edge_y":
-            added[:] = np.nan
-        elif field == "edge_attr" and fill == "mean":
-            added[:] = mean_of_in_edges(graph, old)[nodes]
-        changes[field] = np.concatenate((old, added))
-    ends = tuple(np.concatenate((end, nodes)) for end in (graph.src, graph.dst))
-    return graph.replace(edge_index=ends, **changes)
-
-
-def _with_loops(graph: GraphArrays, nodes: np.ndarray, fill: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The edge columns, extended by rows for the added self loops of some nodes."""
-    unknown = sorted(set(values) - set(graph.edge_columns))
+    loops = (graph.src[a: a + CHUNK][graph.src[a: a + CHUNK] == graph.dst[a: a + CHUNK]] for a in range(0, graph.n_edges, CHUNK))
+    nodes = Without(graph.n_nodes, np.unique(np.concatenate([np.zeros(0, np.int64), *loops])))
+    made = {name: _extended(graph, old, nodes, _column_rows(graph, name, fill, columns or {}, len(nodes)))
+            for name, old in graph.edge_columns.items()}
+    unknown = sorted(set(columns or ()) - set(made))
     if unknown:
         raise DataError(f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column; "
-                        f"it has {', '.join(graph.edge_columns) or 'none'}")
-    made = {}
-    for name, old in graph.edge_columns.items():
-        if name in values:
-            added = added_rows(graph.edge_columns, name, values[name], len(nodes))
-        elif old.dtype.kind == "f":
-            added = mean_of_in_edges(graph, old)[nodes] if fill == "mean" else np.zeros((len(nodes), *old.shape[1:]))
-            added = added.astype(old.dtype)
-        elif len(nodes):
-            raise DataError(f"edge column {name!r} holds integers, which have no mean, and {len(nodes)} self loops are to be added; give "
-                            f"their value with graph.with_self_loops(columns={{{name!r}: VALUE}})")
-        else:
-            added = old[:0]
-        made[name] = np.concatenate((old, added))
-    return made
+                        f"it has {', '.join(made) or 'none'}")
+    if not len(nodes):
+        return graph
+    fields = {field: _extended(graph, old, nodes, _field_rows(graph, field, fill)) for field in EDGE_ROWS
+              if (old := getattr(graph, field)) is not None}
+    src, dst = (_extended(graph, end, nodes, lambda added: added) for end in (graph.src, graph.dst))
+    if graph.in_files:
+        return graph.derived(src=src, dst=dst, edge_columns=MappingProxyType(made), **fields)
+    return graph.replace(edge_index=(src, dst), edge_columns=made, **fields)
 
 
-def mean_of_in_edges(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
-    """The mean of values of each node's in-edges, [n_nodes] or [n_nodes, a] float64; zeros without any.
+def _extended(graph: GraphArrays, old: Any, nodes: LazyArray, rows: Read) -> Any:
+    """Values of edges, and those of added loops; for a graph in files they are computed when they are read.
+
+    Args:
+        graph: The graph.
+        old: Values of its edges, [n_edges, ...].
+        nodes: The nodes that get a loop.
+        rows: From some of these nodes, [n] int64, to the values of their loops.
+    """
+    both = Extended(old, len(nodes), lambda k: rows(nodes[k]), rows(nodes[:0]).dtype)
+    return both if graph.in_files else np.asarray(both)
+
+
+def _field_rows(graph: GraphArrays, field: str, fill: str) -> Read:
+    """The values of added loops in a field, by node."""
+    old = getattr(graph, field)
+    if field == "edge_attr" and fill == "mean":
+        return lambda nodes: mean_of_in_edges(graph, old, nodes).astype(old.dtype)
+    value = {"edge_weight": 1, "edge_y": np.nan}.get(field, 0)
+    return lambda nodes: np.full((len(nodes), *old.shape[1:]), value, old.dtype)
+
+
+def _column_rows(graph: GraphArrays, name: str, fill: str, values: Mapping[str, Any], n: int) -> Read:
+    """The values of n added loops in an edge column, by node."""
+    old = graph.edge_columns[name]
+    if name in values:
+        one = added_rows(graph.edge_columns, name, values[name], 1)
+        dtype = np.result_type(old, one) if n else old.dtype
+        return lambda nodes: np.broadcast_to(one, (len(nodes), *old.shape[1:])).astype(dtype)
+    if old.dtype.kind == "f":
+        if fill == "mean":
+            return lambda nodes: mean_of_in_edges(graph, old, nodes).astype(old.dtype)
+        return lambda nodes: np.zeros((len(nodes), *old.shape[1:]), old.dtype)
+    if n:
+        raise DataError(f"edge column {name!r} holds integers, which have no mean, and {n} self loops are to be added; give "
+                        f"their value with graph.with_self_loops(columns={{{name!r}: VALUE}})")
+    return lambda nodes: old[:0]
+
+
+def mean_of_in_edges(graph: GraphArrays, values: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """The mean of values of each node's in-edges, [n] or [n, a] float64; zeros without any. Reads all edges.
 
     Args:
         graph: The graph.
         values: Of its edges, [n_edges] or [n_edges, a].
+        nodes: Some nodes, [n] int64.
     """
-    wide = values[:, None] if values.ndim == 1 else values
-    columns = [np.bincount(graph.dst, weights=column, minlength=graph.n_nodes) for column in wide.T]
-    total = np.stack(columns, axis=1) if columns else np.zeros((graph.n_nodes, 0))
-    mean = total / np.maximum(1, np.bincount(graph.dst, minlength=graph.n_nodes))[:, None]
-    return mean.reshape(graph.n_nodes, *values.shape[1:])
+    nodes, each = np.unique(nodes, return_inverse=True)
+    width = int(np.prod(values.shape[1:]))
+    total, count = np.zeros((len(nodes), width)), np.zeros(len(nodes), np.int64)
+    for a in range(0, graph.n_edges if len(nodes) else 0, CHUNK):
+        dst, rows = graph.dst[a: a + CHUNK], values[a: a + CHUNK]
+        at = np.minimum(np.searchsorted(nodes, dst), len(nodes) - 1)
+        known = np.flatnonzero(nodes[at] == dst)
+        at, rows = at[known], rows[known].reshape(len(known), width)
+        count += np.bincount(at, minlength=len(nodes))
+        for j in range(width):
+            # one edge after another, so that the sum does not depend on the chunks
+            np.add.at(total[:, j], at, rows[:, j])
+    mean: np.ndarray = (total / np.maximum(1, count)[:, None]).reshape(len(nodes), *values.shape[1:])[each]
+    return mean
+
+
+def drop_self_loops(graph: G) -> tuple[G, Any]:
+    """The graph without self loops, and the numbers of the remaining edges; see ``keep_where``."""
+    return keep_where(graph, lambda begin, end: graph.src[begin:end] != graph.dst[begin:end])
+
+
+def keep_where(graph: G, rule: Callable[[int, int], np.ndarray]) -> tuple[G, Any]:
+    """Some edges, and all nodes. For a graph in files, edges are selected when they are read.
+
+    Args:
+        graph: The graph.
+        rule: From the bounds of a range of edges to a mask of those to keep.
+
+    Returns:
+        The graph, and the numbers of the edges; None if all are kept.
+    """
+    if not graph.in_files:
+        edges = np.flatnonzero(rule(0, graph.n_edges))
+        return (graph, None) if len(edges) == graph.n_edges else (keep_edges(graph, edges), edges)
+    rows = Kept(graph.n_edges, rule)
+    if len(rows) == graph.n_edges:
+        return graph, None
+    fields = {field: Selected(old, rows) for field in ("src", "dst", *EDGE_ROWS) if (old := getattr(graph, field)) is not None}
+    columns = {name: Selected(x, rows) for name, x in graph.edge_columns.items()}
+    return graph.derived(**fields, edge_columns=MappingProxyType(columns)), rows
 
 
 def subset(graph: G, nodes: Any) -> G:

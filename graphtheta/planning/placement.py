@@ -126,19 +126,12 @@ class Placement:
     @cached_property
     def mirrors(self) -> np.ndarray:
         """Mirrors of each worker, [size]."""
-        copies = self._none()
-        for end in (self.graph.src, self.graph.dst):
-            mark_copies(end, self.workers, copies)
-        return self._counted(copies).sum(axis=0)
+        return self._counted(self._copies("src", "dst")).sum(axis=0)
 
     @cached_property
     def sent(self) -> np.ndarray:
         """Rows of the plans for sources and for destinations of each worker, [size]."""
-        found = np.zeros(self.size, np.int64)
-        for end in (self.graph.src, self.graph.dst):
-            copies = self._none()
-            mark_copies(end, self.workers, copies)
-            found += self._counted(copies).sum(axis=1)
+        found: np.ndarray = sum((self._counted(self._copies(end)).sum(axis=1) for end in ("src", "dst")), np.zeros(self.size, np.int64))
         return found
 
     def nodes(self, gid: np.ndarray) -> np.ndarray:
@@ -164,6 +157,14 @@ class Placement:
             mark_copies(end, worker, copies)
         found = self._counted(copies)
         return np.bincount(worker, minlength=self.size), [Ends(found, found)]
+
+    def _copies(self, *ends: str) -> np.ndarray:
+        """On which workers a node is an end of an edge."""
+        copies = self._none()
+        for chunk in GraphEdges(self.graph).chunks():
+            for end in ends:
+                mark_copies(getattr(chunk, end), self.workers[chunk.ids], copies)
+        return copies
 
     def _none(self) -> np.ndarray:
         return no_copies(self.graph.n_nodes, self.size)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.data.transform import drop_self_loops
 from graphtheta.datasets.dataset import load
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
@@ -113,8 +114,8 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
         graph = graph.with_self_loops(columns=dict.fromkeys(whole, NO_CODE))
         unknown = whole if graph.n_edges > n_edges else unknown
     elif loops == "no":
-        edges = np.flatnonzero(graph.src != graph.dst)
-        graph, n_edges = graph.keep_edges(edges), len(edges)
+        graph, edges = drop_self_loops(graph)
+        n_edges = graph.n_edges
     return Prepared(job, graph, model, GraphInfo(graph.node_ids, n_edges, edges), kind, metric.name, unknown)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 
 import graphs
@@ -11,8 +12,10 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
+from graphtheta.data import lazy, transform
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, ShapeError
 from graphtheta.store import checksum
 from graphtheta.store.from_graph import write_store
@@ -245,3 +248,49 @@ def test_a_folder_in_use_is_not_written(tmp_path):
     for wrong, error in ((tmp_path / "file", ConfigError), (tmp_path / "file" / "below", FormatError)):
         with pytest.raises(error, match="file"):
             written(wrong, size=2)
+
+
+def loops_of(graph):
+    """The graph with a few self loops and repeated in-edges."""
+    at = np.arange(0, graph.n_nodes, 7)
+    return graph.replace(edge_index=tuple(np.concatenate((end, at)) for end in (graph.src, graph.dst)), **{
+        field: np.concatenate((x, x[: len(at)])) for field in ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
+        if (x := getattr(graph, field)) is not None}, edge_columns={
+            name: np.concatenate((x, x[: len(at)])) for name, x in graph.edge_columns.items()})
+
+
+@pytest.mark.parametrize("change", [
+    lambda g: g.with_self_loops(columns={"kind": -1}), lambda g: g.with_self_loops("zeros", {"kind": 1 << 40, "size": 2.5}),
+    lambda g: g.without_self_loops(), lambda g: g.without_self_loops().with_self_loops(columns={"kind": -1})])
+def test_changed_edges_are_computed_when_they_are_read(change, tmp_path, monkeypatch):
+    monkeypatch.setattr(lazy, "CHUNK", 33)
+    monkeypatch.setattr(transform, "CHUNK", 33)
+    graph = loops_of(PLAIN.replace(edge_columns={"kind": np.arange(200), "size": np.random.default_rng(0).normal(size=(200, 2))}))
+    plain, stored = change(graph), change(read_store(written(tmp_path / "s", graph)))
+    assert isinstance(stored.src, lazy.LazyArray) and stored.in_files and not plain.in_files
+    assert stored.digest() == plain.digest() == pickle.loads(pickle.dumps(stored)).digest()
+    some = np.random.default_rng(1).integers(0, plain.n_edges, 50)
+    for field in ("src", "dst", "edge_attr", "edge_weight"):
+        np.testing.assert_array_equal(getattr(stored, field)[some], getattr(plain, field)[some])
+        np.testing.assert_array_equal(getattr(stored, field)[30:170:3], getattr(plain, field)[30:170:3])
+    for placement in (("1d-src", "hash"), ("vertex-cut", "block")):
+        for size in (1, 3):
+            parts = [run_simulated(size, lambda comm, g: build_partition(g, comm, *placement), g) for g in (plain, stored)]  # noqa: B023
+            for own, other in zip(*parts, strict=True):
+                for x, y in zip(graphs.arrays_of(own), graphs.arrays_of(other), strict=True):
+                    np.testing.assert_array_equal(x, y)
+                for name in ("weight", "attr", "kind", "size"):
+                    np.testing.assert_array_equal(own.edge.read(name), other.edge.read(name))
+    assert stored.replace(name="other").digest() == plain.digest()
+
+
+@pytest.mark.parametrize("loops", ["yes", "no"])
+def test_a_model_of_self_loops_trains_on_a_store(loops, tmp_path):
+    graph = loops_of(PLAIN)
+
+    def losses(comm, g):
+        result = gt.Trainer("gcn", g, comm=comm, self_loops=loops, epochs=2, dtype="float64").fit()
+        return [row["loss"] for row in result.history], result.metrics
+
+    plain, stored = (run_simulated(3, losses, g) for g in (graph, gt.load(written(tmp_path / "s", graph))))
+    assert plain == stored
