@@ -1,15 +1,15 @@
-"""From arrays in memory to the first step, by part, against DGL.
+"""From arrays in memory to the first step, by part, against DGL and PyTorch Geometric.
 
     python bench/build.py                         GCN, Reddit size
     python bench/build.py --graph facebook        any graph
     python bench/build.py --peers --threads 1     GraphTheta alone, one thread
 
 Edges are given as two int64 arrays in random order. "start" is the time from the arrays to the
-first step: "construction" (``gt.Graph`` with its checks; ``dgl.graph``), "partition" (owners, rows,
-blocks and columns; all sparse formats of DGL) and what else a trainer needs. "copy" is the time to copy
-the features to the order of rows, which is a part of the partition. "total" is the time to the end
-of the first step. Kernels are compiled and loaded before, with a small graph. Losses of two
-full-batch steps without dropout must agree.
+first step: "construction" (``gt.Graph`` with its checks; ``dgl.graph``; ``Data``), "partition"
+(owners, rows, blocks and columns; all sparse formats of DGL; the sparse matrix of PyG) and what
+else a trainer needs. "copy" is the time to copy the features to the order of rows, which is a part
+of the partition. "total" is the time to the end of the first step. Kernels are compiled and loaded
+before, with a small graph. Losses of two full-batch steps without dropout must agree.
 
 "processor" columns are the least processor time over all threads, which other programs on the
 machine change less than the wall time.
@@ -48,14 +48,15 @@ def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
 def main() -> int:
     options = parser(__doc__, rounds=5)
     options.add_argument("--model", choices=("gcn", "sage", "gat"), default="gcn", help="gcn")
-    options.add_argument("--peers", nargs="*", choices=("dgl",), default=["dgl"])
+    options.add_argument("--peers", nargs="*", choices=("dgl", "pyg"), default=["dgl", "pyg"])
     options.add_argument("--graph", default="reddit", help=f"{HELP}; reddit")
     options = options.parse_args()
     graph = graph_file(options.graph, options.folder)
     words = (options.model, graph, first_weights(options.model, graph, options.folder))
     contenders = [Contender("graphtheta", script("own", "build", *words))]
-    command = peer(options.envs or options.folder, "dgl", "build", *words) if "dgl" in options.peers else []
-    contenders += [Contender("dgl", command)] if command else []
+    for library in options.peers:
+        command = peer(options.envs or options.folder, library, "build", library, *words)
+        contenders += [Contender(library, command)] if command else []
     race(contenders, options.rounds, options.threads)
     return finish(options, rows_of(contenders), COLUMNS, disagreement(contenders), bench="build", model=options.model, graph=graph.stem)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from contender import Input
-from harness import Contender, disagreement, finish, parser, peer, race, ratio, say, script
+from harness import Contender, disagreement, finish, on_workers, parser, peer, race, ratio, say, script
 from inputs import HELP, graph_file
 from own.distributed import build
 
@@ -43,9 +43,7 @@ def compete(case: str, graph: Path, options: Any) -> list[Contender]:
     targets, fanout = CASES[case]
     weights = first_weights(graph, options.hidden, len(fanout.split(",")), options.folder)
     words = (graph, weights, fanout, options.targets or targets, options.batches)
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(options.workers), *script("own", "distributed", *words)]
-    contenders = [Contender("graphtheta", command)]
+    contenders = [Contender("graphtheta", on_workers(options.workers, script("own", "distributed", *words)))]
     command = peer(options.envs or options.folder, "dgl", "distributed", options.workers, *words) if "dgl" in options.peers else []
     contenders += [Contender("distdgl", command)] if command else []
     say(f"{case} on {graph.stem}")

@@ -83,6 +83,12 @@ def script(folder: str, name: str, *words: object) -> list[str]:
     return [sys.executable, str(HERE / folder / f"{name}.py"), *map(str, words)]
 
 
+def on_workers(n: int, command: list[str]) -> list[str]:
+    """A command on n workers of this machine."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    return [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(n), *command]
+
+
 def peer(folder: Path, library: str, name: str, *words: object) -> list[str]:
     """A script of ``peers`` in the library's own environment, a folder of that name; nothing if there is none."""
     python = folder / library / "bin" / "python"

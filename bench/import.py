@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from harness import Contender, disagreement, finish, parser, race, say, script
+from harness import Contender, disagreement, finish, on_workers, parser, race, say, script
 
 import graphtheta as gt
 
@@ -56,12 +56,10 @@ def written(folder: Path, graph: str, kinds: list[str], text: bool) -> dict[str,
     return files
 
 
-def on_workers(n: int, kind: str, files: list[Path], store: Path, threads: int) -> Contender:
+def importing(n: int, kind: str, files: list[Path], store: Path, threads: int) -> Contender:
     """An import on n workers."""
-    mpiexec = Path(sys.executable).with_name("mpiexec")
     words = script("own", "import_tables", *files, store, "features=" + ",".join(f"f{i}" for i in range(FEATURES)))
-    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(n), *words]
-    return Contender(f"{kind} {n}", command, {"OMP_NUM_THREADS": str(max(1, threads // n))})
+    return Contender(f"{kind} {n}", on_workers(n, words), {"OMP_NUM_THREADS": str(max(1, threads // n))})
 
 
 def row_of(c: Contender, n: int, files: list[Path]) -> dict[str, Any]:
@@ -85,7 +83,7 @@ def main() -> int:
     options = options.parse_args()
     graph = options.graph or f"rmat:scale={options.scale},edge_factor={options.edge_factor},features=1,classes=1"
     files = written(options.folder, graph, options.kinds, options.text)
-    runs = [(on_workers(n, kind, files[kind], options.folder / "import-store", options.threads), n, kind)
+    runs = [(importing(n, kind, files[kind], options.folder / "import-store", options.threads), n, kind)
             for kind in options.kinds for n in options.workers]
     race([c for c, _, _ in runs], options.rounds, options.threads)
     rows = [row_of(c, n, files[kind]) for c, n, kind in runs]

@@ -3,21 +3,31 @@
     python bench/partitioners.py                           R-MAT and cnr_2000, 2, 4 and 8 workers
     python bench/partitioners.py --graphs cora --workers 4 --pairs ldg/1d-src hash/hdrf
 
+    python bench/partitioners.py --peers dgl --envs /path      beside the offline partitioning of DGL
+
 No worker is started: a partition is computed in one process, and its nodes and edges are counted.
 "nodes", "edges" and "train" are the largest of a worker over the mean, and "halo" is the largest
 number of mirrors of a worker. "MB" is the growth of the peak of resident memory while the partition
 is computed, beyond the graph itself. "sent" are the megabytes of an epoch of two layers of 16 numbers
-on the whole graph, and "to metis" is the cut over that of METIS for as many workers.
+on the whole graph. "to metis" is the cut over that of METIS (pymetis) for as many workers, and
+"faster" the time of the assignment of nodes by DGL over this one, in processor time of all threads,
+which other programs change less than "seconds". "whole" are the seconds in which DGL assigns nodes
+and builds and writes partitions with their halos, with --whole.
 """
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
-from harness import Contender, finish, parser, race, script
+import numpy as np
+from harness import Contender, finish, parser, peer, race, ratio, script
+
+import graphtheta as gt
 
 COLUMNS = ["graph", "workers", "masters", "partitioner", "cut", "replication", "nodes", "edges", "train", "halo", "sent",
-           "to metis", "seconds", "MB", "note"]
+           "to metis", "seconds", "processor", "faster", "MB", "whole", "note"]
 MASTERS = ("hash", "block", "degree-block", "gemini", "ldg", "ldg:passes=5", "fennel", "fennel:passes=5", "bgl", "bgl:second=0", "grem",
            "grem:slack=0.03", "louvain", "leiden", "metis")
 PLACEMENTS = ("vertex-cut", "random", "hybrid", "hdrf", "hdrf:owners=no", "oblivious", "libra")
@@ -33,22 +43,44 @@ def row_of(graph: str, found: dict[str, Any]) -> dict[str, Any]:
             "label": f"{found['masters']} {found['partitioner']} {found['n_workers']}"}
 
 
+def edges_file(name: str, folder: Path) -> Path:
+    """The file of the edges of a graph for peers, made if there is none."""
+    path = folder / f"{name.translate(str.maketrans(':,', '--', '='))}-edges.npz"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        graph = gt.load(name, split="none")
+        np.savez(path, src=graph.src.astype(np.int32), dst=graph.dst.astype(np.int32), n_nodes=graph.n_nodes)
+    return path
+
+
+def beside(rows: list[dict[str, Any]], out: Path | None) -> None:
+    """Compare rows with METIS and DGL for the same graph and number of workers, in these rows or those that ``out`` has already."""
+    earlier = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out and out.exists() else []
+    of = {(row["graph"], row.get("workers"), row.get("masters")): row for row in [*earlier, *rows] if not row.get("note")}
+    for row in rows:
+        metis, dgl = (of.get((row["graph"], row.get("workers"), masters), {}) for masters in ("metis", "dgl"))
+        row["to metis"], row["faster"] = ratio(row.get("cut"), metis.get("cut")), ratio(dgl.get("processor"), row.get("processor"))
+
+
 def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--graphs", nargs="+", default=["rmat:scale=16,edge_factor=16", "cnr_2000"], help="names that gt.load knows")
     options.add_argument("--workers", nargs="+", type=int, default=[2, 4, 8])
-    options.add_argument("--pairs", nargs="+", default=PAIRS, help="node partitioner/edge placement")
+    options.add_argument("--pairs", nargs="*", default=PAIRS, help="node partitioner/edge placement")
+    options.add_argument("--peers", nargs="*", choices=("dgl",), default=[])
+    options.add_argument("--whole", action="store_true", help="peers build and write partitions too")
     options = options.parse_args()
     rows: list[dict[str, Any]] = []
     for graph in options.graphs:
-        run = Contender(graph, script("own", "partition", graph, ",".join(map(str, options.workers)), *options.pairs))
-        race([run], 1, options.threads)
-        rows += [row_of(graph, found) for found in run.figures.get("rows", [])] or [{"graph": graph, "note": run.error}]
-    for row in rows:
-        cuts = {other["graph"]: other["cut"] for other in rows
-                if other.get("masters") == "metis" and other["workers"] == row.get("workers") and other.get("cut")}
-        if row.get("cut") is not None and row["graph"] in cuts:
-            row["to metis"] = row["cut"] / cuts[row["graph"]]
+        workers = ",".join(map(str, options.workers))
+        runs = [Contender(graph, script("own", "partition", graph, workers, *options.pairs))] if options.pairs else []
+        words = (edges_file(graph, options.folder), workers, *["whole"] * options.whole) if "dgl" in options.peers else ()
+        command = peer(options.envs or options.folder, "dgl", "partition", *words) if words else []
+        runs += [Contender(f"{graph} dgl", command)] if command else []
+        race(runs, 1, options.threads)
+        for run in runs:
+            rows += [row_of(graph, found) for found in run.figures.get("rows", [])] or [{"graph": graph, "note": run.error}]
+    beside(rows, options.out)
     return finish(options, rows, COLUMNS, [], bench="partitioners")
 
 

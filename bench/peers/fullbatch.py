@@ -60,10 +60,22 @@ def dgl_layers(model: str, z: Input, sizes: list[tuple[int, int, int]]) -> tuple
     return [made[model](*size) for size in sizes], lambda layer, h: layer(g, h).flatten(1), version
 
 
+def pyg_modules(model: str, sizes: list[tuple[int, int, int]]) -> list[nn.Module]:
+    """Layers of PyG; those of GCN take the weights of edges as they are."""
+    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+    made: dict[str, Callable[[int, int, int], nn.Module]] = {
+        "gcn": lambda d, k, o: GCNConv(d, o, normalize=False),
+        "sage": lambda d, k, o: SAGEConv(d, o),
+        "gat": lambda d, k, o: GATConv(d, o, k, add_self_loops=False),
+        "gat_e": lambda d, k, o: GATConv(d, o, k, add_self_loops=False, edge_dim=EDGE_ATTRIBUTES),
+    }
+    return [made[model](*size) for size in sizes]
+
+
 def pyg_layers(model: str, z: Input, sizes: list[tuple[int, int, int]]) -> tuple[list[nn.Module], Callable[..., Any], str]:
     """Layers, how to call one, and the version."""
     import torch_geometric
-    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
     src, dst = torch.from_numpy(z.indices).long(), torch.from_numpy(z.destinations())
     more = {}
@@ -75,14 +87,8 @@ def pyg_layers(model: str, z: Input, sizes: list[tuple[int, int, int]]) -> tuple
         edges = torch.stack((src, dst))
     if model == "gat_e":
         more = {"edge_attr": torch.from_numpy(drawn(z.n_edges, EDGE_ATTRIBUTES))}
-    made: dict[str, Callable[[int, int, int], nn.Module]] = {
-        "gcn": lambda d, k, o: GCNConv(d, o, normalize=False),
-        "sage": lambda d, k, o: SAGEConv(d, o),
-        "gat": lambda d, k, o: GATConv(d, o, k, add_self_loops=False),
-        "gat_e": lambda d, k, o: GATConv(d, o, k, add_self_loops=False, edge_dim=EDGE_ATTRIBUTES),
-    }
     version = f"torch_geometric {torch_geometric.__version__}, torch {torch.__version__}"
-    return [made[model](*size) for size in sizes], lambda layer, h: layer(h, edges, **more), version
+    return pyg_modules(model, sizes), lambda layer, h: layer(h, edges, **more), version
 
 
 def main(library: str, model: str, graph: str, weights: str, epochs: str, dropout: str) -> None:

@@ -246,7 +246,7 @@ class _Import:
         """
         options = self._options
         stay = [_ends(table)[0] >= 0 for table in numbers.blocks()]
-        one_way = [np.zeros(len(rows), bool) for rows in stay]
+        one_way = [np.broadcast_to(np.False_, len(rows)) for rows in stay]
         if options.duplicates == "drop" or options.reverse == "add":
             self._progress.step("comparing edges")
             blocks = ((begin, *_ends(table)) for begin, table in zip(edges.begins, numbers.blocks(), strict=True))

@@ -15,9 +15,11 @@ from graphtheta.partitioners.stream import capacity, check_option
 
 def all_clusters(source: EdgeSource, method: str, n: int, seed: int) -> np.ndarray:
     """The cluster of every node; see ``find_clusters``."""
-    chunks = list(source.chunks())
-    none = np.zeros(0, np.int64)
-    src, dst = (np.concatenate([none, *(getattr(chunk, end) for chunk in chunks)]) for end in ("src", "dst"))
+    kind = np.int32 if source.n_nodes <= np.iinfo(np.int32).max else np.int64
+    src, dst, end = np.empty(source.n_edges, kind), np.empty(source.n_edges, kind), 0
+    for chunk in source.chunks():
+        here = slice(end, end + len(chunk.ids))
+        src[here], dst[here], end = chunk.src, chunk.dst, here.stop
     return find_clusters(src, dst, source.n_nodes, method, n, seed)
 
 

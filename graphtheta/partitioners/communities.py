@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError, FormatError, PartitionError
 from graphtheta.npy import read_npy
 
 # methods that determine their number of clusters, and all
@@ -30,6 +31,7 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
 
     Raises:
         ConfigError: Unknown method, missing library, or invalid number of clusters.
+        PartitionError: METIS was stopped, or had too little memory.
         FormatError: The file does not have one integer for each node.
 
     Source: Blondel et al., https://arxiv.org/abs/0803.0476; Traag et al., https://arxiv.org/abs/1810.08473; Karypis and Kumar, METIS.
@@ -50,10 +52,13 @@ def _communities(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str, se
         import networkit
     except ImportError:
         raise ConfigError(f"clusters by {method} need networkit: pip install 'graphtheta[cluster]'") from None
-    low, high = _undirected(src, dst, n_nodes).T
-    if not len(low):
+    from scipy.sparse import triu
+
+    pairs = triu(neighbours(src, dst, n_nodes), format="coo")
+    if not pairs.nnz:
         return np.arange(n_nodes)
-    graph = networkit.GraphFromCoo((np.ones(len(low)), (low, high)), n=n_nodes)
+    graph = networkit.GraphFromCoo((np.ones(pairs.nnz), pairs.coords), n=n_nodes)
+    del pairs
     threads = networkit.getMaxNumberOfThreads()
     networkit.setNumberOfThreads(1)
     try:
@@ -72,21 +77,40 @@ def _metis(src: np.ndarray, dst: np.ndarray, n_nodes: int, n_clusters: int, seed
                           "or use --cluster-method louvain") from None
     if not 1 <= n_clusters <= n_nodes:
         raise ConfigError(f"METIS needs the number of clusters, 1 to {n_nodes}: set --clusters (got {n_clusters})")
-    pairs = _undirected(src, dst, n_nodes)
-    both = np.concatenate((pairs, pairs[:, ::-1]))
-    both = both[np.lexsort((both[:, 1], both[:, 0]))]
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(both[:, 0], minlength=n_nodes))))
     if n_clusters == 1:
         return np.zeros(n_nodes, np.int64)
-    _, parts = pymetis.part_graph(n_clusters, pymetis.CSRAdjacency(ptr, both[:, 1]), options=pymetis.Options(seed=seed))
-    return np.asarray(parts)
+    near = neighbours(src, dst, n_nodes)
+    # pymetis copies other types, and arrays that are not contiguous, number by number
+    graph = pymetis.CSRAdjacency(near.indptr.astype(np.int64), near.indices.astype(np.int64))
+    del near
+    try:
+        return np.asarray(pymetis.part_graph(n_clusters, graph, options=pymetis.Options(seed=seed))[1])
+    except RuntimeError as error:
+        raise PartitionError(f"METIS ended without parts ({error}): it was stopped by SIGTERM, for example by a time limit, or "
+                             f"memory was short; {n_nodes} nodes and {len(graph.adjacent) // 2} edges need about "
+                             f"{24 * len(graph.adjacent) / 2**30:.1f} GiB; use another method") from None
 
 
-def _undirected(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
-    """Each unordered pair once, without self loops, [n, 2]."""
-    low, high = np.minimum(src, dst), np.maximum(src, dst)
-    keys = np.unique((low * np.int64(n_nodes) + high)[low != high])
-    return np.stack((keys // n_nodes, keys % n_nodes), axis=1)
+def neighbours(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> Any:
+    """The neighbours of each node along edges of both directions, ascending, each once, without the node itself.
+
+    Args:
+        src, dst: Edges, [n_edges] integers.
+        n_nodes: Number of nodes.
+
+    Returns:
+        A CSR array of SciPy, [n_nodes, n_nodes] bool, True for neighbours.
+    """
+    from scipy.sparse import coo_array
+
+    other = src != dst
+    kind = np.int32 if n_nodes <= np.iinfo(np.int32).max else np.int64
+    ends = tuple(end.astype(kind, copy=False) if other.all() else end[other].astype(kind) for end in (src, dst))
+    # each conversion sorts by counting
+    out = coo_array((np.ones(len(ends[0]), bool), ends), (n_nodes, n_nodes)).tocsc().tocsr()
+    del ends
+    out.sum_duplicates()
+    return out + out.T.tocsr()
 
 
 def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class PartitionReport:
         nodes, edges, train: The most nodes, edges and training nodes of a worker, over the mean;
             0 if there are none.
         halo_rows: The most mirrors of a worker.
-        seconds: Time to assign nodes and edges.
+        seconds, processor: Time to assign nodes and edges; and processor time of all threads meanwhile.
         peak_bytes: Growth of the peak resident memory of this process meanwhile, without memory
             that it had freed and reuses; None where /proc/self does not give it.
         bytes: Predicted bytes that all workers send in an epoch, by strategy, if each superstep
@@ -50,6 +50,7 @@ class PartitionReport:
     train: float
     halo_rows: int
     seconds: float
+    processor: float
     peak_bytes: int | None
     bytes: dict[str, int] = field(default_factory=dict)
 
@@ -94,9 +95,9 @@ def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitio
     source, train = GraphEdges(graph), graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
     placed = Placed(source, n_workers)
     before = _status("VmRSS", reset=True)
-    began = perf_counter()
+    began, used = perf_counter(), process_time()
     placed.place(*assign(source, OneOf(n_workers), pair.partitioner, pair.masters, seed))
-    seconds, peak = perf_counter() - began, _status("VmHWM")
+    seconds, processor, peak = perf_counter() - began, process_time() - used, _status("VmHWM")
     nodes, held = placed.nodes, placed.copies()
     rows = {"global": layers * placed.sent()}
     if np.any(train):
@@ -106,7 +107,7 @@ def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitio
     return PartitionReport(
         pair.masters, pair.partitioner, n_workers, placed.cut() / max(graph.n_edges, 1), float(held.sum() / graph.n_nodes),
         imbalance(nodes), imbalance(placed.edges), imbalance(np.bincount(placed.owners[train], minlength=n_workers)),
-        int((held - nodes).max()), seconds,
+        int((held - nodes).max()), seconds, processor,
         None if before is None or peak is None else max(peak - before, 0), {name: row_bytes(n, width) for name, n in rows.items()})
 
 

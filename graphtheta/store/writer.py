@@ -15,9 +15,8 @@ from numpy.lib import format as npy
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError, ShapeError
-from graphtheta.npy import map_npy
 from graphtheta.recovery.atomic import atomic_file, sync_folder
-from graphtheta.store.checksum import block_sums, rows_per_block, share
+from graphtheta.store.checksum import file_sums, rows_per_block, share
 from graphtheta.store.manifest import FILE, FORMAT, VERSION, check_column, checked_manifest, file_name
 
 LOCK = ".lock"
@@ -65,6 +64,18 @@ class ColumnWriter:
                 data, at = data[done:], at + done
         except OSError as error:
             raise unwritable(self.path, error) from None
+
+    def sums(self, rows: int, blocks: range) -> list[str]:
+        """Checksums of some blocks of the column.
+
+        Args:
+            rows: Rows of a block.
+            blocks: Their numbers.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        return file_sums(self.path, self._begin, rows * self._row_bytes, blocks)
 
     def close(self) -> None:
         """Flush the rows to disk and close the file.
@@ -215,7 +226,7 @@ class StoreWriter:
         """
         rows, sums = rows_per_block(c.shape, c.dtype), list[str]()
         blocks = share(-(-c.shape[0] // rows), self._comm.rank, self._comm.size)
-        self._together(lambda: sums.extend(block_sums(map_npy(c.path), rows, blocks)))
+        self._together(lambda: sums.extend(c.sums(rows, blocks)))
         return {"group": group, "name": name, "file": c.path.name, "dtype": c.dtype.name, "shape": list(c.shape), "rows_per_block": rows,
                 "checksums": [s for part in self._comm.all_gather(sums) for s in part]}
 

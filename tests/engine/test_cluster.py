@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from graphtheta.errors import ConfigError, FormatError
-from graphtheta.partitioners.communities import find_clusters
+from graphtheta.errors import ConfigError, FormatError, PartitionError
+from graphtheta.partitioners.communities import find_clusters, neighbours
 
 # six cliques of five nodes, one edge between neighbours
 INSIDE = [(5 * c + i, 5 * c + j) for c in range(6) for i in range(5) for j in range(5)]
@@ -30,6 +30,23 @@ def test_cliques_are_found(method, n, library):
     assert found.dtype == np.int64 and groups(found) == CLIQUES
     np.testing.assert_array_equal(found, find_clusters(DST, SRC, 30, method, n))
     np.testing.assert_array_equal(found, find_clusters(SRC, DST, 30, method, n, seed=0))
+
+
+def test_neighbours_are_ascending_each_once_without_loops():
+    src, dst = np.array([3, 0, 0, 0, 2, 1]), np.array([0, 3, 1, 1, 2, 3])
+    near = neighbours(src, dst, 5)
+    assert near.indptr.tolist() == [0, 2, 4, 4, 6, 6] and near.indices.tolist() == [1, 3, 0, 3, 0, 1]
+
+
+def test_metis_stopped_by_a_signal_is_named(monkeypatch):
+    pymetis = pytest.importorskip("pymetis")
+
+    def stopped(*_, **__):
+        raise RuntimeError("Caught an unknown exception!")
+
+    monkeypatch.setattr(pymetis, "part_graph", stopped)
+    with pytest.raises(PartitionError, match="SIGTERM"):
+        find_clusters(SRC, DST, 30, "metis", 6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])

@@ -1,0 +1,77 @@
+"""Training on facebook100: time of an epoch, memory and accuracy by strategy and number of workers.
+
+    python bench/facebook100.py                                  year, SAGE, 1 and 2 workers
+    python bench/facebook100.py --cases global --epochs 100
+    python bench/facebook100.py --target gender
+
+The graph is a store, which all workers map. Nodes are divided by ``block`` among the workers and
+60/20/20 % for training, validation and test. Features are one-hot; "mini" has batches of 4,096
+targets with 10 and 10 neighbours, and "cluster" batches of 8 colleges. "start" is the time from
+the store to the first step, "MiB" the peak of the worker that needs most, with the pages of the
+store that it uses, and "own" this peak without a process that has no graph. Losses of all numbers of
+workers must agree. Accuracy is that of one run.
+"""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from disk import store_of
+from harness import Contender, disagreement, finish, on_workers, parser, race, script
+
+from graphtheta.datasets.dataset import find_file
+
+CASES: dict[str, dict[str, Any]] = {
+    "global": {"strategy": "global"},
+    "mini": {"strategy": "mini", "batch_size": 4096, "fanout": "10,10"},
+    "cluster": {"strategy": "cluster", "clusters_per_batch": 8},
+}
+MODEL = {"model": "sage", "hidden": 64, "layers": 2, "lr": 0.01, "masters": "block"}
+EPOCHS = {"global": 30, "mini": 3, "cluster": 10}
+COLUMNS = ["case", "contender", "start", "epoch", "epochs", "evaluation", "MiB", "own", "accuracy", "note"]
+
+
+def colleges(folder: Path) -> Path:
+    """A file with the college of each node, as clusters."""
+    path = folder / "facebook100-colleges.npy"
+    if not path.exists():
+        with np.load(find_file("facebook100", "facebook100_packed.npz", None)) as z:
+            np.save(path, np.repeat(np.arange(len(z["school_ptr"]) - 1), np.diff(z["school_ptr"])))
+    return path
+
+
+def row_of(case: str, epochs: int, c: Contender) -> dict[str, Any]:
+    """Figures of a run; memory is that of the largest worker."""
+    peaks = c.figures.get("peaks", [])
+    return {"case": case, "contender": c.name, **{part: c.median(part) for part in ("start", "first", "epoch", "evaluation")},
+            "epochs": str(epochs), "MiB": max((p[1] for p in peaks), default=0) / 2**20,
+            "own": max((p[1] - p[0] for p in peaks), default=0) / 2**20, "all MiB": sum(p[1] for p in peaks) / 2**20,
+            "accuracy": c.figures.get("accuracy"), "losses": c.figures.get("losses"), "seconds": c.median("epoch"),
+            "label": f"{case} {c.name}", "note": c.error, "version": c.version}
+
+
+def main() -> int:
+    options = parser(__doc__, rounds=1)
+    options.add_argument("--target", choices=("year", "gender"), default="year")
+    options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
+    options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    options.add_argument("--epochs", type=int, default=0, help=f"of each run; {EPOCHS}")
+    options = options.parse_args()
+    store = store_of(f"facebook100:target={options.target}", "stored", options.folder)
+    rows, faults = [], []
+    for case in options.cases:
+        keys = MODEL | CASES[case] | ({"cluster_method": colleges(options.folder)} if case == "cluster" else {})
+        epochs = options.epochs or EPOCHS[case]
+        words = script("own", "facebook", store, epochs, *(f"{key}={value}" for key, value in keys.items()))
+        runs = [Contender(f"{n} worker{'s' * (n > 1)}", on_workers(n, words)) for n in options.workers]
+        for n, run in zip(options.workers, runs, strict=True):
+            race([run], options.rounds, max(1, options.threads // n))
+        rows += [row_of(case, epochs, run) for run in runs]
+        faults += disagreement(runs)
+    return finish(options, rows, COLUMNS, faults, bench="facebook100", target=options.target, model=str(MODEL["model"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
