@@ -237,5 +237,8 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
     own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
     if is_column(given):
         return SelectedColumn(given, rows, own)
+    if type(given) is np.ndarray and given.ndim > 1 and len(rows) == len(given) and given.dtype == own and given.flags.c_contiguous:
+        # one worker has all rows: those of a batch are read where they are
+        return MemoryColumn(given, rows)
     mine = taken(given, rows) if isinstance(given, np.ndarray) else given[rows]
     return MemoryColumn(mine.astype(own, copy=False))

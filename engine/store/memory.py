@@ -8,6 +8,7 @@ import scipy
 
 from graphtheta.sparse import is_sparse
 
+from ...ops.autodiff.buffers import taken
 from ...ops.functions.index import take_rows
 from .column import Read, Ready
 
@@ -17,21 +18,30 @@ class MemoryColumn:
 
     Args:
         values: [n_rows, ...] array, or scipy CSR [n_rows, d].
+        order: Row of the array that is row i of the column, [n_rows], each once; None if equal. The
+            array is not copied unless all rows are read: then it is, once, and the copy replaces
+            it.
     """
 
-    def __init__(self, values: Any):
-        self._values = values
+    def __init__(self, values: Any, order: np.ndarray | None = None):
+        self._held = values, order
         self.shape: tuple[int, ...] = values.shape
         self.dtype: np.dtype = values.dtype
         self.sparse = is_sparse(values)
 
     @property
     def nbytes(self) -> int:
-        x = self._values
+        x, _ = self._held
         return int(sum(a.nbytes for a in ((x.data, x.indices, x.indptr) if self.sparse else (x,))))
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        return Ready(self._values if rows is None else take_rows(self._values, rows))
+        values, order = self._held
+        if rows is not None:
+            return Ready(take_rows(values, rows if order is None else order[rows]))
+        if order is not None:
+            values = taken(values, order)
+            self._held = values, None
+        return Ready(values)
 
 
 def empty_column(shape: tuple[int, ...], dtype: np.dtype, sparse: bool) -> MemoryColumn:

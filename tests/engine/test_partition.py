@@ -15,6 +15,7 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.partition import MASTER, MIRROR, build_partition
 from graphtheta.engine.partition.partitioner import make_partitioner
+from graphtheta.engine.store import memory
 from graphtheta.engine.store.column import Role
 from graphtheta.engine.view.view import PRECOMPUTED
 from graphtheta.errors import ConfigError, PartitionError
@@ -165,6 +166,15 @@ def test_sparse_features_and_types(size):
         assert p.node.read("y").dtype == np.int64 and p.node.read("train").dtype == bool
         assert p.node.column("x").sparse and p.nbytes() > p.node.column("x").nbytes > 0
     assert build(graph, size, ("vertex-cut", "hash"))[0].edge.read("weight").dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype, size, shared", [(np.float32, 1, True), (np.float64, 1, False), (np.float32, 2, False)])
+def test_one_worker_shares_the_features_of_the_graph(dtype, size, shared, monkeypatch):
+    graph, sources = graphs.random_graph(), []
+    monkeypatch.setattr(memory, "take_rows", lambda x, rows: sources.append(x) or x[rows])
+    for p in build(graph, size, ("1d-src", "hash"), dtype=dtype):
+        np.testing.assert_array_equal(p.node.read("x", np.arange(3)), graph.x[p.masters[:3]])
+    assert all(np.shares_memory(x, graph.x) == shared for x in sources) and len(sources) == size
 
 
 def test_named_columns_keep_their_kind():

@@ -50,14 +50,14 @@ def kinds(folder):
     """One column of each kind, with the same values."""
     turned = np.arange(9)[::-1]
     return {"memory": MemoryColumn(X), "sparse": MemoryColumn(sp.csr_array(X)), "mapped": mapped(folder),
-            "selected": SelectedColumn(MemoryColumn(X[::-1]), turned, np.float32)}
+            "ordered": MemoryColumn(X[::-1].copy(), turned), "selected": SelectedColumn(MemoryColumn(X[::-1]), turned, np.float32)}
 
 
-@pytest.mark.parametrize("kind", ["memory", "sparse", "mapped", "selected"])
+@pytest.mark.parametrize("kind", ["memory", "ordered", "sparse", "mapped", "selected"])
 def test_rows_are_those_that_were_given(kind, tmp_path):
     column = kinds(tmp_path)[kind]
     assert column.shape == X.shape and column.dtype == X.dtype and column.sparse == (kind == "sparse")
-    for rows, expected in ((None, X), (ROWS, X[ROWS]), (ROWS[:0], X[:0])):
+    for rows, expected in ((ROWS, X[ROWS]), (None, X), (ROWS, X[ROWS]), (ROWS[:0], X[:0])):
         found = column.read_begin(rows).end()
         assert sp.issparse(found) == column.sparse
         np.testing.assert_array_equal(found.toarray() if column.sparse else found, expected)
@@ -69,10 +69,16 @@ def test_all_rows_are_not_copied(tmp_path):
     assert np.shares_memory(column.read_begin(None).end(), column.read_begin(None).end())
 
 
+def test_rows_in_another_order_are_copied_once():
+    column = MemoryColumn(X, np.arange(9)[::-1])
+    assert not np.shares_memory(column.read_begin(None).end(), X)
+    assert column.read_begin(None).end() is column.read_begin(None).end()
+
+
 def test_bytes_in_memory(tmp_path):
     rows = sp.csr_array(X)
     found = {name: column.nbytes for name, column in kinds(tmp_path).items()}
-    assert found == {"memory": X.nbytes, "mapped": 0, "selected": X.nbytes,
+    assert found == {"memory": X.nbytes, "ordered": X.nbytes, "mapped": 0, "selected": X.nbytes,
                      "sparse": rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes}
     assert store().nbytes == X.nbytes + np.arange(9).nbytes
 
