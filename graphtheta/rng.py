@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     DATA = 7
     PLACEMENT = 8
     CHECK = 9
+    HALO = 10
 
 
 def _mix_int(x: int) -> int:

@@ -123,6 +123,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.mode == "independent" and self.halo != "exact":
             raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
                               "none; drop --halo or --mode")
+        if self.exchange != "exact" and self.recompute:
+            raise ConfigError(f"exchange={self.exchange} reuses the values of each message once in an epoch, but recompute sends them "
+                              "twice; drop --exchange or --recompute")
         check_pair(self.partitioner, self.masters)
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")

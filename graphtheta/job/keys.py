@@ -39,6 +39,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "views_per_step": ("strategy", ("mini", "cluster")),
     "mode": ("strategy", ("mini", "cluster")),
     "precompute": ("strategy", ("global", "mini")),
+    "exchange": ("strategy", ("global",)),
     "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
     "lr_decay_updates": ("lr_schedule", ("cosine", "step")),
@@ -152,6 +153,10 @@ class ComputeKeys(Options):
     halo: Literal["exact", "bf16"] = "exact"
     """Precision of values sent between workers in training: exact, or bfloat16 for columns of at least 16 numbers (bf16), which halves
     the traffic; with bf16, rounding makes results depend on the number of workers."""
+    exchange: str = "exact"
+    """Values that workers exchange in a global batch: all of the epoch (exact), a sample of them (bns: rate), those of the epoch before
+    (pipegcn: feat_corr, grad_corr, refresh), or again only when they have changed (skip: threshold); give your own as FILE.py:Class.
+    Options follow as :name=value,... Results depend on the number of workers."""
 
 
 class TrainKeys(Options):

@@ -25,6 +25,8 @@ from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.partitioners.communities import find_clusters
 from graphtheta.samplers.make_sampler import make_sampler
+from graphtheta.staleness.registry import make_exchange
+from graphtheta.staleness.stale_batch import StaleBatch
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
@@ -125,7 +127,9 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
     Collective: all ranks of the partition.
     """
     if job.strategy == "global":
-        return GlobalBatch(partition, layers, task, job.seed)
+        exchange = make_exchange(job.exchange, job.seed)
+        return GlobalBatch(partition, layers, task, job.seed) if exchange is None else \
+            StaleBatch(partition, layers, task, job.seed, exchange=exchange)
     if job.strategy == "mini":
         sampler = build_sampler(job, depth(layers))
         if isinstance(sampler, NodeSetSampler):

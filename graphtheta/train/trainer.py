@@ -21,6 +21,7 @@ from graphtheta.recovery.keeper import Keeper, find_checkpoint, job_hash
 from graphtheta.recovery.lock import exclusive
 from graphtheta.recovery.progress import Pace, Progress, Result
 from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
+from graphtheta.staleness.approximate import PARTITION, Approximate, gathered, scattered
 from graphtheta.train.callback import Callback, Callbacks
 from graphtheta.train.session import Session
 
@@ -99,14 +100,16 @@ class Trainer(Session):
         job, pace, over = self.job, Pace(self.job.checkpoint_every), self._is_over(run)
         with Keeper(job, keeps and self.comm.rank == 0, self.step) as keeper, Stop(keeps) as stop:
             while not over:
-                code = self._train_some(run, pace, stop, calls.every_step)
+                code, due = self._train_some(run, pace, stop, keeper, calls.every_step)
                 ends = calls.call("on_step", run, self.step)
                 if not code and len(run.losses) == self._views(run.epoch):
                     ends |= self._end_epoch(run, log, calls)
                 run.ended = calls.agree(ends, self.comm)
                 over = run.over = self._is_over(run)
-                if code or over or keeper.due(self.step):
-                    keeper.offer(partial(self._checkpoint, run))
+                if code or over or due:
+                    # the state of other workers is gathered, so all ranks take part
+                    held = {} if self._memory is None or not keeps else gathered(self.partition, self._memory.held())
+                    keeper.offer(partial(self._checkpoint, run, held))
                 if code:
                     self._leave(keeper, code)
 
@@ -121,22 +124,35 @@ class Trainer(Session):
             run.next_epoch()
         return ends
 
-    def _train_some(self, run: Progress, pace: Pace, stop: Stop, slowly: bool) -> int:
-        """Train on some more views; returns the exit code of a request to stop, or 0."""
+    def _train_some(self, run: Progress, pace: Pace, stop: Stop, keeper: Keeper, slowly: bool) -> tuple[int, bool]:
+        """Train on some more views; returns the exit code of a request to stop, or 0, and whether a checkpoint is due."""
         first, last, per_step = len(run.losses), self._views(run.epoch), self.setup.views_per_step
         if first == 0:
             self.comm.ledger.mark(f"epoch {run.epoch + 1}")
         if first >= last:
-            return 0
+            return 0, False
         began = perf_counter()
         last = min(last, first + (1 if slowly else pace.updates(self.step)) * per_step)
-        begin, own = self.step, self.training.run(run.epoch, first, last)
+        begin, own = self.step, self._run(run.epoch, first, last)
         seconds = perf_counter() - began
-        # all ranks adapt to the clock of rank 0
-        losses, (terminated, interrupted, elapsed) = self.summed(own, begin, [*stop.flags(), seconds * (self.comm.rank == 0)])
+        # all ranks adapt to the clock of rank 0, which alone knows when a checkpoint is due
+        more = [*stop.flags(), seconds * (self.comm.rank == 0), float(keeper.due(self.step))]
+        losses, (terminated, interrupted, elapsed, due) = self.summed(own, begin, more)
         run.take_views(losses, seconds)
         pace.adapt(-(-(last - first) // per_step), elapsed)
-        return code_of(terminated, interrupted)
+        return code_of(terminated, interrupted), due > 0
+
+    def _run(self, epoch: int, first: int, last: int) -> np.ndarray:
+        """This rank's share of the loss of some views, an update from each step of them; arguments as for ``Training.run``."""
+        losses = self.training.run(epoch, first, last)
+        if self._memory is not None:
+            self._memory.settle()
+        return losses
+
+    @property
+    def _memory(self) -> Approximate | None:
+        """The strategy, if it reuses values of earlier steps."""
+        return self.strategy if isinstance(self.strategy, Approximate) else None
 
     def _evaluate(self, run: Progress, log: Log | None) -> None:
         """Evaluate the model, and store its weights if it is the best so far."""
@@ -180,8 +196,8 @@ class Trainer(Session):
         waited = 0 < self.job.patience <= run.waited
         return goal == 0 or run.ended or (run.measured and (done >= goal or waited))
 
-    def _checkpoint(self, run: Progress) -> Checkpoint:
-        state = self.training.state() | self._sizes | {f"best/{name}": x for name, x in (self._best or {}).items()}
+    def _checkpoint(self, run: Progress, held: dict[str, Any]) -> Checkpoint:
+        state = self.training.state() | self._sizes | held | {f"best/{name}": x for name, x in (self._best or {}).items()}
         manifest = Manifest(step=self.step, counters={name: x for name, x in state.items() if isinstance(x, int)}, progress=run.frozen(),
                             job=self.job.model_dump(mode="json"), job_hash=job_hash(self.job))
         return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)})
@@ -202,6 +218,8 @@ class Trainer(Session):
                 raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
                                   f"{stored:,}; give the same dataset, or choose another folder with --out")
         self.training.load_state({**found.manifest.counters, **found.arrays})
+        if self._memory is not None:
+            self._memory.hold(scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0)))
         best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
         self._best = best or None
         return found.manifest.progress
@@ -215,7 +233,7 @@ class Trainer(Session):
         Collective: all ranks.
         """
         self.comm.ledger.mark(f"epoch {epoch + 1}")
-        begin, own = self.step, self.training.run(epoch, 0, self._views(epoch))
+        begin, own = self.step, self._run(epoch, 0, self._views(epoch))
         return float(np.mean(self.summed(own, begin, [])[0]))
 
     def _quality(self, metrics: dict[str, float], loss: float) -> tuple[float, float]:
