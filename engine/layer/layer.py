@@ -48,6 +48,8 @@ class Layer(Stages):
             number = len(graph.supersteps)
             run = partial(run_superstep, self)
             out = recompute(run, graph, h, columns) if id(self) in graph.settings.recomputed else run(graph, h, columns)
+        if self.sum is not None and graph.view.revise is not None:
+            out = graph.view.revise(len(graph.directions) - 1, out)
         if number == graph.wanted:
             graph.found = out
         return out

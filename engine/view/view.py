@@ -9,13 +9,14 @@ one. Supersteps of the same hop and direction share their level.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.tape import Var
 from ..partition.partition import Partition
 from .hop import Layers, hops
 from .level import Counts, Level, full_pass, passes_of
@@ -35,6 +36,8 @@ class GraphView:
         rows: Master rows in frame order; None for all, in order.
         space: Row space of the frame.
         pairs: The level of node pairs a decoder runs over, for edge and link tasks.
+        revise: Given the number of a level and the result of its layer, returns the values that
+            later layers read, which may have more rows; None if they read the result.
     """
 
     partition: Partition
@@ -42,6 +45,7 @@ class GraphView:
     rows: np.ndarray | None
     space: RowSpace
     pairs: PairLevel | None = None
+    revise: Callable[[int, Var], Var] | None = None
 
     def __post_init__(self) -> None:
         self._node = self.partition.node.prefixes(self.rows)

@@ -126,6 +126,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.exchange != "exact" and self.recompute:
             raise ConfigError(f"exchange={self.exchange} reuses the values of each message once in an epoch, but recompute sends them "
                               "twice; drop --exchange or --recompute")
+        if self.history != "none":
+            for key, wanted in (("mode", "cooperative"), ("recompute", False), ("precompute", False), ("views_in_flight", 1)):
+                if getattr(self, key) != wanted:
+                    raise ConfigError(f"history={self.history} stores values of one batch after another, each computed once by all workers "
+                                      f"together, and cannot be combined with {key}={self.as_text(key)}; drop {flag(key)} or --history")
         check_pair(self.partitioner, self.masters)
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")

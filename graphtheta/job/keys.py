@@ -40,6 +40,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "mode": ("strategy", ("mini", "cluster")),
     "precompute": ("strategy", ("global", "mini")),
     "exchange": ("strategy", ("global",)),
+    "history": ("strategy", ("cluster", "mini")),
     "halo": ("dtype", ("float32",)),
     "momentum": ("optimiser", ("sgd",)),
     "lr_decay_updates": ("lr_schedule", ("cosine", "step")),
@@ -114,6 +115,9 @@ class StrategyKeys(Options):
     """Node degrees used in normalisation: those of the whole graph (graph) or of the subgraph of the batch (view)."""
     diagonal: float = Field(0.0, allow_inf_nan=False)
     """Lambda of the diagonal enhancement of Cluster-GCN; 0 disables it."""
+    history: str = "none"
+    """Historical embeddings: nodes outside of a batch are not computed but read from the values of earlier batches (gas: hops, with
+    clusters); give your own as FILE.py:Class. Options follow as :name=value,..."""
 
 
 class PartitionKeys(Options):

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class HaloExchange(ABC):
         name: Name in a job.
     """
 
-    name: str
+    name: ClassVar[str]
 
     @abstractmethod
     def view(self, exact: GraphView, epoch: int) -> GraphView:

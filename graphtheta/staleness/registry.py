@@ -1,18 +1,41 @@
-"""Halo exchanges by name, and by the text that describes them."""
+"""Halo exchanges and histories by name, and by the text that describes them."""
 from __future__ import annotations
 
 from inspect import isclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from graphtheta.described import name_and_options, options_of
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.task import Task
 from graphtheta.models.user import accepted
 from graphtheta.registry import Registry
 from graphtheta.staleness.bns import Bns
 from graphtheta.staleness.exchange import HaloExchange
+from graphtheta.staleness.gas import Gas
 from graphtheta.staleness.pipegcn import PipeGcn
 from graphtheta.staleness.skip import Skip
 
-EXACT = "exact"
+EXACT, NONE = "exact", "none"
+
+
+class HistoryPolicy(Protocol):
+    """How mini-batches use values of earlier batches.
+
+    Attributes:
+        name: Name in a job.
+        strategy: The strategy of jobs that it replaces: "mini" or "cluster".
+    """
+
+    name: ClassVar[str]
+    strategy: ClassVar[str]
+
+    def open(self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any) -> Strategy:
+        """A strategy that is ``Approximate``; arguments are those of the strategy that it replaces.
+
+        Collective: all ranks of the partition.
+        """
 
 
 def is_exchange(x: Any) -> bool:
@@ -22,6 +45,14 @@ def is_exchange(x: Any) -> bool:
 
 # the constructor of an exchange receives ``seed`` if it names it
 EXCHANGES: Registry[type[HaloExchange]] = Registry("halo exchange", is_exchange, (EXACT,), (Bns, PipeGcn, Skip))
+
+
+def is_history(x: Any) -> bool:
+    """Whether x is a class of history policies."""
+    return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "open", None))
+
+
+HISTORIES: Registry[type[HistoryPolicy]] = Registry("history", is_history, (NONE,), (Gas,))
 
 
 def make_exchange(text: str, seed: int) -> HaloExchange | None:
@@ -34,7 +65,14 @@ def make_exchange(text: str, seed: int) -> HaloExchange | None:
     Raises:
         ConfigError: Unknown name, unknown option, or a value that is not allowed.
     """
-    return None if text == EXACT else _made(EXCHANGES, text, "exchange", {"seed": seed})
+    found: HaloExchange | None = None if text == EXACT else _made(EXCHANGES, text, "exchange", {"seed": seed})
+    return found
+
+
+def make_history(text: str) -> HistoryPolicy | None:
+    """The history policy that a text describes, as for ``make_exchange``; None for none."""
+    found: HistoryPolicy | None = None if text == NONE else _made(HISTORIES, text, "history", {})
+    return found
 
 
 def _made(registry: Registry[Any], text: str, key: str, offered: dict[str, Any]) -> Any:

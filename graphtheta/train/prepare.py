@@ -25,7 +25,7 @@ from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.partitioners.communities import find_clusters
 from graphtheta.samplers.make_sampler import make_sampler
-from graphtheta.staleness.registry import make_exchange
+from graphtheta.staleness.registry import make_exchange, make_history
 from graphtheta.staleness.stale_batch import StaleBatch
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
@@ -33,6 +33,8 @@ from graphtheta.train.make_model import Factory, make_model, refuse_unread
 
 # keys that have no meaning where a sampler chooses the nodes of a batch
 NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute"})
+# keys that have no meaning where neighbours outside of a batch are read from histories
+NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal"})
 # placeholder of added self loops in integer columns; it is no row of any embedding table
 NO_CODE = -1
 
@@ -130,16 +132,29 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
         exchange = make_exchange(job.exchange, job.seed)
         return GlobalBatch(partition, layers, task, job.seed) if exchange is None else \
             StaleBatch(partition, layers, task, job.seed, exchange=exchange)
+    history = make_history(job.history)
+    if history is not None and history.strategy != job.strategy:
+        raise ConfigError(f"history={job.history} stores values in batches of strategy={history.strategy}, not of strategy={job.strategy}; "
+                          f"give --strategy {history.strategy}, or another --history")
+    if history is not None:
+        refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
     if job.strategy == "mini":
         sampler = build_sampler(job, depth(layers))
         if isinstance(sampler, NodeSetSampler):
+            if history is not None:
+                raise ConfigError(f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler} chooses nodes; choose "
+                                  "another --sampler, or drop --history")
             return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
-        strategy = MiniBatch(partition, layers, task, job.seed, batch_size=job.batch_size or task.n_targets, sampler=sampler,
-                             vertex_limit=job.vertex_limit)
+        size = job.batch_size or task.n_targets
+        if history is not None:
+            return history.open(partition, layers, task, job.seed, batch_size=size, sampler=sampler)
+        strategy = MiniBatch(partition, layers, task, job.seed, batch_size=size, sampler=sampler, vertex_limit=job.vertex_limit)
         if job.vertex_limit and partition.halo_comm.rank == 0:
             logger.info(f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch")
         return strategy
     clusters = _clusters(job, graph, partition)
+    if history is not None:
+        return history.open(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch)
     return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
 
