@@ -126,6 +126,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.exchange != "exact" and self.recompute:
             raise ConfigError(f"exchange={self.exchange} reuses the values of each message once in an epoch, but recompute sends them "
                               "twice; drop --exchange or --recompute")
+        if self.audit and self.exchange == "exact" and self.history == "none":
+            raise ConfigError("audit compares reused values with exact ones, but no values are reused; give --exchange or --history, or "
+                              "drop --audit")
+        if self.audit_limit and not self.audit:
+            raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
         if self.history != "none":
             for key, wanted in (("mode", "cooperative"), ("recompute", False), ("precompute", False), ("views_in_flight", 1)):
                 if getattr(self, key) != wanted:

@@ -151,6 +151,11 @@ class ComputeKeys(Options):
     precompute: bool = False
     """Aggregate the input features of the first layer once before training instead of in every step; for node tasks without
     neighbour sampling whose first layer aggregates features without weights or dropout."""
+    audit: int = Field(0, ge=0)
+    """Steps between two audits with --exchange or --history: the next batch is also computed exactly, and the relative errors of outputs,
+    embeddings and gradients are recorded, with hit rates and ages; 0 disables them."""
+    audit_limit: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Relative error of the outputs above which an audit makes the exchange or the history more exact; 0 disables this."""
     recompute: bool = False
     """Gradient checkpointing: recompute activations of layers in the backward pass, so that memory grows with the square root of the
     depth at the cost of a second forward pass."""

@@ -42,6 +42,7 @@ class Progress(BaseModel):
             loss; larger is better.
         best_epoch, metrics: Epoch and metrics of the best model.
         history: A row per evaluated epoch.
+        audit: Figures of the last audit.
         ended: Whether a callback ended the run.
         over: Whether the run is finished.
     """
@@ -58,6 +59,7 @@ class Progress(BaseModel):
     best_epoch: int = 0
     metrics: dict[str, float] = {}
     history: list[dict[str, Any]] = []
+    audit: dict[str, float] = {}
     ended: bool = False
     over: bool = False
 

@@ -103,8 +103,8 @@ class GasBatch(ClusterBatch, Approximate):
                  n_hops: int = 0):
         super().__init__(partition, layers, task, seed, clusters=clusters, per_batch=per_batch)
         if not isinstance(task, NodeTask):
-            raise ConfigError("history=gas stores values of nodes in batches of nodes, and the targets of this task are edges or links; give "
-                              "--history none, or another --task")
+            raise ConfigError("history=gas stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
+                              "give --history none, or another --task")
         self.n_hops = min(n_hops, max(depth(layers) - 1, 0))
         self._others = np.setdiff1d(np.arange(self._n_clusters), self._useful)
         self._counts = Counts()

@@ -30,7 +30,7 @@ class Run(Session):
     """
 
     unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "mode", "views_in_flight", "staleness",
-              "checkpoint_every", "keep", "resume", "trace", "save_predictions", "exchange", "history")
+              "checkpoint_every", "keep", "resume", "trace", "save_predictions", "exchange", "history", "audit", "audit_limit")
     _tape: Tape | None = None
 
     def __init__(self, *args: Any, **keys: Any):

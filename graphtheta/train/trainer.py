@@ -16,12 +16,15 @@ from graphtheta.console import complain, say
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.errors import ConfigError, FormatError
+from graphtheta.job.keyfile import LARGEST_NUMBER
+from graphtheta.logger import logger
 from graphtheta.recovery.checkpoint import Checkpoint, Manifest
 from graphtheta.recovery.keeper import Keeper, find_checkpoint, job_hash
 from graphtheta.recovery.lock import exclusive
 from graphtheta.recovery.progress import Pace, Progress, Result
 from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.staleness.approximate import PARTITION, Approximate, gathered, scattered
+from graphtheta.staleness.audit import OUTPUTS, audited
 from graphtheta.train.callback import Callback, Callbacks
 from graphtheta.train.session import Session
 
@@ -132,7 +135,8 @@ class Trainer(Session):
         if first >= last:
             return 0, False
         began = perf_counter()
-        last = min(last, first + (1 if slowly else pace.updates(self.step)) * per_step)
+        updates = min(1 if slowly else pace.updates(self.step), self._until_audit)
+        last = min(last, first + updates * per_step)
         begin, own = self.step, self._run(run.epoch, first, last)
         seconds = perf_counter() - began
         # all ranks adapt to the clock of rank 0, which alone knows when a checkpoint is due
@@ -140,6 +144,8 @@ class Trainer(Session):
         losses, (terminated, interrupted, elapsed, due) = self.summed(own, begin, more)
         run.take_views(losses, seconds)
         pace.adapt(-(-(last - first) // per_step), elapsed)
+        if self.job.audit and self.step % self.job.audit == 0:
+            self._audit(run)
         return code_of(terminated, interrupted), due > 0
 
     def _run(self, epoch: int, first: int, last: int) -> np.ndarray:
@@ -150,6 +156,23 @@ class Trainer(Session):
         return losses
 
     @property
+    def _until_audit(self) -> int:
+        """Updates until the next audit."""
+        return self.job.audit - self.step % self.job.audit if self.job.audit else LARGEST_NUMBER
+
+    def _audit(self, run: Progress) -> None:
+        """Compare the next view with the exact one; if the error is above the limit, use less of old values from now on."""
+        memory, n = self._memory, self.strategy.steps_per_epoch
+        assert memory is not None
+        ended = len(run.losses) >= n
+        run.audit = audited(self.training, memory, run.epoch + ended, 0 if ended else len(run.losses))
+        error, limit = run.audit[OUTPUTS], self.job.audit_limit
+        tighter = memory.tighten() if limit and error > limit else None
+        if tighter is not None and self.comm.rank == 0:
+            logger.warning(f"step {self.step}: old values change the outputs by {error:.2g}, more than audit_limit={limit:g}; "
+                           f"{f'from now on {tighter}' if tighter else 'there is no tighter setting'}")
+
+    @property
     def _memory(self) -> Approximate | None:
         """The strategy, if it reuses values of earlier steps."""
         return self.strategy if isinstance(self.strategy, Approximate) else None
@@ -157,7 +180,10 @@ class Trainer(Session):
     def _evaluate(self, run: Progress, log: Log | None) -> None:
         """Evaluate the model, and store its weights if it is the best so far."""
         loss, metrics = float(np.mean(run.losses)), self.measure()
-        row: dict[str, Any] = {"epoch": run.epoch + 1, "step": self.step, "loss": loss, "seconds": run.epoch_seconds, **metrics}
+        if self.job.audit and not run.audit:
+            self._audit(run)
+        row: dict[str, Any] = {"epoch": run.epoch + 1, "step": self.step, "loss": loss, "seconds": run.epoch_seconds, **metrics,
+                               **run.audit}
         if log is not None:
             row.update(log.epoch(row))
         if run.take_row(row, metrics, self._quality(metrics, loss)):

@@ -18,7 +18,6 @@ GRAPH = graphs.random_graph(60, 200, hub=False)
 KEYS: dict[str, Any] = {"hidden": 6, "layers": 3, "dtype": "float64", "seed": 3, "backend": "reference", "optimiser": "sgd",
                         "dropout": 0.3, "lr": 0.2}
 GAS = {"strategy": "cluster", "clusters": 6, "history": "gas"}
-GLOBAL_NOW: dict[str, Any] = {"strategy": "global"}
 
 
 def trained(comm: Comm, epochs: int = 3, **keys: Any) -> np.ndarray:
@@ -29,18 +28,42 @@ def trained(comm: Comm, epochs: int = 3, **keys: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("keys", [{"model": "gcn", "norm": "batch"}, {"model": "gat", "heads": 2, "jumping": "concat"},
-                                  {"model": "sage", "direction": "both", "residual": "after"}], ids=str)
+                                  {"model": "sage", "direction": "both", "residual": True}], ids=str)
 def test_all_rows_in_the_batch_are_exact(keys: dict[str, Any]) -> None:
     (exact,) = run_simulated(1, trained, **keys)
     found = run_simulated(3, trained, **{**GAS, "clusters_per_batch": 6}, **keys)
     np.testing.assert_allclose(found[0], exact, rtol=1e-9, atol=1e-12)
 
 
-def test_as_many_hops_as_the_model_reads_are_exact() -> None:
-    clusters = {"strategy": "cluster", "clusters": 6, "clusters_per_batch": 2}
-    (gas,) = run_simulated(1, trained, **clusters, history="gas:hops=2", dropout=0.0, epochs=1)
-    found = run_simulated(3, trained, **clusters, history="gas:hops=9", dropout=0.0, epochs=1)[1]
-    np.testing.assert_allclose(found, gas, rtol=1e-9, atol=1e-12)
+def fitted(comm: Comm, folder: Path | None = None, **keys: Any) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """Rows of all epochs, and everything the model has learnt, after a run that may continue another one."""
+    files = {} if folder is None else {"out": str(folder), "checkpoint_every": 2, "resume": True}
+    one = gt.Trainer("gcn", GRAPH, comm=comm, **{**KEYS, **GAS, **files, **keys})
+    rows = [{name: x for name, x in row.items() if name not in ("seconds", "time")} for row in one.fit().history]
+    return rows, np.concatenate([x.ravel() for x in one.model.state().values()])
+
+
+def test_the_audit_changes_nothing_and_finds_the_limit_exact() -> None:
+    (plain, weights), (rows, same) = (run_simulated(2, fitted, epochs=3, **keys)[0] for keys in ({}, {"audit": 2}))
+    np.testing.assert_array_equal(weights, same)
+    assert all(row[f"audit_{name}"] > 0 for row in rows for name in ("outputs", "embeddings", "gradients"))
+    assert [row["loss"] for row in rows] == [row["loss"] for row in plain] and 0 < rows[-1]["audit_hit_rate"] <= 1
+    exact = run_simulated(2, fitted, epochs=3, audit=2, history="gas:hops=2")[0][0][-1]
+    assert max(exact[f"audit_{name}"] for name in ("outputs", "embeddings", "gradients")) < 1e-12
+
+
+def test_a_limit_tightens_the_knob(caplog: pytest.LogCaptureFixture) -> None:
+    rows = run_simulated(1, fitted, epochs=2, audit=1, audit_limit=1e-3)[0][0]
+    assert rows[-1]["audit_outputs"] < 1e-12 and "from now on hops=1" in caplog.text and "hops=3" not in caplog.text
+
+
+def test_a_resumed_run_has_the_numbers_of_one_that_was_not_interrupted(tmp_path: Path) -> None:
+    keys = {"audit": 3, "audit_limit": 0.4}
+    whole = run_simulated(2, fitted, tmp_path / "whole", epochs=4, **keys)[0]
+    run_simulated(2, fitted, tmp_path / "parts", steps=9, **keys)
+    found = run_simulated(2, fitted, tmp_path / "parts", epochs=4, **keys)[0]
+    np.testing.assert_array_equal(found[1], whole[1])
+    assert found[0][-1] == whole[0][-1]
 
 
 def test_numbers_of_any_number_of_workers() -> None:
@@ -64,3 +87,37 @@ def test_every_node_is_computed_once_an_epoch() -> None:
 
     (found,) = run_simulated(1, count)
     np.testing.assert_array_equal(np.sort(found), np.arange(6))
+
+
+@pytest.mark.parametrize(("keys", "text"), [
+    ({"history": "gsa"}, "did you mean 'gas'"), ({"history": "gas:hops=-1"}, "hops is -1"),
+    ({**GAS, "strategy": "mini", "clusters": 0}, "give --strategy cluster"),
+    ({**GAS, "boundary_hops": 1}, "boundary_hops=1 has no meaning"),
+    ({**GAS, "mode": "independent"}, "drop --mode"), ({**GAS, "views_in_flight": 2}, "drop --views-in-flight"),
+    ({**GAS, "task": "link"}, "another --task"), ({**GAS, "strategy": "global", "clusters": 0}, "history=gas"),
+    ({"audit": 5}, "no values are reused"), ({**GAS, "audit_limit": 0.1}, "needs an audit")])
+def test_errors(keys: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        run_simulated(2, trained, **{"strategy": "cluster", "clusters": 6, **keys})
+
+
+def test_the_oldest_lines_are_replaced(rng: np.random.Generator) -> None:
+    history, model = History(20, 6), dict[int, tuple[int, float]]()
+    for step in range(40):
+        rows = rng.permutation(20)[: rng.integers(0, 9)]
+        values = rng.standard_normal((len(rows), 2))
+        history.store(rows, values, step)
+        known = [r for r in rows.tolist() if r in model]
+        new = [r for r in rows.tolist() if r not in model][-max(6 - len(known), 0):] if len(known) < 6 else []
+        model.update((r, (step, values[rows == r][0, 0])) for r in [*known, *new])
+        # of lines of equal age, the test does not say which one goes
+        gone = [r for r, line in zip(model, history.find(np.array(list(model), np.int64)), strict=True) if line < 0]
+        evicted = [model.pop(r)[0] for r in gone]
+        assert max(evicted, default=-1) <= min((at for at, _ in model.values()), default=0)
+        lines = history.find(np.array(sorted(model), np.int64))
+        assert len(model) <= 6 and len(set(lines.tolist())) == len(model) and (lines >= 0).all()
+        np.testing.assert_array_equal(history.read(lines)[:, 0], [model[r][1] for r in sorted(model)])
+        np.testing.assert_array_equal(history.steps(lines), [model[r][0] for r in sorted(model)])
+        copy = History(20, 6)
+        copy.load_state(history.state())
+        np.testing.assert_array_equal(copy.find(np.arange(20), step - 2), history.find(np.arange(20), step - 2))

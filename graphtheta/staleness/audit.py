@@ -1,0 +1,82 @@
+"""The audit: what reused values do to embeddings, outputs and gradients of one step."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.train.step import QUIET, Training
+from graphtheta.engine.view.hop import hops
+from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.view import GraphView
+from graphtheta.ops.functions.rows import prefix
+from graphtheta.staleness.approximate import Approximate
+
+# what the figures are called in a row of the log
+AUDIT = "audit_"
+OUTPUTS = AUDIT + "outputs"
+
+
+def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict[str, float]:
+    """Relative errors of view i of an epoch against the exact one, and figures since the last audit.
+
+    Both passes have the parameters and the draws of the next step, forward and backward. The state
+    of the run is unchanged. The error of an array is the norm of the difference over the norm of
+    the exact one: of the outputs, of the values that the last layer reads, both at the targets of
+    the view, and of the gradients of all parameters together.
+
+    Args:
+        training: The training, between two steps.
+        memory: Its strategy.
+        epoch, i: The view.
+
+    Collective: all ranks of the training.
+    """
+    figures, held = memory.figures(), memory.held()
+    assert isinstance(memory, Strategy)
+    reused = _pass(training, memory, memory.batch(epoch, i))
+    memory.settle()
+    memory.hold(held)
+    memory.figures()
+    exact = _pass(training, memory, memory.exact(epoch, i))
+    comm = training.job_comm
+    found = {"outputs": _error(comm, reused[1], exact[1], exact[0], reused[0]), "gradients": _relative(reused[3], exact[3]),
+             "embeddings": _error(comm, reused[2], exact[2], exact[0], reused[0])}
+    return {AUDIT + name: float(x) for name, x in {**found, **figures}.items()}
+
+
+def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Ids of the rows, outputs, embeddings and gradients of a view."""
+    number, n = training.views, view.n_targets
+    graph: Any
+    with np.errstate(**QUIET), training.scope(), training.tape(number, view) as tape:
+        graph = ActiveGraph(view)
+        # the last superstep that another one reads
+        graph.wanted = max((step for step, hop in enumerate(hops(strategy.layers)) if hop.from_end == 1), default=-1)
+        out = training.model(graph)
+        out = prefix(out, n) if out.space is not None and out.space.kind == "node" and out.space.n > n else out
+        gradients, _ = training.backward(tape, strategy.task.loss(view, out))
+    inside = out if graph.found is None else graph.found
+    flat = np.concatenate([np.ravel(g).astype(np.float64) for g in gradients])
+    return view.space.gid[:n], out.value, np.asarray(inside.value)[:n], flat
+
+
+def _error(comm: Comm, reused: np.ndarray, exact: np.ndarray, wanted: np.ndarray, rows: np.ndarray) -> float:
+    """The error at some nodes of all workers.
+
+    Args:
+        comm: The workers.
+        reused: Values [n, ...] of nodes ``rows`` [n], to which all of ``wanted`` belong.
+        exact: Values [m, ...] of nodes ``wanted`` [m].
+    """
+    order = np.argsort(rows)
+    mine = reused[order[np.searchsorted(rows, wanted, sorter=order)]].astype(np.float64)
+    sums = comm.all_sum(np.array([np.sum(np.square(mine - exact)), np.sum(np.square(exact, dtype=np.float64))]))
+    return float(np.sqrt(sums[0] / sums[1])) if sums[1] else 0.0
+
+
+def _relative(reused: np.ndarray, exact: np.ndarray) -> float:
+    size = float(np.linalg.norm(exact))
+    return float(np.linalg.norm(reused - exact)) / size if size else 0.0
