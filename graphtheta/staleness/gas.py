@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,27 +28,9 @@ from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Var, current
 from graphtheta.rng import Permutation, Purpose, key
 from graphtheta.staleness.approximate import Approximate, Held
+from graphtheta.staleness.reads import Reads
 
 HOPS = "hops"
-
-
-class Counts:
-    """Counts of reads of histories since they were last taken: rows asked for, rows found, sum of their ages in steps."""
-
-    def __init__(self) -> None:
-        self._counts = np.zeros(3, np.int64)
-
-    def add(self, asked: int, ages: np.ndarray) -> None:
-        """Count a read; ages [n] are those of the rows found."""
-        self._counts += (asked, len(ages), int(ages.sum()))
-
-    def figures(self, partition: Partition) -> dict[str, float]:
-        """Hit rate and mean age over all workers, since the last call.
-
-        Collective: all ranks of the partition.
-        """
-        (asked, found, ages), self._counts = partition.halo_comm.all_sum(self._counts).tolist(), np.zeros(3, np.int64)
-        return {"hit_rate": found / asked if asked else 1.0, "age": ages / max(found, 1)}
 
 
 def extended(out: Var, more: np.ndarray, space: RowSpace) -> Var:
@@ -75,8 +57,8 @@ class Gas:
         ConfigError: The number is negative.
     """
 
-    name = "gas"
-    strategy = "cluster"
+    name: ClassVar = "gas"
+    strategy: ClassVar = "cluster"
 
     def __init__(self, hops: int = 0):
         if hops < 0:
@@ -107,7 +89,7 @@ class GasBatch(ClusterBatch, Approximate):
                               "give --history none, or another --task")
         self.n_hops = min(n_hops, max(depth(layers) - 1, 0))
         self._others = np.setdiff1d(np.arange(self._n_clusters), self._useful)
-        self._counts = Counts()
+        self._reads = Reads(hops(layers))
 
     @cached_property
     def _histories(self) -> dict[int, History]:
@@ -148,7 +130,7 @@ class GasBatch(ClusterBatch, Approximate):
         more = np.zeros((len(outside), *out.shape[1:]), out.dtype)
         if found.any():
             more[found] = history.read(lines[found])
-        self._counts.add(len(outside), step - history.steps(lines[found]))
+        self._reads.add(number, len(outside), step - history.steps(lines[found]))
         history.store(inside, out.value, step)
         return extended(out, more, space)
 
@@ -168,7 +150,7 @@ class GasBatch(ClusterBatch, Approximate):
         self.n_hops = int(held.get(HOPS, [self.n_hops])[0])
 
     def figures(self) -> dict[str, float]:
-        return self._counts.figures(self.partition)
+        return self._reads.figures(self.partition)
 
     def tighten(self) -> str:
         if self.n_hops >= depth(self.layers) - 1:

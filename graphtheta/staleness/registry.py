@@ -14,6 +14,7 @@ from graphtheta.registry import Registry
 from graphtheta.staleness.bns import Bns
 from graphtheta.staleness.exchange import HaloExchange
 from graphtheta.staleness.gas import Gas
+from graphtheta.staleness.hec import Hec
 from graphtheta.staleness.pipegcn import PipeGcn
 from graphtheta.staleness.skip import Skip
 
@@ -52,7 +53,7 @@ def is_history(x: Any) -> bool:
     return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "open", None))
 
 
-HISTORIES: Registry[type[HistoryPolicy]] = Registry("history", is_history, (NONE,), (Gas,))
+HISTORIES: Registry[type[HistoryPolicy]] = Registry("history", is_history, (NONE,), (Gas, Hec))
 
 
 def make_exchange(text: str, seed: int) -> HaloExchange | None:

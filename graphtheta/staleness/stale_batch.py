@@ -16,6 +16,22 @@ from graphtheta.staleness.approximate import Approximate, Held
 from graphtheta.staleness.exchange import HaloExchange
 
 
+def check_senders(partition: Partition, layers: Layers, by: str) -> None:
+    """Check that a worker has all edges into its masters, in the direction of the layers.
+
+    Args:
+        by: The key that needs it, for the message.
+
+    Raises:
+        ConfigError: Messages to some masters are summed on other workers.
+    """
+    for relation, reverse in all_passes(partition, hops(layers)).values():
+        if relation.served(reverse)[1].plan.anywhere:
+            given, wanted = ("against", "1d-src") if reverse else ("along", "1d-dst")
+            raise ConfigError(f"{by} reuses rows that are read by the workers of receiving nodes, but messages {given} edges are summed on "
+                              f"other workers; give --partitioner {wanted} and one --direction")
+
+
 class StaleBatch(GlobalBatch, Approximate):
     """Every node and edge in one step an epoch, with a halo exchange.
 
@@ -31,11 +47,7 @@ class StaleBatch(GlobalBatch, Approximate):
         if task.excludes:
             raise ConfigError(f"exchange={exchange.name} needs the same edges in every epoch, but a link task excludes its targets; give "
                               "--exchange exact, or another --task")
-        for relation, reverse in all_passes(partition, hops(layers)).values():
-            if relation.served(reverse)[1].plan.anywhere:
-                given, wanted = ("against", "1d-src") if reverse else ("along", "1d-dst")
-                raise ConfigError(f"exchange={exchange.name} replaces rows that are read by the workers of receiving nodes, but messages "
-                                  f"{given} edges are summed on other workers; give --partitioner {wanted} and one --direction")
+        check_senders(partition, layers, f"exchange={exchange.name}")
         self.exchange = exchange
 
     def batch(self, epoch: int, i: int) -> GraphView:

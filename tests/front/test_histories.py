@@ -38,7 +38,7 @@ def test_all_rows_in_the_batch_are_exact(keys: dict[str, Any]) -> None:
 def fitted(comm: Comm, folder: Path | None = None, **keys: Any) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Rows of all epochs, and everything the model has learnt, after a run that may continue another one."""
     files = {} if folder is None else {"out": str(folder), "checkpoint_every": 2, "resume": True}
-    one = gt.Trainer("gcn", GRAPH, comm=comm, **{**KEYS, **GAS, **files, **keys})
+    one = gt.Trainer("gcn", keys.pop("graph", GRAPH), comm=comm, **{**KEYS, **GAS, **files, **keys})
     rows = [{name: x for name, x in row.items() if name not in ("seconds", "time")} for row in one.fit().history]
     return rows, np.concatenate([x.ravel() for x in one.model.state().values()])
 
@@ -89,9 +89,49 @@ def test_every_node_is_computed_once_an_epoch() -> None:
     np.testing.assert_array_equal(np.sort(found), np.arange(6))
 
 
+HEC: dict[str, Any] = {"strategy": "mini", "batch_size": 8, "clusters": 0, "partitioner": "1d-dst"}
+NO_LIMITS = "hec:cs=-1,ls=-1,nc=-1,d=0"
+
+
+@pytest.mark.parametrize("keys", [{"model": "gcn", "norm": "batch"}, {"model": "gat", "heads": 2, "fanout": "3,2,2", "jumping": "concat"},
+                                  {"model": "sage", "fanout": "4", "sampler": "labor"}], ids=str)
+def test_the_cache_on_one_worker_is_exact(keys: dict[str, Any]) -> None:
+    (exact,), (found,) = (run_simulated(1, trained, **HEC, **keys, history=history) for history in ("none", "hec"))
+    np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-12)
+
+
+def test_a_cache_with_all_nodes_pushed_at_once_has_exact_outputs() -> None:
+    # each worker computes all its nodes in each batch; no gradient flows to those of the others
+    everything = {"graph": GRAPH.with_masks(np.ones(60, bool)), "batch_size": 0, "audit": 1, "epochs": 2}
+    rows = run_simulated(3, fitted, **{**HEC, **everything}, history=NO_LIMITS)[0][0]
+    assert rows[-1]["audit_outputs"] < 1e-12 and rows[-1]["audit_hit_rate"] == 1 and rows[-1]["audit_gradients"] > 1e-3
+    assert rows[-1]["audit_age"] == 0
+
+
+def test_misses_are_dropped_or_fetched() -> None:
+    rates = []
+    for history in ("hec:nc=1,cs=5", "hec", "hec:ls=-1", "hec:ls=-1,miss=fetch"):
+        rows = run_simulated(3, fitted, **HEC, history=history, audit=2, epochs=4)[0][0]
+        rates.append((rows[-1]["audit_hit_rate"], rows[-1]["audit_outputs"]))
+    assert rates[0][0] < rates[1][0] < rates[2][0] and rates[2][1] > rates[3][1] > 0
+
+
+def test_a_resumed_cache_has_the_numbers_of_one_that_was_not_interrupted(tmp_path: Path) -> None:
+    keys = {**HEC, "audit": 3, "audit_limit": 0.2, "history": "hec:nc=2,cs=8,ls=4,d=2"}
+    whole = run_simulated(3, fitted, tmp_path / "whole", epochs=4, **keys)[0]
+    run_simulated(3, fitted, tmp_path / "parts", steps=5, **keys)
+    found = run_simulated(3, fitted, tmp_path / "parts", epochs=4, **keys)[0]
+    np.testing.assert_array_equal(found[1], whole[1])
+    assert found[0][-1] == whole[0][-1]
+
+
 @pytest.mark.parametrize(("keys", "text"), [
     ({"history": "gsa"}, "did you mean 'gas'"), ({"history": "gas:hops=-1"}, "hops is -1"),
     ({**GAS, "strategy": "mini", "clusters": 0}, "give --strategy cluster"),
+    ({**HEC, "history": "hec:ls=-2"}, "ls is -2"), ({**HEC, "history": "hec:miss=ask"}, "expected drop or fetch"),
+    ({**HEC, "history": "hec", "partitioner": "1d-src"}, "give --partitioner 1d-dst"), ({**HEC, "history": "hec:d=-1"}, "d is -1"),
+    ({**HEC, "history": "hec", "batch_size": 0, "sampler": "saint_node"}, "needs a sampler of neighbours"),
+    ({**HEC, "history": "hec", "vertex_limit": 9}, "vertex_limit=9 has no meaning"),
     ({**GAS, "boundary_hops": 1}, "boundary_hops=1 has no meaning"),
     ({**GAS, "mode": "independent"}, "drop --mode"), ({**GAS, "views_in_flight": 2}, "drop --views-in-flight"),
     ({**GAS, "task": "link"}, "another --task"), ({**GAS, "strategy": "global", "clusters": 0}, "history=gas"),

@@ -1,0 +1,39 @@
+"""Counts of reads of histories."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.hop import Hop
+
+
+class Reads:
+    """For each layer whose values later layers read: rows asked for, rows found, and the sum of their ages in steps.
+
+    Args:
+        supersteps: Those of the model.
+    """
+
+    def __init__(self, supersteps: Sequence[Hop]):
+        self._layers = [number for number, hop in enumerate(supersteps) if hop.from_end]
+        self._counts = np.zeros((len(self._layers), 3), np.int64)
+
+    def add(self, number: int, asked: int, ages: np.ndarray) -> None:
+        """Count a read of the values of a layer; ages [n] are those of the rows found."""
+        self._counts[self._layers.index(number)] += (asked, len(ages), int(ages.sum()))
+
+    def figures(self, partition: Partition) -> dict[str, float]:
+        """Hit rate and mean age over all layers, and the hit rate of each, over all workers since the last call.
+
+        Collective: all ranks of the partition.
+        """
+        counts, self._counts = partition.halo_comm.all_sum(self._counts), np.zeros_like(self._counts)
+        asked, found, ages = counts.sum(axis=0).tolist()
+        rates = {f"hit_rate_{number + 1}": _rate(*row[:2]) for number, row in zip(self._layers, counts.tolist(), strict=True)}
+        return {"hit_rate": _rate(asked, found), "age": ages / max(found, 1), **rates}
+
+
+def _rate(asked: int, found: int) -> float:
+    return found / asked if asked else 1.0
