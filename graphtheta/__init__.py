@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from graphtheta.collector import collector_paused
+
 __version__ = "0.1.0"
 
 # the module of each public name
@@ -49,8 +51,9 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'graphtheta' has no attribute '{name}'")
-    import_module("graphtheta.engine.runtime.start").install_excepthook()
-    return getattr(import_module(_HOME[name]), name)
+    with collector_paused():
+        import_module("graphtheta.engine.runtime.start").install_excepthook()
+        return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

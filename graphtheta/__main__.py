@@ -6,6 +6,7 @@ from importlib import import_module
 from keyword import iskeyword
 
 import graphtheta
+from graphtheta.collector import collector_paused
 from graphtheta.console import complain, say
 from graphtheta.engine.comm.failure import close_output, exit_code
 from graphtheta.engine.runtime.start import launched
@@ -54,8 +55,9 @@ def main(argv: list[str] | None = None) -> int:
             return 0 if words else BAD_USAGE
         if words[0] not in COMMANDS:
             raise ConfigError(f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
-        function = words[0] + "_" * iskeyword(words[0])
-        return int(getattr(import_module(COMMANDS[words[0]][0]), function)(words[1:]))
+        with collector_paused():
+            module = import_module(COMMANDS[words[0]][0])
+        return int(getattr(module, words[0] + "_" * iskeyword(words[0]))(words[1:]))
     except GraphThetaError as error:
         if is_root:
             complain(f"graphtheta: {error}")

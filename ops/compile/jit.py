@@ -8,26 +8,28 @@ versions and all source texts that it can depend on.
 """
 from __future__ import annotations
 
-import gc
 import hashlib
 import pickle
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import llvmlite
-import numba
 import numpy as np
-from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.runtime.nrt import rtsys
-from numba.core.serialize import dumps
+
+from graphtheta.collector import collector_paused
 
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
+
+with collector_paused():
+    import llvmlite
+    import numba
+    from numba.core.caching import NullCache
+    from numba.core.compiler import CompileResult
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.runtime.nrt import rtsys
+    from numba.core.serialize import dumps
 
 # machine code depends on all files of these folders
 FOLDERS = [Path(__file__).parent.parent / name for name in ("compile", "kernels", "partition", "sampling")]
@@ -79,28 +81,12 @@ def cached(dispatcher: Any, text: str) -> Any:
     def compile_locked(types: Any) -> Any:
         # lock order: a thread that compiles may need the lock file of another kernel, so no thread
         # may hold a lock file while it waits for the compiler
-        with global_compiler_lock, one_at_a_time(machine_code.path(types, dispatcher.targetctx)), _collector_paused():
+        with global_compiler_lock, one_at_a_time(machine_code.path(types, dispatcher.targetctx)), collector_paused():
             return compile_alone(types)
 
     # calls with new argument types look up compile on the dispatcher
     dispatcher.compile = compile_locked
     return dispatcher
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pauses the cyclic garbage collector, which would take a quarter of the time of a compilation.
-
-    A compilation makes many objects that stay until its end, and each of them brings the next
-    search through all objects of the process nearer.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _MachineCode(NullCache):
