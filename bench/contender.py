@@ -137,7 +137,6 @@ def edge_list(z: Input) -> tuple[np.ndarray, np.ndarray]:
 # ---- kernels
 
 HEADS = 4
-TRIAD = 1 << 26
 
 
 def width_of(case: str) -> tuple[str, int]:

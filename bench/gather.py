@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from contender import TRIAD, width_of
+from contender import width_of
 from harness import Contender, disagreement, finish, parser, peer, race, ratio, script
 from inputs import HELP, graph_file
 
@@ -74,11 +74,12 @@ def main() -> int:
     options.add_argument("--widths", nargs="+", type=int, default=list(WIDTHS), help="of the sums; 16 32 41 64 128 256")
     options.add_argument("--peers", nargs="*", choices=("dgl", "numba"), default=["dgl", "numba"])
     options.add_argument("--graph", default="reddit", help=f"{HELP}; reddit")
+    options.add_argument("--triad", type=int, default=1 << 26, help="elements of the triad's arrays, beyond any cache; 67108864")
     options.add_argument("--times", type=int, default=3, help="timed runs of a case in a round; 3")
     options = options.parse_args()
     graph, cases = graph_file(options.graph, options.folder), cases_of(options.kinds, options.widths)
     words = (graph, options.times)
-    triad = Contender("triad", script("own", "triad", 10))
+    triad = Contender("triad", script("own", "triad", 10, options.triad))
     contenders = [Contender("graphtheta", script("own", "gather", *words, *cases))]
     gated = [case for case in cases if case.startswith("gated")]
     if "numba" in options.peers and gated:
@@ -87,7 +88,7 @@ def main() -> int:
     contenders += [Contender("dgl", command)] if command else []
     race([triad, *contenders], options.rounds, options.threads)
     seconds = triad.median("triad")
-    limit = 3 * 4 * TRIAD / seconds / 1e9 if seconds else None
+    limit = 3 * 4 * options.triad / seconds / 1e9 if seconds else None
     with np.load(graph) as z:
         rows = rows_of(cases, contenders, len(z["indices"]), limit)
     more = findings(contenders, options.widths, limit)

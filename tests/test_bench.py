@@ -86,7 +86,8 @@ def test_epochs_are_timed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_hand_written_kernel_computes_the_same(tmp_path: Path) -> None:
-    rows = rows_of("gather", tmp_path, "--graph", GRAPH, "--kinds", "weight", "gated", "--widths", "16", "--peers", "numba", "--times", "1")
+    rows = rows_of("gather", tmp_path, "--graph", GRAPH, "--kinds", "weight", "gated", "--widths", "16", "--peers", "numba", "--times", "1",
+                   "--triad", "4096")
     assert [(row["case"], row["contender"]) for row in rows if "case" in row] == [
         ("weight 16", "graphtheta"), ("gated 128", "graphtheta"), ("gated 128", "numba")]
 
@@ -143,7 +144,7 @@ def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sampled_sizes_fall_from_neighbour_sampling_to_labor_star(tmp_path: Path) -> None:
-    words = ("--graph", "rmat:scale=12,edge_factor=20,features=8,classes=4", "--batch", "50", "--steps", "2", "--window", "8")
+    words = ("--graph", "rmat:scale=10,edge_factor=20,features=8,classes=4", "--batch", "16", "--fanout", "5", "--steps", "2", "--window", "8")
     rows = run_bench("sampled_sizes", tmp_path, *words)
     assert [row["sampler"] for row in rows if "sampler" in row][:4] == ["neighbour", "LABOR-0", "LABOR-1", "LABOR-*"]
     assert [row["kappa"] for row in rows if "kappa" in row] == [1, 4, 16, 64, 256, 16]
@@ -178,7 +179,7 @@ def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
-    rows = run_bench("overlap", tmp_path, "--graph", GRAPH, "--scale", "10", "--ranks", "2", "--epochs", "2", "--rounds", "1")
+    rows = run_bench("overlap", tmp_path, "--graph", GRAPH, "--scale", "9", "--ranks", "2", "--epochs", "2", "--rounds", "1")
     assert [(row["contender"], row["note"]) for row in rows if "contender" in row] == [
         (name, "") for name in ("no links", "links", "links, blocking", "1 in flight", "4 in flight")]
     assert rows[1]["links"] > 0 and [row["value"] > 0 for row in rows if "value" in row][-1]
@@ -195,7 +196,7 @@ def test_duplicated_work_of_independent_workers_is_measured(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
-    rows = run_bench("uneven", tmp_path, "--scale", "10", "--epochs", "1", "--rounds", "1")
+    rows = run_bench("uneven", tmp_path, "--scale", "9", "--epochs", "1", "--rounds", "1")
     assert [row["note"] for row in rows if "contender" in row] == [""] * 4
     assert all(0 <= row["idle"] < 1 for row in rows if "contender" in row)
 
@@ -263,7 +264,7 @@ def test_a_number_that_changed_is_named(tmp_path: Path) -> None:
     before = tmp_path / "before.jsonl"
 
     def bits(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(BENCH / "bits.py"), "--only", "sbm gcn mini", *words]
+        command = [sys.executable, str(BENCH / "bits.py"), "--only", "edge_factor=6 gcn global", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     assert bits("--write", str(before)).returncode == 0

@@ -1,6 +1,6 @@
 """The stream triad a = b + s c, which measures memory bandwidth, in a compiled loop on all threads.
 
-    PYTHONPATH=bench python bench/own/triad.py TIMES
+    PYTHONPATH=bench python bench/own/triad.py TIMES ELEMENTS
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import perf_counter
 
 import numba
 import numpy as np
-from contender import TRIAD, report
+from contender import report
 
 
 @numba.njit(parallel=True, cache=True)
@@ -18,8 +18,8 @@ def triad(a, b, c, s):
         a[i] = b[i] + s * c[i]
 
 
-def main(times: str) -> None:
-    a, b, c = (np.full(TRIAD, x, np.float32) for x in (0, 1, 2))
+def main(times: str, elements: str) -> None:
+    a, b, c = (np.full(int(elements), x, np.float32) for x in (0, 1, 2))
     seconds = []
     for _ in range(int(times) + 1):
         began = perf_counter()
