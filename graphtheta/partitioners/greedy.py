@@ -13,7 +13,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
 from graphtheta.ops.partition.greedy_nodes import place_nodes
-from graphtheta.partitioners.stream import capacity, check_option, neighbourhoods
+from graphtheta.partitioners.stream import capacity, check_option, neighbour_bounds, neighbourhoods
 
 
 def stream(source: EdgeSource, owner: np.ndarray, size: int, scale: np.ndarray, cost: np.ndarray, passes: int) -> None:
@@ -28,9 +28,10 @@ def stream(source: EdgeSource, owner: np.ndarray, size: int, scale: np.ndarray, 
         scale, cost: By the nodes that a worker has, [capacity] float64.
         passes: Number of passes.
     """
+    bounds = neighbour_bounds(source) if passes else None
     for _ in range(passes):
         load = np.zeros(size, np.int64)
-        for group in neighbourhoods(source):
+        for group in neighbourhoods(source, bounds=bounds):
             place_nodes(*group, owner, load, scale, cost)
 
 

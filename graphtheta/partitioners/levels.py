@@ -8,7 +8,7 @@ import numpy as np
 
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.ops.partition.label_moves import contract
-from graphtheta.partitioners.stream import Neighbourhoods, neighbourhoods
+from graphtheta.partitioners.stream import Neighbourhoods, neighbour_bounds, neighbourhoods
 
 
 class Group(NamedTuple):
@@ -46,12 +46,12 @@ class Streamed:
     """
 
     def __init__(self, source: EdgeSource, at_most: int) -> None:
-        self._source, self._at_most = source, at_most
+        self._source, self._at_most, self._bounds = source, at_most, neighbour_bounds(source)
         self._whole: list[Neighbourhoods] = []
         self.mass = np.broadcast_to(np.int64(1), source.n_nodes)
 
     def groups(self) -> Iterator[Group]:
-        for group in self._whole or neighbourhoods(self._source, self._at_most):
+        for group in self._whole or neighbourhoods(self._source, self._at_most, self._bounds):
             if len(group.ptr) - 1 == self._source.n_nodes:
                 self._whole = [group]
             yield Group(*group, np.broadcast_to(np.int64(1), len(group.near)))

@@ -39,18 +39,23 @@ def degrees(source: EdgeSource, incoming: bool = True, outgoing: bool = True) ->
     return degree
 
 
-def neighbourhoods(source: EdgeSource, at_most: int = NEIGHBOURS) -> Iterator[Neighbourhoods]:
+def neighbour_bounds(source: EdgeSource) -> np.ndarray:
+    """Bounds of each node's neighbours in a list of those of all nodes, [n_nodes + 1] int64; reads all edges once."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(degrees(source))))
+
+
+def neighbourhoods(source: EdgeSource, at_most: int = NEIGHBOURS, bounds: np.ndarray | None = None) -> Iterator[Neighbourhoods]:
     """The neighbourhoods of all nodes in ascending order, some nodes at a time.
 
-    All edges are read once for the degrees and once for each group of nodes. Neighbours do not
-    depend on the chunks of the source or on ``at_most``.
+    All edges are read once for each group of nodes. Neighbours do not depend on the chunks of the
+    source or on ``at_most``.
 
     Args:
         source: The edges.
         at_most: Neighbours in a group, unless they are those of one node; at least twice the nodes.
+        bounds: Of ``neighbour_bounds``, for callers that read several times; by default they are computed first.
     """
-    n = source.n_nodes
-    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(degrees(source))))
+    n, bounds = source.n_nodes, neighbour_bounds(source) if bounds is None else bounds
     at_most, first = max(at_most, 2 * n), 0
     while first < n:
         last = max(int(np.searchsorted(bounds, bounds[first] + at_most, side="right")) - 1, first + 1)
