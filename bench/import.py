@@ -6,7 +6,8 @@
 
 The tables are written once. Ids are integers, or texts with --text. "MB" is the growth of the
 largest worker beyond a process that has imported a graph of two edges, and "share" is the bytes of
-its share of the tables as arrays: 16 bytes for each edge, 8 for each node, and its features.
+its share of the tables as arrays: 16 bytes for each edge, 8 for each node, and its features. The
+exit code is 1 if a worker takes more than its share and ``CONSTANT``.
 """
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ import graphtheta as gt
 COLUMNS = ["contender", "seconds", "edges/s", "MB/s", "MB", "share", "note"]
 KINDS = ("csv.gz", "csv", "parquet")
 FEATURES = 8
+# MB that a worker may take beyond its share, for blocks of rows and buffers
+CONSTANT = 150
 
 
 def tables(graph: gt.Graph, text: bool) -> tuple[pa.Table, pa.Table]:
@@ -87,7 +90,9 @@ def main() -> int:
             for kind in options.kinds for n in options.workers]
     race([c for c, _, _ in runs], options.rounds, options.threads)
     rows = [row_of(c, n, files[kind]) for c, n, kind in runs]
-    return finish(options, rows, COLUMNS, disagreement(c for c, _, _ in runs), bench="import", graph=graph)
+    faults = [f"{row['contender']} takes {row['MB']:.0f} MB, its share is {row['share']:.0f}" for row in rows
+              if row["MB"] > row["share"] + CONSTANT]
+    return finish(options, rows, COLUMNS, faults + disagreement(c for c, _, _ in runs), bench="import", graph=graph)
 
 
 if __name__ == "__main__":

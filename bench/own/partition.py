@@ -1,17 +1,28 @@
 """Reports on partitions of a graph.
 
-    PYTHONPATH=bench python bench/own/partition.py DATASET WORKERS,... MASTERS/PARTITIONER ...
+    PYTHONPATH=bench python bench/own/partition.py DATASET WORKERS,... yes|no MASTERS/PARTITIONER ...
+
+With "yes", the parts of all workers are built too, one worker at a time.
 """
 from __future__ import annotations
 
 import sys
+import tempfile
 from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
+import numpy as np
 from contender import report
 
 import graphtheta as gt
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import ConfigError
+from graphtheta.partitioners.report import OneOf
 
 
 def measured(graph: gt.Graph, workers: int, pair: str) -> dict[str, Any]:
@@ -23,7 +34,18 @@ def measured(graph: gt.Graph, workers: int, pair: str) -> dict[str, Any]:
         return {"masters": masters, "partitioner": partitioner, "n_workers": workers, "note": str(error)}
 
 
-def main(dataset: str, workers: str, *pairs: str) -> None:
+def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
+    """Time and processor time to assign nodes once and to build the parts of all workers."""
+    masters, partitioner = pair.split("/")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "owners.npy")
+        began, used = perf_counter(), process_time()
+        np.save(path, assign(GraphEdges(graph), OneOf(workers), partitioner, masters, 0)[0])
+        run_simulated(workers, lambda comm: build_partition(graph, comm, partitioner, f"file:path={path}"))
+        return {"whole": perf_counter() - began, "whole processor": process_time() - used}
+
+
+def main(dataset: str, workers: str, wholly: str, *pairs: str) -> None:
     small, graph = gt.load("ring:n=1000"), gt.load(dataset)
     rows = []
     for size in map(int, workers.split(",")):
@@ -31,6 +53,9 @@ def main(dataset: str, workers: str, *pairs: str) -> None:
             # compiles kernels
             measured(small, size, pair)
             rows.append(measured(graph, size, pair))
+            if wholly == "yes" and "note" not in rows[-1]:
+                whole(small, size, pair)
+                rows[-1] |= whole(graph, size, pair)
             print(rows[-1], file=sys.stderr, flush=True)
     report({}, {}, f"graphtheta {gt.__version__}", rows=rows)
 

@@ -1,9 +1,9 @@
 """DGL as a contender: the assignment of nodes by METIS that its offline partitioning makes, and the whole of it.
 
-    PYTHONPATH=bench python bench/peers/partition.py EDGES.npz WORKERS,... [whole]
+    PYTHONPATH=bench python bench/peers/partition.py EDGES.npz WORKERS,... yes|no
 
-The file has ``src``, ``dst`` [n_edges] int32 and ``n_nodes``. With ``whole``, partitions with their
-halos are built and written too, in a temporary folder.
+The file has ``src``, ``dst`` [n_edges] int32 and ``n_nodes``. With "yes", partitions with their halos
+are built and written too, in a temporary folder.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spent(work: Callable[[], Any]) -> tuple[Any, float, float]:
     return work(), perf_counter() - began, process_time() - used
 
 
-def main(path: str, workers: str, *whole: str) -> None:
+def main(path: str, workers: str, whole: str) -> None:
     with np.load(path) as z:
         src, dst, n = z["src"], z["dst"], int(z["n_nodes"])
     g, rows = dgl.graph((torch.from_numpy(src).long(), torch.from_numpy(dst).long()), num_nodes=n), []
@@ -43,7 +43,7 @@ def main(path: str, workers: str, *whole: str) -> None:
                "peak_bytes": max(peak_bytes() - before, 0), "edge_cut": float(np.mean(found[src] != found[dst])),
                "nodes": float(np.bincount(found, minlength=size).max() * size / n),
                "edges": float(np.bincount(found[dst], minlength=size).max() * size / len(dst))}
-        if whole:
+        if whole == "yes":
             with tempfile.TemporaryDirectory() as folder:
                 _, row["whole"], row["whole processor"] = spent(
                     lambda size=size, folder=folder: dgl.distributed.partition_graph(g, "graph", size, folder))
