@@ -48,6 +48,11 @@ class ColumnStore:
         """Names of the columns that models may read: the features."""
         return self._readable
 
+    def wide(self) -> tuple[str, ...]:
+        """Names of the columns whose rows are large: several numbers or sparse, and neither targets nor masks."""
+        return tuple(name for name, (role, c) in self._columns.items()
+                     if (c.sparse or len(c.shape) > 1) and role not in (Role.TARGET, Role.MASK))
+
     def role(self, name: str) -> Role:
         """The role of a column; KeyError if there is none."""
         return self._columns[name][0]
@@ -95,13 +100,18 @@ class ColumnStore:
         return ColumnStore(self.n_rows, {**self._columns, **added})
 
     def filled(self, n_rows: int, values: Mapping[str, Any]) -> ColumnStore:
-        """The same columns, in memory and for other rows.
+        """Some of the columns, in memory and for other rows.
 
         Args:
             n_rows: Rows of every column.
-            values: Arrays or CSR rows [n_rows, ...] by name, one for each column.
+            values: Arrays or CSR rows [n_rows, ...] by name; columns that are not named are left out.
         """
-        return ColumnStore(n_rows, {name: (role, MemoryColumn(values[name])) for name, (role, _) in self._columns.items()})
+        kept = [(name, role) for name, (role, _) in self._columns.items() if name in values]
+        return ColumnStore(n_rows, {name: (role, MemoryColumn(values[name])) for name, role in kept})
+
+    def joined(self, other: ColumnStore) -> ColumnStore:
+        """The columns of this store and those of another one with the same rows, which replace columns of the same names."""
+        return ColumnStore(self.n_rows, {**self._columns, **other._columns})
 
     def empty(self) -> ColumnStore:
         """The same columns without rows."""

@@ -1,32 +1,29 @@
 """Independent mode: a group of views, expanded by all workers together, is dealt to one worker each.
 
-View q of a group goes to worker q. Each worker sends it the nodes and edges of the view that it
-owns, with all their columns, in one message for each kind of rows. Worker q puts them together to
-a view of its own, over a partition without mirrors, and computes it without messages:
+View q of a group goes to worker q. Each worker sends it the structure of the view: the nodes and
+edges that it owns, in one message for each kind of rows. Worker q puts them together to a view of
+its own, over a partition without mirrors, fetches the features of its nodes (``fetch.py``), and
+computes the view without messages:
 
-    nodes     id, hop, node columns
+    nodes     id, hop, narrow node columns: labels, masks, degrees and other single numbers
     edges     id, ends, edge columns; an edge that several hops use is sent once
     uses      sweep, number of the edge, importance weight
     pairs     id, ends, label, number of the edge if they are stored edges
-    sparse    entries of the rows of a sparse node column
 
 A sweep is a pass of a level. Nodes are ordered by hop and id, and the edges of a node by id, so the
 numbers of a view do not depend on the number of workers or on the partition.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy
-
-from graphtheta.sparse import is_sparse
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import group
-from ..partition.exchange import Exchange, pointers
+from ..partition.exchange import Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, NO_MIRRORS, Partition
 from ..partition.relation import EDGE
@@ -34,6 +31,7 @@ from ..view.hop import Layers, depth, hops
 from ..view.level import Counts, Level, Pass, Selection, tie_shift
 from ..view.scored_pairs import PairPlan, Pairs
 from ..view.view import GraphView
+from .fetch import Features, request_bytes, row_bytes
 from .local import local_partition
 from .scatter import Received, scatter
 
@@ -42,15 +40,25 @@ COLUMN = "column "
 LARGEST = 1 << 31
 
 
-def deal(views: Sequence[GraphView], layers: Layers) -> GraphView:
+def deal(views: Sequence[GraphView], layers: Layers, features: Features) -> GraphView:
     """The view of this worker, from a group of views that all workers have expanded.
 
     Args:
         views: At least one and at most one for each worker; in each, this worker's part.
         layers: The supersteps of the model.
+        features: Fetches the wide columns.
 
     Returns:
         View number ``rank``; an empty view on a worker for which there is none.
+
+    Collective: all ranks of the views' partition.
+    """
+    view = structure(views, layers)
+    return complete(view, views[0].partition, *features.fetch([view.partition.masters]))
+
+
+def structure(views: Sequence[GraphView], layers: Layers) -> GraphView:
+    """The view of this worker without the wide node columns; arguments and result are those of ``deal``.
 
     Collective: all ranks of the views' partition.
     """
@@ -60,14 +68,30 @@ def deal(views: Sequence[GraphView], layers: Layers) -> GraphView:
     return _unpacked(views[0], layers, received, weighted, counts)
 
 
+def complete(view: GraphView, partition: Partition, wide: Mapping[str, Any]) -> GraphView:
+    """A view with its wide columns.
+
+    Args:
+        view: The result of ``structure``.
+        partition: The partition of the views it was dealt from.
+        wide: Rows of the masters of the view's partition, by name.
+    """
+    local = view.partition
+    return replace(view, partition=replace(local, node=local.node.joined(partition.node.filled(local.n_masters, wide))))
+
+
 def dealt_bytes(views: Sequence[GraphView], layers: Layers) -> int:
-    """Bytes that this worker would send to deal a group of views; arguments as for ``deal``.
+    """Bytes that this worker would send to deal a group of views and to fetch its features; arguments as for ``structure``.
+
+    Without those of a directory that is distributed.
 
     Collective: all ranks of the views' partition.
     """
-    rank = views[0].partition.halo_comm.rank
-    others = [part for q, part in enumerate(_parts(views, layers)[1]) if q != rank]
-    return sum(x.nbytes for part in others for kind in part for x in kind.values())
+    p = views[0].partition
+    rank, nodes = p.halo_comm.rank, p.halo_comm.all_sum(np.array([view.space.n for view in views]))
+    sent = sum(x.nbytes for q, part in enumerate(_parts(views, layers)[1]) if q != rank for kind in part for x in kind.values())
+    sent += sum(int(row_bytes(p, view.rows).sum()) for q, view in enumerate(views) if q != rank)
+    return sent + (request_bytes(p, int(nodes[rank]) - views[rank].space.n) if rank < len(views) else 0)
 
 
 def _levels(view: GraphView) -> list[Level]:
@@ -94,7 +118,7 @@ def _parts(views: Sequence[GraphView], layers: Layers) -> tuple[np.ndarray, list
 
 
 def packed(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
-    """This worker's rows of a view as messages: nodes, edges, uses, pairs if there are any, and sparse columns.
+    """This worker's rows of a view as messages: nodes, edges, uses, and pairs if there are any.
 
     Args:
         view: The view.
@@ -109,30 +133,24 @@ def packed(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
     number, n_uses = number.astype(np.int32), sum(map(len, uses))
     # half the bytes wherever node ids fit
     src, dst = (x.astype(np.int32) if p.n_nodes <= LARGEST else x for x in p.ends_of(stored))
-    nodes, sparse = _nodes(view, layers)
-    edges = {"gid": p.edge_gid[stored], "src": src, "dst": dst, **_read(p.edge, stored)}
+    edges = {"gid": p.edge_gid[stored], "src": src, "dst": dst, **_read(p.edge, p.edge.names(), stored)}
     used = {"edge": number[:n_uses],
             "sweep": np.repeat(np.arange(len(sweeps), dtype=np.int16), [sum(s.n_edges for s in sweep.selections) for sweep in sweeps])}
     if weighted:
         weights = [np.ones(s.n_edges) if s.weight is None else s.weight for sweep in sweeps for s in sweep.selections]
         used["weight"] = np.concatenate([np.zeros(0), *weights])
     if pairs is None:
-        return [nodes, edges, used, *sparse]
+        return [_nodes(view, layers), edges, used]
     ends = {"gid": pairs.gid, "src": pairs.src, "dst": pairs.dst, "label": pairs.label}
-    return [nodes, edges, used, ends | ({"edge": number[n_uses:]} if paired else {}), *sparse]
+    return [_nodes(view, layers), edges, used, ends | ({"edge": number[n_uses:]} if paired else {})]
 
 
-def _nodes(view: GraphView, layers: Layers) -> tuple[Columns, list[Columns]]:
-    """The nodes of a view with all their columns, and the entries of the sparse ones."""
+def _nodes(view: GraphView, layers: Layers) -> Columns:
+    """The nodes of a view with their narrow columns."""
     hop = np.repeat(np.arange(depth(layers) + 1, dtype=np.int16), np.diff([0, *_sizes(view, layers)]))
-    nodes, sparse = {"gid": view.space.gid, "hop": hop}, []
-    for name, x in _read(view.partition.node, view.rows).items():
-        if is_sparse(x):
-            nodes[name] = np.diff(x.indptr).astype(np.int32)
-            sparse.append({"at": x.indices.astype(np.int32), "value": x.data})
-        else:
-            nodes[name] = x
-    return nodes, sparse
+    store = view.partition.node
+    narrow = [name for name in store.names() if name not in store.wide()]
+    return {"gid": view.space.gid, "hop": hop, **_read(store, narrow, view.rows)}
 
 
 def _sizes(view: GraphView, layers: Layers) -> list[int]:
@@ -143,9 +161,9 @@ def _sizes(view: GraphView, layers: Layers) -> list[int]:
     return sizes
 
 
-def _read(store: Any, rows: np.ndarray | None) -> dict[str, Any]:
-    """Rows of all columns of a store, by their names in messages."""
-    return {COLUMN + name: read.end() for name, read in store.read_begin(store.names(), rows).items()}
+def _read(store: Any, names: Iterable[str], rows: np.ndarray | None) -> Columns:
+    """Rows of some columns of a store, by their names in messages."""
+    return {COLUMN + name: read.end() for name, read in store.read_begin(names, rows).items()}
 
 
 # ---- receiving
@@ -159,13 +177,12 @@ def _unpacked(like: GraphView, layers: Layers, received: list[Received], weighte
         weighted: Whether the edges of each sweep have importance weights.
         counts: Size of each level, over all views of the group.
     """
-    nodes, edges, uses, *more = received
-    pairs = more.pop(0) if like.pairs is not None else None
+    nodes, edges, uses, *pairs = received
     gid, hop = nodes.columns["gid"], nodes.columns["hop"]
     rows = np.argsort(hop.astype(np.int64) * like.partition.n_nodes + gid)
     row_of = _inverse(rows)
     by_id = np.argsort(edges.columns["gid"])
-    local = local_partition(like.partition, gid, _columns(like.partition, nodes, more), edges.columns["gid"][by_id],
+    local = local_partition(like.partition, gid, _given(nodes), edges.columns["gid"][by_id],
                             {name: x[by_id] for name, x in _given(edges).items()})
     ends = [row_of[local.directory.row(edges.columns[end][by_id])] for end in ("src", "dst")]
     position = _inverse(by_id)
@@ -186,23 +203,12 @@ def _unpacked(like: GraphView, layers: Layers, received: list[Received], weighte
             sweep += 1
         made[id(level)] = Level(n_in, n_out, passes, level.direction, counts=counts[len(made)])
     view = GraphView(local, [made[id(level)] for level in like.levels], rows, RowSpace(gid[rows]))
-    return view if pairs is None else replace(view, pairs=_pairs(local, pairs, edges, position).level(row_of, view.n_targets))
+    return replace(view, pairs=_pairs(local, pairs[0], edges, position).level(row_of, view.n_targets)) if pairs else view
 
 
 def _given(received: Received) -> Columns:
     """The columns of the graph among those of a message, by their own names."""
     return {name.removeprefix(COLUMN): x for name, x in received.columns.items() if name.startswith(COLUMN)}
-
-
-def _columns(partition: Partition, nodes: Received, sparse: list[Received]) -> Mapping[str, Any]:
-    """The received node columns, with CSR rows where a column is sparse."""
-    columns: dict[str, Any] = _given(nodes)
-    for name in columns:
-        if (column := partition.node.column(name)).sparse:
-            entries = sparse.pop(0).columns
-            ends, shape = pointers(columns[name]), (len(columns[name]), column.shape[1])
-            columns[name] = scipy.sparse.csr_array((entries["value"], entries["at"], ends), shape)
-    return columns
 
 
 def _pass(local: Partition, reverse: bool, edges: np.ndarray, weight: np.ndarray | None, ends: list[np.ndarray], n_in: int,

@@ -21,7 +21,7 @@ def local_partition(partition: Partition, masters: np.ndarray, node: Mapping[str
     Args:
         partition: This worker's part of the graph; the workers that share parameters remain its.
         masters: Global ids of the nodes, [n] int64, none twice.
-        node: All columns of ``partition.node`` for these nodes.
+        node: Columns of ``partition.node`` for these nodes, by name; others are left out.
         edges: Global ids of the edges, [m] int64, none twice.
         edge: All columns of ``partition.edge`` for these edges.
     """

@@ -42,7 +42,7 @@ def scatter(comm: Comm, kinds: Sequence[Sequence[Columns]]) -> list[Received]:
     """
     counts = np.array([[_length(part) for part in parts] for parts in kinds], np.int64)
     arriving = np.stack(comm.all_to_all(list(np.ascontiguousarray(counts.T)))).T
-    moves = [_Move(comm, parts, pointers(list(n))) for parts, n in zip(kinds, arriving, strict=True)]
+    moves = [Move(comm, parts, pointers(list(n))) for parts, n in zip(kinds, arriving, strict=True)]
     return [move.end() for move in moves]
 
 
@@ -50,8 +50,16 @@ def _length(part: Columns) -> int:
     return len(next(iter(part.values())))
 
 
-class _Move:
-    """The started messages of one kind of rows."""
+class Move:
+    """The started messages of one kind of rows.
+
+    Args:
+        comm: The workers.
+        parts: The columns of each worker's rows, in the order of ranks; see ``scatter``.
+        ptr: Bounds of the rows that each worker sends here, [size + 1].
+
+    Collective: all ranks of comm.
+    """
 
     def __init__(self, comm: Comm, parts: Sequence[Columns], ptr: np.ndarray):
         layout, self._ptr = Layout(parts[0]), ptr
@@ -67,5 +75,6 @@ class _Move:
                                                  [x for x in self._received.messages() if x[0] != comm.rank], Tag.ALL_TO_ALL)
 
     def end(self) -> Received:
+        """What this worker gets."""
         self._pending.end()
         return Received(self._received.read(), self._ptr)

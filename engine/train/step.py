@@ -24,6 +24,7 @@ from ..partition.message import halo_scope
 from ..view.strategy import Strategy
 from ..view.view import GraphView
 from .deal import deal
+from .fetch import Features
 from .gradient_sum import GradientSum
 from .scheduler import WorkQueue
 from .update import UpdateRule
@@ -72,7 +73,7 @@ class Training:
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
         self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
         self.queue = WorkQueue(job_comm, views_in_flight)
-        self.independent = independent
+        self.independent, self.features = independent, Features(strategy.partition)
         self.views = 0
 
     @property
@@ -169,7 +170,7 @@ class Training:
         ledger, mine = self.job_comm.ledger, self.strategy.partition.halo_comm.rank if self.independent else 0
         with ledger.span(f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
-                view = makers[0]() if not self.independent else deal([make() for make in makers], self.strategy.layers)
+                view = makers[0]() if not self.independent else deal([make() for make in makers], self.strategy.layers, self.features)
                 view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number + mine, view) as tape:
                 with ledger.span("forward"):

@@ -21,8 +21,8 @@ MODES = ("cooperative", "independent")
 # memory that a worker among several has for messages, besides the buffers of its moves
 MESSAGE_BYTES = 18 << 20
 
-# kinds of rows that are dealt: nodes, edges, and their uses
-DEALT_KINDS = 3
+# messages between two workers that deal views: nodes, edges, and their uses; and requests and features
+DEALT_KINDS = 5
 # seconds to deal a group of views, besides its bytes: of each use of an edge, and of the group
 DEALT, GROUP = 2e-7, 2.5e-3
 # messages to a partner at every hop of the search of a view: of senders and of receivers
@@ -154,9 +154,7 @@ class _Way:
         bytes_, messages = self._gradients()
         sent = np.zeros(size)
         for number, view in self.sampled.views:
-            part = dealt(self.held, view, self.placement).astype(float)
-            part[number % per_step % size] = 0
-            sent += part * views / len(works)
+            sent += dealt(self.held, view, self.placement, number % per_step % size) * (views / len(works))
         whole = [work.parts.sum(axis=0, keepdims=True) for work in works]
         compute = groups * float(np.mean([self.machine.compute(parts, self.together)[0] for parts in whole]))
         edges = float(np.mean([sum(share.edges.sum() for share in {id(s): s for s in work.shares}.values()) for work in works]))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.layer.dry_run import Operation, Probe
-from graphtheta.engine.train.deal import COLUMN, packed
+from graphtheta.engine.train.deal import packed
+from graphtheta.engine.train.fetch import request_bytes, row_bytes
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import GraphView
 from graphtheta.ops.autodiff.buffers import BLOCK
@@ -168,18 +169,23 @@ def reduced(order: Sequence[Parameter], parameters: list[Parameter], size: int) 
     return counted[:, 0], counted[:, 1]
 
 
-def dealt(skeleton: Skeleton, view: GraphView, placement: Placement) -> np.ndarray:
-    """Bytes of a view that each worker holds and sends to the one that computes it, [size] int64; arguments as for ``work_of``."""
+def dealt(skeleton: Skeleton, view: GraphView, placement: Placement, to: int) -> np.ndarray:
+    """Bytes that each worker sends so that one of them can compute a view alone, [size] int64.
+
+    Args:
+        skeleton: The job.
+        view: One of its views on one worker.
+        placement: Divides the view.
+        to: The worker that computes it.
+    """
     weighted = any(s.weight is not None for level in view.levels for p in level.passes for s in p.selections)
-    nodes, edges, uses, *more = packed(view, skeleton.found.layers, weighted)
+    nodes, edges, uses, *pairs = packed(view, skeleton.found.layers, weighted)
     owner, worker = placement.owners[nodes["gid"]], placement.workers[edges["gid"]]
     found = [(nodes, owner), (edges, worker), (uses, worker[uses["edge"]])]
-    if view.pairs is not None:
-        pairs = more.pop(0)
-        found.append((pairs, worker[pairs["edge"]] if "edge" in pairs else placement.owners[pairs["src"]]))
-    sparse = [np.repeat(owner, nodes[COLUMN + name]) for name in view.partition.node.names() if view.partition.node.column(name).sparse]
-    found += zip(more, sparse, strict=True)
+    found += [(kind, worker[kind["edge"]] if "edge" in kind else placement.owners[kind["src"]]) for kind in pairs]
     each = [sum(prod(x.shape[1:]) * x.dtype.itemsize for x in columns.values()) * np.bincount(of, minlength=placement.size)
             for columns, of in found]
-    total: np.ndarray = np.sum(each, axis=0)
+    features = np.bincount(owner, row_bytes(view.partition, view.rows), placement.size).astype(np.int64)
+    total: np.ndarray = np.sum([*each, features], axis=0)
+    total[to] = request_bytes(view.partition, int(np.count_nonzero(owner != to)))
     return total

@@ -17,6 +17,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import LocalDirectory
 from graphtheta.engine.train.deal import deal, dealt_bytes
+from graphtheta.engine.train.fetch import Features
 from graphtheta.engine.train.scatter import scatter
 from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.models import GAT, EdgeDecoder
@@ -130,7 +131,7 @@ def dealt(comm: Comm, split: tuple[str, str], **keys: Any) -> dict[int, list[np.
     one = trainer(comm, partitioner=split[0], masters=split[1], **keys)
     group = [one.strategy.batch(0, i) for i in range(2)]
     sent = comm.ledger.receivers(comm.size).sum(axis=0)[0]
-    view = deal(group, one.strategy.layers)
+    view = deal(group, one.strategy.layers, Features(one.strategy.partition))
     counts = (comm.size - 1) * 3 * 8
     assert comm.ledger.receivers(comm.size).sum(axis=0)[0] - sent - counts == dealt_bytes(group, one.strategy.layers)
     # the order of a product and a sum, and with it the order of gradients, must be the same everywhere

@@ -1,0 +1,113 @@
+"""Features of nodes by their ids, fetched from the workers that own the nodes.
+
+A worker of independent mode computes views of nodes that others own. It asks each owner once for
+the rows of all nodes it needs, by their master rows there; the owner answers with all wide columns
+in one message, in the order of the request, so a reply has no ids. Rows of sparse columns have
+their lengths in this message, and their entries in a second one.
+
+The rows that several views need are fetched once for all of them.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+import scipy
+
+from graphtheta.sparse import is_sparse
+
+from ...ops.functions.index import take_rows
+from ..partition.exchange import pointers
+from ..partition.message import Columns
+from ..partition.partition import Partition
+from ..partition.table import Route
+from .scatter import Move
+
+# of a row at its owner; of the length of a sparse row; of the column of one of its entries
+REQUEST, LENGTH, INDEX = np.dtype(np.int32), np.dtype(np.int32), np.dtype(np.int32)
+
+
+class Features:
+    """The wide node columns of a partition, by global id.
+
+    Args:
+        partition: This worker's part of the graph.
+    """
+
+    def __init__(self, partition: Partition):
+        self._partition, self._names = partition, partition.node.wide()
+
+    def fetch(self, ids: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+        """The wide columns of the nodes of some views.
+
+        Args:
+            ids: Global ids of the nodes of each view, [n] int64, none twice in a view. Workers may
+                give different numbers of views.
+
+        Returns:
+            For each view, rows [n, ...] by name: arrays, or CSR rows of sparse columns.
+
+        Raises:
+            PartitionError: An id is not that of a node.
+
+        Collective: all ranks of the partition.
+        """
+        if not self._names:
+            return [{} for _ in ids]
+        if len(ids) == 1:
+            return [self._rows(ids[0])]
+        together, at = np.unique(np.concatenate([np.zeros(0, np.int64), *ids]), return_inverse=True)
+        rows, bounds = self._rows(together), np.cumsum([len(x) for x in ids])
+        return [{name: take_rows(x, own) for name, x in rows.items()} for own in np.split(at, bounds)[:-1]]
+
+    def _rows(self, ids: np.ndarray) -> dict[str, Any]:
+        """The wide columns of some nodes, none twice.
+
+        Collective: all ranks of the partition.
+        """
+        comm, store = self._partition.halo_comm, self._partition.node
+        owner, row = self._partition.directory.locate(ids)
+        route = Route(owner, comm.size)
+        requested = comm.all_to_all(route.parts(row))
+        ptr, rows = pointers([len(part) for part in requested]), np.concatenate(requested)
+        read: dict[str, Any] = {name: column.end() for name, column in store.read_begin(self._names, rows).items()}
+        sparse = {name: x for name, x in read.items() if is_sparse(x)}
+        first = {name: np.diff(x.indptr).astype(LENGTH) if name in sparse else x for name, x in read.items()}
+        found: dict[str, Any] = Move(comm, _parts(first, ptr), route.bounds).end().columns
+        for name, x in sparse.items():
+            entries, ends = {"at": x.indices.astype(INDEX), "value": x.data}, pointers(found[name])
+            got = Move(comm, _parts(entries, x.indptr[ptr]), ends[route.bounds]).end().columns
+            found[name] = scipy.sparse.csr_array((got["value"], got["at"], ends), (len(ids), x.shape[1]))
+        at = route.positions()
+        return found if at is None else {name: take_rows(x, at) for name, x in found.items()}
+
+
+def _parts(columns: Columns, ptr: np.ndarray) -> list[Columns]:
+    """The rows of columns between consecutive bounds."""
+    return [{name: x[a:b] for name, x in columns.items()} for a, b in pairwise(ptr)]
+
+
+def row_bytes(partition: Partition, rows: np.ndarray | None) -> np.ndarray:
+    """Bytes of the wide columns of some masters in replies, [n] int64.
+
+    Args:
+        partition: This worker's part of the graph.
+        rows: Master rows, [n]; None for all.
+    """
+    store = partition.node
+    total = np.zeros(store.n_rows if rows is None else len(rows), np.int64)
+    for name in store.wide():
+        column = store.column(name)
+        if column.sparse:
+            total += LENGTH.itemsize + np.diff(store.read(name, rows).indptr) * (INDEX.itemsize + column.dtype.itemsize)
+        else:
+            total += prod(column.shape[1:]) * column.dtype.itemsize
+    return total
+
+
+def request_bytes(partition: Partition, n: int) -> int:
+    """Bytes of the requests for the wide columns of n nodes."""
+    return n * REQUEST.itemsize if partition.node.wide() else 0
