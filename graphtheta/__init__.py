@@ -22,6 +22,7 @@ _FRONT = {
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
+    "CACHE_POLICIES": "caching.registry",
     "import_graph": "ingest.importer", "Query": "tables.query",
     "compare_partitions": "partitioners.comparison",
 }
@@ -29,7 +30,7 @@ _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "re
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
            "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "EdgeRule": "partition.partitioner",
-           "MappedColumn": "store.mapped",
+           "MappedColumn": "store.mapped", "CachePolicy": "store.cached",
            "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (

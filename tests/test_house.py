@@ -169,7 +169,7 @@ def test_imports_of_mpi_and_numba() -> None:
             importing.get(module.split(".")[0], set()).add(name_of(path))
     (mpi,) = importing["mpi4py"]
     assert layer_of(mpi) == "engine"
-    compiled = {f"graphtheta.ops.{name}" for name in ("compile", "kernels", "sampling")}
+    compiled = {f"graphtheta.ops.{name}" for name in ("caching", "compile", "kernels", "sampling")}
     assert {package_of(module) for module in importing["numba"]} == compiled
 
 

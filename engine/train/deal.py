@@ -68,6 +68,15 @@ def structure(views: Sequence[GraphView], layers: Layers) -> GraphView:
     return _unpacked(views[0], layers, received, weighted, counts)
 
 
+def members(views: Sequence[GraphView]) -> np.ndarray:
+    """Global ids of the nodes of this worker's view, in the order in which ``deal`` would fetch them; arguments as for ``deal``.
+
+    Collective: all ranks of the views' partition.
+    """
+    comm, none = views[0].partition.halo_comm, np.zeros(0, np.int64)
+    return np.concatenate(comm.all_to_all([views[q].space.gid if q < len(views) else none for q in range(comm.size)]))
+
+
 def complete(view: GraphView, partition: Partition, wide: Mapping[str, Any]) -> GraphView:
     """A view with its wide columns.
 

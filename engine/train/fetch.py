@@ -5,14 +5,15 @@ the rows of all nodes it needs, by their master rows there; the owner answers wi
 in one message, in the order of the request, so a reply has no ids. Rows of sparse columns have
 their lengths in this message, and their entries in a second one.
 
-The rows that several views need are fetched once for all of them.
+The rows that several views need are fetched once for all of them. Rows that a cache holds are not
+asked for.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy
@@ -30,15 +31,29 @@ from .scatter import Move
 REQUEST, LENGTH, INDEX = np.dtype(np.int32), np.dtype(np.int32), np.dtype(np.int32)
 
 
+class Cache(Protocol):
+    """Rows of columns that are not sparse; see ``engine.store.cached.RowCache``."""
+
+    def look_up(self, keys: np.ndarray, batches: int) -> Any:
+        """The rows it holds, for so many batches: an object with ``rest``, positions of the others, and ``joined``."""
+
+    def store(self, keys: np.ndarray, rows: dict[str, Any]) -> None:
+        """Offer rows that were not found."""
+
+
 class Features:
     """The wide node columns of a partition, by global id.
 
     Args:
         partition: This worker's part of the graph.
+        cache: Holds rows by global id; None for none.
+        own: Whether the cache also holds rows of this worker's masters, which is of use if they are
+            not in its memory.
     """
 
-    def __init__(self, partition: Partition):
+    def __init__(self, partition: Partition, cache: Cache | None = None, own: bool = False):
         self._partition, self._names = partition, partition.node.wide()
+        self._cache, self._own = cache, own
 
     def fetch(self, ids: Sequence[np.ndarray]) -> list[dict[str, Any]]:
         """The wide columns of the nodes of some views.
@@ -58,18 +73,33 @@ class Features:
         if not self._names:
             return [{} for _ in ids]
         if len(ids) == 1:
-            return [self._rows(ids[0])]
+            return [self._cached(ids[0], 1)]
         together, at = np.unique(np.concatenate([np.zeros(0, np.int64), *ids]), return_inverse=True)
-        rows, bounds = self._rows(together), np.cumsum([len(x) for x in ids])
+        rows, bounds = self._cached(together, len(ids)), np.cumsum([len(x) for x in ids])
         return [{name: take_rows(x, own) for name, x in rows.items()} for own in np.split(at, bounds)[:-1]]
 
-    def _rows(self, ids: np.ndarray) -> dict[str, Any]:
-        """The wide columns of some nodes, none twice.
+    def _cached(self, ids: np.ndarray, batches: int) -> dict[str, Any]:
+        """The wide columns of some nodes, none twice, for so many batches.
+
+        Collective: all ranks of the partition.
+        """
+        if self._cache is None:
+            return self._rows(ids, *self._partition.directory.locate(ids))
+        found = self._cache.look_up(ids, batches)
+        ids = ids[found.rest]
+        owner, row = self._partition.directory.locate(ids)
+        rest = self._rows(ids, owner, row)
+        at = np.arange(len(ids)) if self._own else np.flatnonzero(owner != self._partition.halo_comm.rank)
+        self._cache.store(ids[at], rest if len(at) == len(ids) else {name: take_rows(x, at) for name, x in rest.items()})
+        out: dict[str, Any] = found.joined(rest)
+        return out
+
+    def _rows(self, ids: np.ndarray, owner: np.ndarray, row: np.ndarray) -> dict[str, Any]:
+        """The wide columns of some nodes, none twice, from their owners.
 
         Collective: all ranks of the partition.
         """
         comm, store = self._partition.halo_comm, self._partition.node
-        owner, row = self._partition.directory.locate(ids)
         route = Route(owner, comm.size)
         requested = comm.all_to_all(route.parts(row))
         ptr, rows = pointers([len(part) for part in requested]), np.concatenate(requested)

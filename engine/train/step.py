@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -37,6 +37,28 @@ RUNS_STEPS = True
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 
 
+class Foresight(Protocol):
+    """Tells caches what the next views will read."""
+
+    def until(self, epoch: int, first: int) -> int:
+        """Number of the view, at the beginning of a step, up to which the caches know what is read from view ``first`` of an epoch on.
+
+        Collective: all ranks.
+        """
+
+
+def groups_of(n: int, views_per_step: int, width: int) -> list[list[tuple[int, int]]]:
+    """For each step, its groups of views: the number of the first view, and of the last plus 1.
+
+    Args:
+        n: Number of views, from the beginning of a step on.
+        views_per_step: Views of a step.
+        width: Most views of a group.
+    """
+    steps = [(begin, min(begin + views_per_step, n)) for begin in range(0, n, views_per_step)]
+    return [[(i, min(i + width, end)) for i in range(begin, end, width)] for begin, end in steps]
+
+
 class Training:
     """Turns the views of a strategy into updates of the parameters.
 
@@ -58,6 +80,8 @@ class Training:
         stored: Stored node columns that the model reads for all rows of a view; reads begin as
             soon as the view is built.
         independent: Whether each worker computes views of its own.
+        features: Fetches the features of these views; None makes one without a cache.
+        foresight: Tells caches what the next views will read; None if none of them asks.
 
     Attributes:
         views: Views computed so far.
@@ -68,12 +92,13 @@ class Training:
     def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, job_comm: Comm, *, seed: int = 0, backend: str = "fused",
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
                  settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = (),
-                 independent: bool = False):
+                 independent: bool = False, features: Features | None = None, foresight: Foresight | None = None):
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
         self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
         self.queue = WorkQueue(job_comm, views_in_flight)
-        self.independent, self.features = independent, Features(strategy.partition)
+        self.independent, self.foresight = independent, foresight
+        self.features = Features(strategy.partition) if features is None else features
         self.views = 0
 
     @property
@@ -94,7 +119,12 @@ class Training:
 
         Collective: all ranks.
         """
-        return np.array(self._run(self.strategy.makers(epoch, first, last)))
+        losses: list[float] = []
+        while first < last:
+            end = last if self.foresight is None else min(last, self.foresight.until(epoch, first))
+            losses += self._run(self.strategy.makers(epoch, first, end))
+            first = end
+        return np.array(losses)
 
     def state(self) -> dict[str, Any]:
         """The state between two steps: integers, and arrays that are never changed, by name."""
@@ -149,13 +179,11 @@ class Training:
             return total.finish(gradients), changes
 
     def _run(self, makers: list[Callable[[], GraphView]]) -> list[float]:
-        first, per_step, width = self.step, self.views_per_step, self.strategy.partition.halo_comm.size if self.independent else 1
+        width = self.strategy.partition.halo_comm.size if self.independent else 1
         work = []
-        for step, begin in enumerate(range(0, len(makers), per_step), start=first):
-            end = min(begin + per_step, len(makers))
-            groups = range(begin, end, width)
-            work += [partial(self._compute, makers[i: min(i + width, end)], self.views + i, step, position, len(groups))
-                     for position, i in enumerate(groups)]
+        for step, groups in enumerate(groups_of(len(makers), self.views_per_step, width), start=self.step):
+            work += [partial(self._compute, makers[begin:end], self.views + begin, step, position, len(groups))
+                     for position, (begin, end) in enumerate(groups)]
         with np.errstate(**QUIET):
             losses = self.queue.run(work)
         self.views += len(makers)

@@ -105,6 +105,8 @@ def train_once(job: Job, comm: Comm) -> Result:
         say(str(trainer.setup.saving))
     if comm.rank == 0 and trainer.setup.mode_line:
         say(trainer.setup.mode_line)
+    if comm.rank == 0 and trainer.caches.line:
+        say(trainer.caches.line)
     if job.halo != "exact":
         moved = halo_error(trainer)
         if comm.rank == 0:

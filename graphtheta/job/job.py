@@ -18,6 +18,7 @@ from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping
 from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.job.outside import check_keys, in_file, read_extra
+from graphtheta.job.sizes import rows_of
 from graphtheta.models.registry import MODELS
 from graphtheta.partitioners.communities import METHODS
 from graphtheta.partitioners.pairs import AUTO, PAIRS, check_pair
@@ -83,6 +84,12 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ValueError(f"expected {', '.join(METHODS)} or a .npy file{did_you_mean(value, METHODS)}")
         return value
 
+    @field_validator("feature_cache", mode="before")
+    @classmethod
+    def _check_cache(cls, value: Any) -> Any:
+        rows_of(str(value), 1, 1)
+        return "0" if str(value).strip() == "0" else str(value)
+
     @field_validator("dataset", "model")
     @classmethod
     def _refuse_empty(cls, value: str) -> str:
@@ -120,6 +127,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.mode != "cooperative" and self.precompute:
             raise ConfigError(f"precompute stores sums of features for mode=cooperative only, but mode={self.mode}; drop --precompute or "
                               "--mode")
+        if self.feature_cache == "0" and not self.is_default("cache_policy"):
+            raise ConfigError(f"cache_policy={self.cache_policy} has no meaning without a cache; give its size with "
+                              "--feature-cache, or drop --cache-policy")
         if self.mode == "independent" and self.halo != "exact":
             raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
                               "none; drop --halo or --mode")

@@ -38,6 +38,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "views_in_flight": ("strategy", ("mini", "cluster")),
     "views_per_step": ("strategy", ("mini", "cluster")),
     "mode": ("strategy", ("mini", "cluster")),
+    "feature_cache": ("strategy", ("mini", "cluster")),
     "precompute": ("strategy", ("global", "mini")),
     "exchange": ("strategy", ("global",)),
     "history": ("strategy", ("cluster", "mini")),
@@ -149,6 +150,13 @@ class ComputeKeys(Options):
     it (independent); auto estimates before training which is faster. Results do not depend on it if --views-per-step is given."""
     views_in_flight: int = Field(1, ge=1, le=64)
     """Pipelined mini-batches per worker: one computes while the others communicate. Results do not depend on this number."""
+    feature_cache: str = "0"
+    """Size of each worker's cache of feature rows that other workers hold (mode=independent) or that are in files: rows (5000), bytes
+    (64MiB) or a share of the nodes (10%); 0 is off. Results do not depend on it."""
+    cache_policy: str = "fifo"
+    """Which rows the cache holds: by the past (fifo, lru, lfu, clock, s3-fifo), chosen before training (degree; probability, by a dry run
+    of the sampler, option groups), or by the next use, which a dry run of the sampler finds (belady, option window); give your own as
+    FILE.py:Class; options follow as NAME:key=value."""
     precompute: bool = False
     """Aggregate the input features of the first layer once before training instead of in every step; for node tasks without
     neighbour sampling whose first layer aggregates features without weights or dropout."""

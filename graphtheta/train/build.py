@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.caching.setup import Caches, make_caches, with_cached_columns
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
@@ -124,12 +125,20 @@ class RunSetup:
             return SGD(self.parameters, lr, decay, momentum=job.momentum)
         return {"adam": Adam, "adamw": AdamW}[job.optimiser](self.parameters, lr, decay)
 
-    def training(self) -> Training:
+    def caches(self) -> Caches:
+        """New caches of features, which replace earlier ones.
+
+        Collective: all ranks of comm.
+        """
+        return make_caches(self.job, self.strategy, self.views_per_step, self.independent)
+
+    def training(self, caches: Caches) -> Training:
         """A new training, before its first update."""
         job = self.job
         return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                         views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
-                        settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent)
+                        settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
+                        features=caches.features, foresight=caches.foresight)
 
 
 def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:
@@ -168,6 +177,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
         if job.precompute:
             with backend_scope(job.backend):
                 partition, settings, saving = precompute(made, partition)
+    partition = with_cached_columns(job, partition)
     with pass_scope(settings):
         found = probe(made, partition)
     prepared.kind.check_output(made, found)

@@ -58,6 +58,7 @@ class Session:
 
     Attributes:
         setup: The parts of the run that do not change during training.
+        caches: Caches of features.
         training: The state of the run, apart from the model.
 
     Raises:
@@ -89,7 +90,8 @@ class Session:
         self.setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(loss, schedule, groups, freeze))
         self.job, self.comm, self.model = job, comm, self.setup.model
         self.partition, self.probe, self.strategy = self.setup.partition, self.setup.probe, self.setup.strategy
-        self.training = self.setup.training()
+        self.caches = self.setup.caches()
+        self.training = self.setup.training(self.caches)
 
     def _refuse_unread(self, job: Job) -> None:
         for key in self.unread:
@@ -109,7 +111,7 @@ class Session:
     def predicted_peak(self) -> int:
         """Upper bound of this process's peak memory in bytes; to be called before training."""
         # resident memory includes the partition already
-        return resident_bytes() + self.setup.bound.total - self.setup.bound.partition
+        return resident_bytes() + self.setup.bound.total - self.setup.bound.partition + self.caches.nbytes
 
     def summed(self, losses: np.ndarray, first: int, more: list[float]) -> tuple[np.ndarray, list[float]]:
         """Losses of views, and further numbers, summed over the ranks in one message.

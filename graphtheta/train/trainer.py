@@ -48,6 +48,8 @@ class Trainer(Session):
     """
 
     _best: dict[str, np.ndarray] | None = None
+    # counts of the caches at the last evaluation
+    _counted = np.zeros(2, np.int64)
 
     @property
     def step(self) -> int:
@@ -183,11 +185,23 @@ class Trainer(Session):
         if self.job.audit and not run.audit:
             self._audit(run)
         row: dict[str, Any] = {"epoch": run.epoch + 1, "step": self.step, "loss": loss, "seconds": run.epoch_seconds, **metrics,
-                               **run.audit}
+                               **run.audit, **self._cache_counts()}
         if log is not None:
             row.update(log.epoch(row))
         if run.take_row(row, metrics, self._quality(metrics, loss)):
             self._best = self.model.state()
+
+    def _cache_counts(self) -> dict[str, int]:
+        """Rows that the caches of all workers held, and did not hold, since the last evaluation; empty without caches.
+
+        Collective: all ranks.
+        """
+        if not self.caches.caches:
+            return {}
+        now = self.caches.counts()
+        hits, misses = self.comm.all_sum(now - self._counted).tolist()
+        self._counted = now
+        return {"cache_hits": hits, "cache_misses": misses}
 
     def _leave(self, keeper: Keeper, code: int) -> None:
         """Stop the run once its checkpoint is written."""

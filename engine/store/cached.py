@@ -1,0 +1,210 @@
+"""Row caches: rows of wide columns that are costly to read, from a disk or from another worker.
+
+A read of some rows finds those that the cache holds, and reads the others, which the cache then
+may keep. A policy decides which rows it keeps, in which slots; it sees slots and keys only. Rows
+never change, so the results of a read do not depend on the cache.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...ops.functions.index import take_rows
+from .column import Column, Read
+
+
+class CachePolicy(ABC):
+    """Decides which rows a cache of ``capacity`` slots, at least one, holds. One thread at a time calls it."""
+
+    name: ClassVar[str]
+    # how many groups of batches ahead ``foresee`` has to know; 0 if it is not called
+    window: int = 0
+
+    def begin(self, batches: int) -> None:  # noqa: B027 (most policies need no time)
+        """A read for so many batches begins."""
+
+    def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:  # noqa: B027 (fifo and static policies do not ask)
+        """Rows were found.
+
+        Args:
+            slots: Their slots, [n] int32.
+            keys: Their keys, [n] int64, none twice.
+        """
+
+    @abstractmethod
+    def place(self, keys: np.ndarray) -> np.ndarray:
+        """Slots for rows that were not found, [n] int32; -1 for those not to keep.
+
+        The row that a slot holds is evicted. A slot may occur several times: the last row stays.
+
+        Args:
+            keys: Their keys, [n] int64, none twice.
+        """
+
+    def foresee(self, batches: Sequence[np.ndarray]) -> None:  # noqa: B027 (only if ``window`` is above 0)
+        """The next batches are known.
+
+        Args:
+            batches: Keys of the rows that each reads, [n] int64, none twice in a batch.
+        """
+
+
+@dataclass
+class CacheCounts:
+    """Rows that were looked up in a cache: those it held, and those it did not."""
+
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a cache holds of some rows.
+
+    Attributes:
+        at, rest: Positions of the rows found and of the others, [n_found] and [n_rest] int64.
+        rows: Copies of the rows found, [n_found, ...] by name.
+    """
+
+    at: np.ndarray
+    rest: np.ndarray
+    rows: dict[str, np.ndarray]
+
+    def joined(self, rest: Mapping[str, Any]) -> dict[str, Any]:
+        """All rows in their order.
+
+        Args:
+            rest: The rows that were not found, in the order of ``rest``, by name.
+        """
+        if not len(self.at):
+            return dict(rest)
+        out = {name: np.empty((len(self.at) + len(self.rest), *x.shape[1:]), x.dtype) for name, x in self.rows.items()}
+        for name, x in out.items():
+            x[self.at], x[self.rest] = self.rows[name], rest[name]
+        return out
+
+
+class RowCache:
+    """Rows of some columns by key.
+
+    Args:
+        capacity: Largest number of rows.
+        policy: Decides which rows it holds; None if the capacity is 0.
+        columns: Columns whose rows it holds, for their shapes and types; none is sparse.
+
+    Attributes:
+        counts: Rows looked up so far.
+    """
+
+    def __init__(self, capacity: int, policy: CachePolicy | None, columns: Mapping[str, Column]):
+        # numba takes longer to import than many programs to run
+        from ...ops.caching.index import table_of
+
+        self.policy, self.counts = policy, CacheCounts()
+        self._held, self._table, self._shift = table_of(capacity)
+        self._rows = {name: np.empty((capacity, *c.shape[1:]), c.dtype) for name, c in columns.items()}
+        self._lock = Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it holds."""
+        return self._held.nbytes + self._table.nbytes + sum(x.nbytes for x in self._rows.values())
+
+    def look_up(self, keys: np.ndarray, batches: int = 1) -> Found:
+        """The rows that it holds; the others are to be read and given to ``store``.
+
+        Args:
+            keys: [n] int64, none twice.
+            batches: Number of batches that the rows are read for.
+        """
+        from ...ops.kernels.lookup import find
+
+        slots = np.empty(len(keys), np.int32)
+        with self._lock:
+            if self.policy is not None:
+                self.policy.begin(batches)
+            find(self._held, self._table, self._shift, keys, slots, 0, len(keys))
+            at = np.flatnonzero(slots >= 0)
+            if self.policy is not None and len(at):
+                self.policy.hit(slots[at], keys[at])
+            self.counts.hits += len(at)
+            return Found(at, np.flatnonzero(slots < 0), {name: take_rows(x, slots[at].astype(np.int64)) for name, x in self._rows.items()})
+
+    def store(self, keys: np.ndarray, rows: Mapping[str, np.ndarray]) -> None:
+        """Offer rows that were not found.
+
+        Args:
+            keys: [n] int64, none twice.
+            rows: [n, ...] by name.
+        """
+        from ...ops.caching.index import assign
+        from ...ops.kernels.lookup import find
+
+        with self._lock:
+            self.counts.misses += len(keys)
+            if self.policy is None or not len(keys):
+                return
+            slots = np.empty(len(keys), np.int32)
+            # a read that began later may have stored some of them
+            find(self._held, self._table, self._shift, keys, slots, 0, len(keys))
+            new = np.flatnonzero(slots < 0)
+            place = self.policy.place(keys[new])
+            stays = np.empty(len(new), bool)
+            assign(self._held, self._table, self._shift, keys[new], place, stays)
+            for name, x in self._rows.items():
+                x[place[stays]] = rows[name][new[stays]]
+
+    def foresee(self, batches: Sequence[np.ndarray]) -> None:
+        """The next batches are known; see ``CachePolicy.foresee``."""
+        if self.policy is not None:
+            with self._lock:
+                self.policy.foresee(batches)
+
+
+class CachedColumn:
+    """A column whose rows a cache may hold, by row number. A read of all rows does not use it.
+
+    Args:
+        name: Name of the column in the cache.
+        column: Column that is costly to read.
+
+    Attributes:
+        cache: A cache of rows of this column alone; None for none.
+    """
+
+    def __init__(self, name: str, column: Column):
+        self.name, self.column = name, column
+        self.cache: RowCache | None = None
+        self.shape: tuple[int, ...] = column.shape
+        self.dtype: np.dtype = column.dtype
+        self.sparse = False
+
+    @property
+    def nbytes(self) -> int:
+        return self.column.nbytes + (0 if self.cache is None else self.cache.nbytes)
+
+    def read_begin(self, rows: np.ndarray | None) -> Read:
+        if self.cache is None or rows is None:
+            return self.column.read_begin(rows)
+        return _CachedRead(self.name, self.column, self.cache, rows)
+
+
+class _CachedRead:
+    """A started read of the rows that the cache did not hold."""
+
+    def __init__(self, name: str, column: Column, cache: RowCache, rows: np.ndarray):
+        keys = rows.astype(np.int64, copy=False)
+        self._name, self._cache, self._found = name, cache, cache.look_up(keys)
+        self._keys = keys[self._found.rest]
+        self._rest = column.read_begin(rows[self._found.rest])
+
+    def end(self) -> np.ndarray:
+        rows = {self._name: self._rest.end()}
+        self._cache.store(self._keys, rows)
+        joined: np.ndarray = self._found.joined(rows)[self._name]
+        return joined

@@ -1,0 +1,39 @@
+"""Tells caches what the next batches will read, some groups of batches at a time."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphtheta.caching.scout import Scout
+from graphtheta.engine.store.cached import RowCache
+
+
+class Foresight:
+    """Runs the sampler ahead whenever the caches do not know what is read next.
+
+    Args:
+        scout: Runs the sampler.
+        caches: Caches with a policy that foresees.
+        window: Number of groups of batches that are known ahead at most.
+    """
+
+    def __init__(self, scout: Scout, caches: Sequence[RowCache], window: int):
+        self._scout, self._caches, self._window = scout, caches, window
+        self._next = (-1, 0)
+        # by epoch, the view up to which reads are known
+        self._known: dict[int, int] = {}
+
+    def until(self, epoch: int, first: int) -> int:
+        """Number of the view, at the beginning of a step, up to which the caches know what is read from view ``first`` of an epoch on.
+
+        Collective: all ranks.
+        """
+        if first == 0 and self._next[0] == epoch - 1:
+            self._next = epoch, 0
+        if self._next != (epoch, first) or self._known.get(epoch, 0) <= first:
+            groups = self._scout.groups_from(epoch, first, self._window)
+            batches = list(self._scout.dry_run(epoch, first, self._window))
+            for cache in self._caches:
+                cache.foresee(batches)
+            self._known = {at: end for at, _, end in groups}
+        self._next = epoch, self._known[epoch]
+        return self._known[epoch]

@@ -1,0 +1,82 @@
+"""What the batches of a run will read, found before they run: all draws of samplers are hashes, so the sampler can be run ahead."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from graphtheta.engine.train.deal import members
+from graphtheta.engine.train.step import groups_of
+from graphtheta.engine.view.strategy import Strategy
+
+
+class Scout:
+    """Runs the sampler of a run ahead, without features.
+
+    Keys of rows are global ids in independent mode, and otherwise numbers of this worker's master
+    rows.
+
+    Args:
+        strategy: Makes the batches.
+        views_per_step: Views of a step.
+        independent: Whether each worker computes views of its own.
+        own: In independent mode, whether rows of this worker's masters count.
+    """
+
+    def __init__(self, strategy: Strategy, views_per_step: int, independent: bool, own: bool):
+        self._strategy, self._partition, self._per_step = strategy, strategy.partition, views_per_step
+        self._independent, self._own = independent, own
+
+    @property
+    def groups_per_epoch(self) -> int:
+        """Groups of views of an epoch."""
+        return sum(map(len, self._groups()))
+
+    def _groups(self) -> list[list[tuple[int, int]]]:
+        width = self._partition.halo_comm.size if self._independent else 1
+        return groups_of(self._strategy.steps_per_epoch, self._per_step, width)
+
+    def groups_from(self, epoch: int, first: int, n: int) -> list[tuple[int, int, int]]:
+        """Groups of views: epoch, first view, last view plus 1.
+
+        Args:
+            epoch, first: The first view, at the beginning of a step.
+            n: Number of groups; those of the last step are complete.
+        """
+        steps, found = self._groups(), list[tuple[int, int, int]]()
+        while len(found) < n and steps:
+            for groups in steps:
+                if groups[0][0] >= first and len(found) < n:
+                    found += [(epoch, begin, end) for begin, end in groups]
+            epoch, first = epoch + 1, 0
+        return found
+
+    def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
+        """Keys of the rows that this worker reads for each of n groups of views, [n] int64; arguments as for ``groups_from``.
+
+        Collective: all ranks of the partition.
+        """
+        for at, begin, end in self.groups_from(epoch, first, n):
+            views = [make() for make in self._strategy.makers(at, begin, end)]
+            if not self._independent:
+                rows = views[0].rows
+                yield np.arange(self._partition.n_masters) if rows is None else rows.astype(np.int64, copy=False)
+                continue
+            ids = members(views)
+            yield ids if self._own else ids[self._partition.directory.owner(ids) != self._partition.halo_comm.rank]
+
+    def most_connected(self, n: int) -> np.ndarray:
+        """Keys of the n rows of the largest out-degrees that this worker may read, [n] int64; among equals those of lower ids.
+
+        Collective: all ranks of the partition.
+        """
+        p = self._partition
+        degree = p.node.read("out_degree")
+        best = np.lexsort((p.masters, -degree))[:n]
+        if not self._independent:
+            return best.astype(np.int64)
+        comm = p.halo_comm
+        ids, degrees = (np.concatenate([x for q, x in enumerate(comm.all_to_all([x[best]] * comm.size)) if self._own or q != comm.rank])
+                        for x in (p.masters, degree))
+        found: np.ndarray = ids[np.lexsort((ids, -degrees))[:n]]
+        return found

@@ -1,0 +1,31 @@
+"""Sizes of caches as jobs give them: rows, bytes, or a share of the nodes."""
+from __future__ import annotations
+
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+EXPECTED = "expected a number of rows such as 5000, a size such as 64MiB or 1.5GiB, or a share of the nodes such as 10%"
+
+
+def rows_of(text: str, width: int, n_nodes: int) -> int:
+    """Rows of a cache.
+
+    Args:
+        text: A number of rows, "64MiB" or "10%".
+        width: Bytes of a row.
+        n_nodes: Nodes of the graph.
+
+    Raises:
+        ValueError: It is no such size.
+    """
+    number, unit = text.strip(), ""
+    for known in (*UNITS, "%"):
+        if number.endswith(known):
+            number, unit = number.removesuffix(known).strip(), known
+    try:
+        found = float(number) if unit else int(number)
+    except ValueError:
+        raise ValueError(EXPECTED) from None
+    if not 0 <= found < float("inf") or (unit == "%" and found > 100):
+        raise ValueError(EXPECTED)
+    if unit == "%":
+        return int(found / 100 * n_nodes)
+    return int(found * UNITS[unit] / max(width, 1)) if unit else int(found)

@@ -1,0 +1,1 @@
+"""Compiled state machines of caches: which slot a row is stored in, and which row is evicted."""

@@ -1,0 +1,67 @@
+"""The compiled policies against plain ones, and Belady's against the best that any cache can do."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from caching_model import Plain, PlainClock, PlainLfu, PlainLru, PlainS3, most_hits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphtheta.caching.registry import CACHE_POLICIES
+from graphtheta.engine.store.cached import CachePolicy, RowCache
+from graphtheta.engine.store.memory import MemoryColumn
+
+PLAIN: dict[str, Any] = {"fifo": Plain, "lru": PlainLru, "lfu": PlainLfu, "clock": PlainClock, "s3-fifo": PlainS3}
+VALUES = np.arange(120.0).reshape(40, 3)
+BATCHES = st.lists(st.lists(st.integers(0, 39), max_size=15, unique=True), max_size=25)
+
+
+def read(policy: CachePolicy | None, capacity: int, batches: list[list[int]]) -> list[int]:
+    """Hits of each batch; every read returns the rows asked for."""
+    cache, hits = RowCache(capacity, policy, {"x": MemoryColumn(VALUES)}), []
+    cache.foresee([np.array(batch, np.int64) for batch in batches])
+    for batch in batches:
+        keys = np.array(batch, np.int64)
+        before = cache.counts.hits
+        found = cache.look_up(keys)
+        rows = found.joined({"x": VALUES[keys[found.rest]]})["x"]
+        np.testing.assert_array_equal(rows, VALUES[keys])
+        cache.store(keys[found.rest], {"x": VALUES[keys[found.rest]]})
+        hits.append(cache.counts.hits - before)
+    assert cache.counts.hits + cache.counts.misses == sum(map(len, batches))
+    return hits
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches=BATCHES, capacity=st.integers(1, 50))
+def test_policies_equal_plain_ones_and_none_beats_belady(batches: list[list[int]], capacity: int) -> None:
+    best = sum(read(CACHE_POLICIES["belady"](capacity), capacity, batches))  # type: ignore[call-arg]
+    assert best == most_hits(batches, capacity)
+    for name, plain in PLAIN.items():
+        model = plain(capacity)
+        expected = [model.read(batch) for batch in batches]
+        assert read(CACHE_POLICIES[name](capacity), capacity, batches) == expected, name  # type: ignore[call-arg]
+        assert sum(expected) <= best
+
+
+def test_an_empty_cache_holds_nothing() -> None:
+    assert read(None, 0, [[1, 2], [1, 2]]) == [0, 0]
+
+
+def test_a_row_that_two_reads_miss_is_stored_once() -> None:
+    cache, keys = RowCache(4, CACHE_POLICIES["lru"](4), {"x": MemoryColumn(VALUES)}), np.array([3, 5])  # type: ignore[call-arg]
+    for _ in range(2):
+        assert not len(cache.look_up(keys).at)
+    for _ in range(2):
+        cache.store(keys, {"x": VALUES[keys]})
+    np.testing.assert_array_equal(cache.look_up(keys).rows["x"], VALUES[keys])
+
+
+@pytest.mark.parametrize("policy", PLAIN)
+def test_many_rows_are_evicted(policy: str) -> None:
+    rng = np.random.default_rng(1)
+    batches = [rng.choice(40, 30, replace=False).tolist() for _ in range(200)]
+    model = PLAIN[policy](9)
+    assert read(CACHE_POLICIES[policy](9), 9, batches) == [model.read(batch) for batch in batches]  # type: ignore[call-arg]
