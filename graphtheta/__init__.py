@@ -24,7 +24,8 @@ _FRONT = {
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
     "CACHE_POLICIES": "caching.registry",
     "import_graph": "ingest.importer", "Query": "tables.query",
-    "compare_partitions": "partitioners.comparison",
+    "compare_partitions": "partitioners.comparison", "EXCHANGES": "staleness.registry", "HISTORIES": "staleness.registry",
+    "HaloExchange": "staleness.exchange", "Bns": "staleness.bns",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
