@@ -144,7 +144,8 @@ def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sampled_sizes_fall_from_neighbour_sampling_to_labor_star(tmp_path: Path) -> None:
-    words = ("--graph", "rmat:scale=10,edge_factor=20,features=8,classes=4", "--batch", "16", "--fanout", "5", "--steps", "2", "--window", "8")
+    words = ("--graph", "rmat:scale=10,edge_factor=20,features=8,classes=4", "--batch", "16", "--fanout", "5", "--steps", "2",
+             "--window", "8")
     rows = run_bench("sampled_sizes", tmp_path, *words)
     assert [row["sampler"] for row in rows if "sampler" in row][:4] == ["neighbour", "LABOR-0", "LABOR-1", "LABOR-*"]
     assert [row["kappa"] for row in rows if "kappa" in row] == [1, 4, 16, 64, 256, 16]
