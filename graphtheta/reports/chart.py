@@ -10,6 +10,7 @@ import numpy as np
 from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.errors import ConfigError
 from graphtheta.reports.profile import Profile
+from graphtheta.staleness.audit import AUDIT, ERRORS
 
 COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac"), strict=True))
 SPLITS = (("train", "#7a8ca3"), ("val", "#0b6bcb"), ("test", "#d9822b"))
@@ -53,6 +54,28 @@ def _plot_curve(axes: Any, rows: list[dict[str, Any]], name: str, best_epoch: in
     if best is not None:
         axes.plot(best_epoch, best, "o", color="#0b6bcb", ms=4.5)
         axes.set_title(f"val {best:.4g} at epoch {best_epoch}", loc="right", fontsize=9, color="#555555")
+
+
+def audits(rows: list[dict[str, Any]]) -> str:
+    """Figures of the audits by epoch: errors in one plot, all others in another.
+
+    Args:
+        rows: One per evaluated epoch, with figures of audits.
+    """
+    names = [key for key in rows[0] if key.startswith(AUDIT)]
+    errors = [name for name in names if name in ERRORS]
+    fig = _figure(3.2)
+    for axes, title, shown in zip(fig.subplots(1, 2), ("relative error", "reads and messages"),
+                                  (errors, [name for name in names if name not in ERRORS]), strict=True):
+        for name in shown:
+            axes.plot([row["epoch"] for row in rows], [row[name] for row in rows], lw=1.6, label=name.removeprefix(AUDIT).replace("_", " "))
+        axes.set_title(title, loc="left", fontweight="bold")
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.25, lw=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, loc="best")
+    return _svg(fig, "audits by epoch")
 
 
 def time_bars(profile: Profile) -> str:

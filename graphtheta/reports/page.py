@@ -47,6 +47,9 @@ def page(run: Run) -> str:
     ranks = "" if profile is None else f", {profile.ranks} worker{'s' * (profile.ranks > 1)}"
     lead = f"{job.model} on {job.dataset}, strategy {job.strategy}{ranks}"
     parts = [f"<h1>{escape(str(run.folder))}</h1>", f'<p class="lead">{escape(lead)}</p>', *_outcome(run)]
+    if run.rows and any(key.startswith(chart.AUDIT) for key in run.rows[0]):
+        parts += ["<h2>Audit</h2>", _note("Errors of reused values against an exact pass, at the last audit before the end of each epoch."),
+                  _picture(chart.audits(run.rows))]
     if profile is None:
         parts.append(_note("There is no profile.json: the run did not finish, or an earlier version wrote it. "
                            "Figures of time, traffic and memory are not available."))

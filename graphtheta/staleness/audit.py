@@ -17,6 +17,7 @@ from graphtheta.staleness.approximate import Approximate
 # what the figures are called in a row of the log
 AUDIT = "audit_"
 OUTPUTS = AUDIT + "outputs"
+ERRORS = (OUTPUTS, AUDIT + "embeddings", AUDIT + "gradients")
 
 
 def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict[str, float]:

@@ -259,8 +259,8 @@ class HecBatch(MiniBatch, Approximate):
                 history.load_state({name.removeprefix(path): x for name, x in held.items() if name.startswith(path)})
         self._waiting = []
         for name in sorted((name for name in held if name.endswith("/mirrors")), key=lambda name: int(name.split("/")[1])):
-            _, _, step, level, _ = name.split("/")
-            self._waiting.append(_Message(int(step), int(level), held[name], held[name.removesuffix("mirrors") + "values"]))
+            _, _, step, layer, _ = name.split("/")
+            self._waiting.append(_Message(int(step), int(layer), held[name], held[name.removesuffix("mirrors") + "values"]))
         if KNOBS in held:
             self.ls, self.nc, self.d, fetch = held[KNOBS].tolist()
             self.fetch = bool(fetch)

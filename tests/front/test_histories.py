@@ -44,11 +44,11 @@ def fitted(comm: Comm, folder: Path | None = None, **keys: Any) -> tuple[list[di
 
 
 def test_the_audit_changes_nothing_and_finds_the_limit_exact() -> None:
-    (plain, weights), (rows, same) = (run_simulated(2, fitted, epochs=3, **keys)[0] for keys in ({}, {"audit": 2}))
+    (plain, weights), (rows, same) = (run_simulated(2, fitted, epochs=2, **keys)[0] for keys in ({}, {"audit": 3}))
     np.testing.assert_array_equal(weights, same)
     assert all(row[f"audit_{name}"] > 0 for row in rows for name in ("outputs", "embeddings", "gradients"))
     assert [row["loss"] for row in rows] == [row["loss"] for row in plain] and 0 < rows[-1]["audit_hit_rate"] <= 1
-    exact = run_simulated(2, fitted, epochs=3, audit=2, history="gas:hops=2")[0][0][-1]
+    exact = run_simulated(2, fitted, epochs=1, audit=4, history="gas:hops=2")[0][0][-1]
     assert max(exact[f"audit_{name}"] for name in ("outputs", "embeddings", "gradients")) < 1e-12
 
 
@@ -59,9 +59,9 @@ def test_a_limit_tightens_the_knob(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_resumed_run_has_the_numbers_of_one_that_was_not_interrupted(tmp_path: Path) -> None:
     keys = {"audit": 3, "audit_limit": 0.4}
-    whole = run_simulated(2, fitted, tmp_path / "whole", epochs=4, **keys)[0]
+    whole = run_simulated(2, fitted, tmp_path / "whole", epochs=3, **keys)[0]
     run_simulated(2, fitted, tmp_path / "parts", steps=9, **keys)
-    found = run_simulated(2, fitted, tmp_path / "parts", epochs=4, **keys)[0]
+    found = run_simulated(2, fitted, tmp_path / "parts", epochs=3, **keys)[0]
     np.testing.assert_array_equal(found[1], whole[1])
     assert found[0][-1] == whole[0][-1]
 
@@ -111,16 +111,16 @@ def test_a_cache_with_all_nodes_pushed_at_once_has_exact_outputs() -> None:
 def test_misses_are_dropped_or_fetched() -> None:
     rates = []
     for history in ("hec:nc=1,cs=5", "hec", "hec:ls=-1", "hec:ls=-1,miss=fetch"):
-        rows = run_simulated(3, fitted, **HEC, history=history, audit=2, epochs=4)[0][0]
+        rows = run_simulated(2, fitted, **HEC, history=history, audit=5, epochs=4)[0][0]
         rates.append((rows[-1]["audit_hit_rate"], rows[-1]["audit_outputs"]))
     assert rates[0][0] < rates[1][0] < rates[2][0] and rates[2][1] > rates[3][1] > 0
 
 
 def test_a_resumed_cache_has_the_numbers_of_one_that_was_not_interrupted(tmp_path: Path) -> None:
-    keys = {**HEC, "audit": 3, "audit_limit": 0.2, "history": "hec:nc=2,cs=8,ls=4,d=2"}
-    whole = run_simulated(3, fitted, tmp_path / "whole", epochs=4, **keys)[0]
-    run_simulated(3, fitted, tmp_path / "parts", steps=5, **keys)
-    found = run_simulated(3, fitted, tmp_path / "parts", epochs=4, **keys)[0]
+    keys = {**HEC, "audit": 4, "audit_limit": 0.2, "history": "hec:nc=2,cs=8,ls=4,d=2"}
+    whole = run_simulated(2, fitted, tmp_path / "whole", epochs=4, **keys)[0]
+    run_simulated(2, fitted, tmp_path / "parts", steps=5, **keys)
+    found = run_simulated(2, fitted, tmp_path / "parts", epochs=4, **keys)[0]
     np.testing.assert_array_equal(found[1], whole[1])
     assert found[0][-1] == whole[0][-1]
 

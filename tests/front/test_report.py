@@ -258,3 +258,8 @@ def test_what_is_said_of_the_time() -> None:
 def test_pictures_of_a_run_are_the_same_when_drawn_again() -> None:
     rows = [{"epoch": i, "step": i, "loss": 1.0, "val_loss": float("nan"), "val_accuracy": 0.5} for i in (1, 2)]
     assert chart.curves(rows, 2) == chart.curves(rows, 2)
+
+
+def test_audits_are_drawn() -> None:
+    rows = [{"epoch": i, "step": i, "loss": 1.0, "audit_outputs": 0.1, "audit_gradients": 0.2, "audit_hit_rate": 0.9} for i in (1, 2)]
+    assert "audits by epoch" in chart.audits(rows)
