@@ -8,7 +8,7 @@ Edges are given as two int64 arrays in random order. "start" is the time from th
 first step: "construction" (``gt.Graph`` with its checks; ``dgl.graph``; ``Data``), "partition"
 (owners, rows, blocks and columns; all sparse formats of DGL; the sparse matrix of PyG) and what
 else a trainer needs. "copy" is the time to copy the features to the order of rows, which is a part
-of the partition. "total" is the time to the end of the first step. Kernels are compiled and loaded
+of the first step. "total" is the time to the end of the first step. Kernels are compiled and loaded
 before, with a small graph. Losses of two full-batch steps without dropout must agree.
 
 "processor" columns are the least processor time over all threads, which other programs on the

@@ -7,14 +7,16 @@
 The graph is a store, which all workers map. Nodes are divided by ``block`` among the workers and
 60/20/20 % for training, validation and test. Features are one-hot; "mini" has batches of 4,096
 targets with 10 and 10 neighbours, and "cluster" batches of 8 colleges. "start" is the time from
-the store to the first step, "MiB" the peak of the worker that needs most, with the pages of the
-store that it uses, and "own" this peak without a process that has no graph. Losses of all numbers of
-workers must agree. Accuracy is that of one run.
+the store to the first step, "processor" the processor time of an epoch on all workers, "MiB" the
+peak of the worker that needs most, with the pages of the store that it uses, and "own" this peak
+without a process that has no graph. Losses of all numbers of workers must agree. Accuracy is that of
+one run.
 """
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 MODEL = {"model": "sage", "hidden": 64, "layers": 2, "lr": 0.01, "masters": "block"}
 EPOCHS = {"global": 30, "mini": 3, "cluster": 10}
-COLUMNS = ["case", "contender", "start", "epoch", "epochs", "evaluation", "MiB", "own", "accuracy", "note"]
+COLUMNS = ["case", "contender", "start", "epoch", "processor", "epochs", "evaluation", "MiB", "own", "accuracy", "note"]
 
 
 def colleges(folder: Path) -> Path:
@@ -44,9 +46,10 @@ def colleges(folder: Path) -> Path:
 
 def row_of(case: str, epochs: int, c: Contender) -> dict[str, Any]:
     """Figures of a run; memory is that of the largest worker."""
-    peaks = c.figures.get("peaks", [])
+    peaks, used = c.figures.get("peaks", []), c.figures.get("processor", [])
     return {"case": case, "contender": c.name, **{part: c.median(part) for part in ("start", "first", "epoch", "evaluation")},
-            "epochs": str(epochs), "MiB": max((p[1] for p in peaks), default=0) / 2**20,
+            "processor": median(used[1:] or used) if used else None, "epochs": str(epochs),
+            "MiB": max((p[1] for p in peaks), default=0) / 2**20,
             "own": max((p[1] - p[0] for p in peaks), default=0) / 2**20, "all MiB": sum(p[1] for p in peaks) / 2**20,
             "accuracy": c.figures.get("accuracy"), "losses": c.figures.get("losses"), "seconds": c.median("epoch"),
             "label": f"{case} {c.name}", "note": c.error, "version": c.version}

@@ -12,7 +12,7 @@ from contender import Input, Parts, edge_list, first_nodes, report
 from own.fullbatch import Net, build
 
 import graphtheta as gt
-import graphtheta.engine.partition.partition as partition
+import graphtheta.engine.store.memory as memory
 import graphtheta.train.build as setup
 
 
@@ -21,7 +21,7 @@ def main(model: str, graph: str, weights: str) -> None:
     with np.load(weights) as w:
         first = {name: w[name] for name in w.files}
     classes, few, edges = z.classes, first_nodes(z), edge_list(z)
-    build_partition, taken = setup.build_partition, partition.taken
+    build_partition, taken = setup.build_partition, memory.taken
 
     def make(d_in: int, d_out: int, d_edge: int) -> Net:
         return build(model, d_in, d_out, d_edge)
@@ -34,10 +34,10 @@ def main(model: str, graph: str, weights: str) -> None:
                 return build_partition(*args, **options)
 
         def copied(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            with parts.timed("copy" if x.ndim == 2 else "other columns"):
+            with parts.timed("copy"):
                 return taken(x, rows)
 
-        setup.build_partition, partition.taken = timed, copied
+        setup.build_partition, memory.taken = timed, copied
         with parts.timed("start"):
             with parts.timed("construction"):
                 whole = gt.Graph(edges, z.n, x=z.x, y=z.y, n_classes=classes, train=z.train)
