@@ -48,6 +48,10 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
         found = self.read(at.reshape(-1).astype(np.int64, copy=False))
         return found.reshape(at.shape + self.shape[1:])
 
+    def tolist(self) -> list[Any]:
+        found: list[Any] = self[:].tolist()
+        return found
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(self.dtype if dtype is None else dtype, copy=False)
 

@@ -5,6 +5,7 @@ calls does not matter.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,16 @@ import numpy as np
 
 from graphtheta.data.arrays import EDGE_MASKS
 from graphtheta.data.graph import Graph
-from graphtheta.data.transform import first_of_each, keep_edges, pair_key
+from graphtheta.data.lazy import CHUNK
+from graphtheta.data.transform import first_of_each, keep_where, pair_key
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, bits, key, uniform
 
 # words of random keys, one for each stream of draws
 CLASS, FRACTION, REST, LINK, REGION = range(5)
+
+# parts of edges
+MESSAGE, VAL, TEST, DROPPED = range(4)
 
 Masks = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -148,24 +153,63 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
         ConfigError: Shares outside 0..1.
         DataError: No edges are left.
     """
+    part_of = link_parts(graph, val, test, seed)
+    message, part = message_graph(graph, part_of), part_of(0, graph.n_edges)
+    pair = unordered_pairs(graph, 0, graph.n_edges)
+    held = [distinct_pairs(graph, pair, part == p) for p in (VAL, TEST)]
+    return LinkSplit(message, held[0], held[1], int((part == DROPPED).sum()))
+
+
+def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0) -> Callable[[int, int], np.ndarray]:
+    """The parts of edges; see ``link_split``. For a graph with edge masks, keys of all held-out edges are in memory.
+
+    Returns:
+        Function from the bounds of a range of edges to ``MESSAGE``, ``VAL``, ``TEST`` or
+        ``DROPPED`` for each, [end - begin] int8.
+
+    Raises:
+        ConfigError: Shares outside 0..1.
+    """
     check_shares(val, test)
-    low, high = np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst)
-    pair = pair_key(low, high, graph.n_nodes)
-    if graph.edge_val is not None or graph.edge_test is not None:
-        none = np.zeros(graph.n_edges, bool)
-        in_test = none if graph.edge_test is None else graph.edge_test
-        in_val = none if graph.edge_val is None else graph.edge_val
-        held = np.isin(pair, pair[in_val | in_test])
-        dropped = int((held & ~in_val & ~in_test).sum())
-    else:
-        u = np.where(low == high, 1.0, uniform(key(seed, Purpose.SPLIT, LINK), pair))
-        in_test = u < test
-        in_val = ~in_test & (u < test + val)
-        held, dropped = in_val | in_test, 0
-    if held.all():
+    masks = [mask for mask in (graph.edge_val, graph.edge_test) if mask is not None]
+
+    def by_hash(begin: int, end: int) -> np.ndarray:
+        pair, loop = unordered_pairs(graph, begin, end), graph.src[begin:end] == graph.dst[begin:end]
+        u = np.where(loop, 1.0, uniform(key(seed, Purpose.SPLIT, LINK), pair))
+        return np.where(u < test, TEST, np.where(u < test + val, VAL, MESSAGE)).astype(np.int8)
+
+    if not masks:
+        return by_hash
+    ranges = [(a, min(a + CHUNK, graph.n_edges)) for a in range(0, graph.n_edges, CHUNK)]
+    given = [unordered_pairs(graph, a, b)[mask[a:b]] for mask in masks for a, b in ranges]
+    held = np.unique(np.concatenate([np.zeros(0, np.int64), *given]))
+
+    def by_mask(begin: int, end: int) -> np.ndarray:
+        part = np.where(np.isin(unordered_pairs(graph, begin, end), held), DROPPED, MESSAGE).astype(np.int8)
+        for mask, own in ((graph.edge_val, VAL), (graph.edge_test, TEST)):
+            if mask is not None:
+                part[mask[begin:end]] = own
+        return part
+
+    return by_mask
+
+
+def message_graph(graph: Graph, part_of: Callable[[int, int], np.ndarray]) -> Graph:
+    """All nodes, and the edges of the part ``MESSAGE`` without their masks.
+
+    Raises:
+        DataError: There are none.
+    """
+    message = keep_where(graph, lambda begin, end: part_of(begin, end) == MESSAGE)[0]
+    if not message.n_edges:
         raise DataError(f"{graph.name}: all {graph.n_edges} edges are held out and none is left for message passing; lower val and test")
-    message = keep_edges(graph, ~held).replace(**dict.fromkeys(EDGE_MASKS))
-    return LinkSplit(message, distinct_pairs(graph, pair, in_val), distinct_pairs(graph, pair, in_test), dropped)
+    return message.derived(**dict.fromkeys(EDGE_MASKS))
+
+
+def unordered_pairs(graph: Graph, begin: int, end: int) -> np.ndarray:
+    """One number for each pair of ends of some edges, whatever the direction, [end - begin] int64."""
+    src, dst = graph.src[begin:end], graph.dst[begin:end]
+    return pair_key(np.minimum(src, dst), np.maximum(src, dst), graph.n_nodes)
 
 
 def distinct_pairs(graph: Graph, pair: np.ndarray, chosen: np.ndarray) -> np.ndarray:

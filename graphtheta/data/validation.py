@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphtheta.errors import DataError, ShapeError
-from graphtheta.npy import memory_bytes
+from graphtheta.npy import in_files, memory_bytes
 from graphtheta.sparse import is_sparse
 
 if TYPE_CHECKING:
@@ -364,16 +364,18 @@ def check_labelled(y: np.ndarray | None, masks: dict[str, np.ndarray | None], ki
 
 
 def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
-    """Original ids: unique integers or strings, one per node."""
+    """Original ids: unique integers or strings, one per node. Those in files stay there and are not compared with each other."""
     if ids is None:
         return None
     origin = Origin(where, "node_ids")
-    ids = np.asarray(ids)
+    ids = ids if in_files(ids) else np.asarray(ids)
     if ids.dtype.kind not in "iuU":
         raise origin.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
     if ids.ndim != 1:
         raise origin.shape(f"expected shape [{n}], got {list(ids.shape)}", "give one id per node")
     check_rows(ids, n, "node", origin)
+    if in_files(ids):
+        return frozen(ids.astype(np.int64, copy=False)) if isinstance(ids, np.ndarray) else ids
     unique, first, count = np.unique(ids, return_index=True, return_counts=True)
     if len(unique) != n:
         again = int(np.argmax(count > 1))

@@ -79,7 +79,7 @@ class BlockSampler:
         if replace and "replace" not in taken:
             raise ConfigError(f"replace=True has no meaning with sampler={sampler}; choose a sampler that reads it")
         self._layers = [direction] * len(fanout)
-        self._ids = graph.node_ids
+        self._ids = None if graph.node_ids is None else np.asarray(graph.node_ids)
         self._by_id = None if self._ids is None else np.argsort(self._ids)
         # features are not needed to choose edges
         self._partition = build_partition(graph.replace(x=None), SerialComm())

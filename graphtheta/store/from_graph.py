@@ -16,7 +16,7 @@ from graphtheta.store.checksum import rows_per_block, share
 from graphtheta.store.manifest import FEATURES
 from graphtheta.store.narrow import Rounding, narrowed, rows_of
 from graphtheta.store.reader import CSR_PARTS, FIELDS
-from graphtheta.store.text import check_width, text_parts
+from graphtheta.store.text import text_parts
 from graphtheta.store.writer import ColumnWriter, StoreWriter
 
 
@@ -95,7 +95,6 @@ def columns_of(graph: Graph, narrow: list[tuple[str, Any]]) -> Iterator[tuple[st
             yield group, name, x
     if graph.node_ids is not None and graph.node_ids.dtype.kind == "U":
         data, bounds = text_parts(graph.node_ids)
-        check_width(graph.n_nodes, graph.node_ids.itemsize // 4, data.nbytes + bounds.nbytes, f"{graph.name}: node_ids")
         yield from (("node", "ids.bytes", data), ("node", "ids.offsets", bounds))
     elif graph.node_ids is not None:
         yield "node", "ids", graph.node_ids

@@ -16,7 +16,7 @@ from graphtheta.npy import map_npy
 from graphtheta.sparse import csr
 from graphtheta.store.checksum import block_sums, share
 from graphtheta.store.manifest import AGAIN, Column, Manifest, file_name, read_manifest
-from graphtheta.store.text import joined_texts
+from graphtheta.store.text import StoredTexts
 
 CSR_PARTS = (".data", ".indices", ".indptr", ".shape")
 # columns of a group, and the fields of a graph that they become
@@ -153,13 +153,13 @@ class Columns:
         data, indices, indptr, shape = parts
         return csr(data, indices, indptr, shape, f"{self.folder}: column {group}.{name}")
 
-    def texts(self, group: str, name: str) -> np.ndarray:
-        """An array of texts."""
+    def texts(self, group: str, name: str) -> StoredTexts:
+        """Texts, which are read when they are needed."""
         data, bounds = self.array(group, f"{name}.bytes"), self.array(group, f"{name}.offsets")
         if data is None or bounds is None or data.dtype != np.uint8 or bounds.dtype != np.int64 or data.ndim != 1 or bounds.ndim != 1:
             raise FormatError(f"{self.folder}: texts need {group}.{name}.bytes [n_bytes] of uint8 and {group}.{name}.offsets [n + 1] of "
                               f"int64; {AGAIN}")
-        return joined_texts(data, bounds, f"{self.folder}: column {group}.{name}")
+        return StoredTexts(data, bounds, f"{self.folder}: column {group}.{name}")
 
     def _take(self, group: str, name: str) -> Column | None:
         self._unused.pop(f"{group}.{name}", None)

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphtheta.data.lazy import LazyArray
 from graphtheta.errors import DataError, FormatError
 from graphtheta.npy import AGAIN
 
-# an array of texts takes 4 bytes per character of the longest, for each of them
-MOST_EXPANDED, ALWAYS = 64, 1 << 23
+# texts that are checked at a time
 ROWS_AT_ONCE = 1 << 16
 
 
@@ -31,61 +31,41 @@ def text_parts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(b"".join(encoded), np.uint8), bounds
 
 
-def joined_texts(data: np.ndarray, bounds: np.ndarray, at: str) -> np.ndarray:
-    """The texts of untrusted parts.
+class StoredTexts(LazyArray):
+    """Texts that are read from mapped parts, as arrays of dtype U that are as wide as the longest text that is read.
 
     Args:
-        data: Bytes of all, [n_bytes] uint8.
+        data: Bytes of all, [n_bytes] uint8. They may come from anybody and are checked here.
         bounds: Bounds of each, [n + 1] int64.
         at: File and field, for errors.
 
-    Returns:
-        [n] of dtype U.
-
     Raises:
-        FormatError: The parts do not make texts, or these need much more memory as an array.
+        FormatError: The parts do not make texts.
     """
-    if not len(bounds) or bounds[0] != 0 or bounds[-1] != len(data) or (bounds[1:] < bounds[:-1]).any():
-        raise FormatError(f"{at}: the offsets of texts must rise from 0 to {len(data)}; {AGAIN}")
-    n = len(bounds) - 1
-    longest = max((_length(data[bounds[a]: bounds[min(a + ROWS_AT_ONCE, n)]], bounds[a: a + ROWS_AT_ONCE + 1])
-                   for a in range(0, n, ROWS_AT_ONCE)), default=0)
-    width = max(longest, 1)
-    check_width(n, width, data.nbytes + bounds.nbytes, at)
-    codes = np.zeros((n, width), np.uint32)
-    for a in range(0, n, ROWS_AT_ONCE):
-        b = min(a + ROWS_AT_ONCE, n)
-        _decode(data[bounds[a]: bounds[b]], bounds[a: b + 1] - bounds[a], codes[a: b], at)
-    return codes.view(f"U{width}")[:, 0]
 
+    def __init__(self, data: np.ndarray, bounds: np.ndarray, at: str):
+        if not len(bounds) or bounds[0] != 0 or bounds[-1] != len(data) or (bounds[1:] < bounds[:-1]).any():
+            raise FormatError(f"{at}: the offsets of texts must rise from 0 to {len(data)}; {AGAIN}")
+        self._data, self._bounds, self._at, n = data, bounds, at, len(bounds) - 1
+        longest = max((int(self._codes(np.arange(a, min(a + ROWS_AT_ONCE, n)))[1].max()) for a in range(0, n, ROWS_AT_ONCE)), default=0)
+        super().__init__((n,), f"U{max(longest, 1)}")
 
-def check_width(n: int, width: int, stored: int, at: str) -> None:
-    """Check the memory of an array of n texts of up to ``width`` characters against the bytes that they are stored in.
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        codes, lengths = self._codes(rows)
+        out = np.zeros((len(rows), max(int(lengths.max(initial=0)), 1)), np.uint32)
+        out[np.arange(out.shape[1]) < lengths[:, None]] = codes
+        return out.view(f"U{out.shape[1]}")[:, 0]
 
-    Raises:
-        FormatError: It is too large.
-    """
-    if 4 * n * width > max(ALWAYS, MOST_EXPANDED * stored):
-        raise FormatError(f"{at}: the longest of {n} texts has {width} characters, so that an array of them needs {4 * n * width} bytes "
-                          f"for {stored} bytes of text; shorten the longest ones")
-
-
-def _length(data: np.ndarray, bounds: np.ndarray) -> int:
-    """Characters of the longest text: bytes other than those that continue a character."""
-    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum((data & 0xC0) != 0x80)))
-    return int(np.diff(starts[bounds - bounds[0]]).max(initial=0))
-
-
-def _decode(data: np.ndarray, bounds: np.ndarray, out: np.ndarray, at: str) -> None:
-    """Write the character codes of texts into rows of zeros."""
-    try:
-        codes = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{at}: not UTF-8 ({error.reason}); {AGAIN}") from None
-    first = (data & 0xC0) != 0x80
-    if not first[bounds[:-1][bounds[:-1] < len(data)]].all():
-        raise FormatError(f"{at}: a text begins within a character; {AGAIN}")
-    begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(first)))[bounds]
-    lengths = np.diff(begin)
-    rows = np.repeat(np.arange(len(out)), lengths)
-    out[rows, np.arange(len(codes)) - begin[rows]] = codes
+    def _codes(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The characters of some texts, one text after another, and the number of each."""
+        begin, sizes = self._bounds[rows], self._bounds[rows + 1] - self._bounds[rows]
+        ends = np.cumsum(sizes)
+        data = self._data[np.repeat(begin - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)]
+        try:
+            codes = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self._at}: not UTF-8 ({error.reason}); {AGAIN}") from None
+        starts = (data & 0xC0) != 0x80
+        if not starts[(ends - sizes)[sizes > 0]].all():
+            raise FormatError(f"{self._at}: a text begins within a character; {AGAIN}")
+        return codes, np.diff(np.concatenate((np.zeros(1, np.int64), np.cumsum(starts)))[np.append(0, ends)])

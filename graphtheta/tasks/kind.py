@@ -22,7 +22,7 @@ WORDS = {"classes": "classes", "labels": "labels", "values": "target values"}
 
 @dataclass
 class GraphInfo:
-    """Original ids of the whole graph, which are kept once it is partitioned.
+    """Original ids of the whole graph, which are kept once it is partitioned. Those of a graph in files are read when needed.
 
     Attributes:
         node_ids: Original ids, [n_nodes]; None if they are the numbers of the nodes.
@@ -30,13 +30,13 @@ class GraphInfo:
         edges: Original numbers of the remaining edges; None if all remain.
     """
 
-    node_ids: np.ndarray | None
+    node_ids: Any
     n_edges: int
-    edges: np.ndarray | None
+    edges: Any
 
     def ids(self, nodes: np.ndarray) -> np.ndarray:
         """Original ids of nodes, in the shape of ``nodes``."""
-        return nodes if self.node_ids is None else self.node_ids[nodes]
+        return nodes if self.node_ids is None else np.asarray(self.node_ids[nodes])
 
 
 class TaskKind(ABC):

@@ -1,17 +1,19 @@
 """The task ``link``: predicts whether two nodes are linked."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import distinct_pairs, link_split
-from graphtheta.data.transform import pair_key
+from graphtheta.data.split import TEST, VAL, link_parts, message_graph
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.evaluate import Evaluator, LinkEvaluator
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.task import LinkTask, Task
 from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 
 
 class LinkKind(TaskKind):
@@ -23,8 +25,10 @@ class LinkKind(TaskKind):
     label_kinds = ("ranks", "labels")
     of_pairs = True
     labels, width = "labels", 0
+    _graph: Graph
+    _part_of: Callable[[int, int], np.ndarray]
     _known: np.ndarray
-    _held: dict[str, np.ndarray]
+    _test: np.ndarray
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -32,11 +36,8 @@ class LinkKind(TaskKind):
         return graph.y is None and graph.edge_y is None
 
     def take(self, graph: Graph) -> Graph:
-        src, dst = np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))
-        self._known = np.unique(src * np.int64(graph.n_nodes) + dst)
-        split = link_split(graph, seed=self.job.seed)
-        self._held = {"val": split.val, "test": split.test}
-        return split.graph
+        self._graph, self._part_of = graph, link_parts(graph, seed=self.job.seed)
+        return message_graph(graph, self._part_of)
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -47,20 +48,26 @@ class LinkKind(TaskKind):
         return str(self.job.decoder)
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
-        pair = pair_key(np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst), graph.n_nodes)
-        positive = distinct_pairs(graph, pair, graph.src != graph.dst)
-        return LinkTask(partition, self._links(partition, positive, self.job.negatives, self.job.seed), seed=self.job.seed)
+        self._known = known_keys(self._graph, partition)
+        positive = distinct_links(graph, lambda begin, end: graph.src[begin:end] != graph.dst[begin:end], partition.halo_comm)
+        return LinkTask(partition, positive.links(partition, self._known, self.job.negatives, self.job.seed), seed=self.job.seed)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
-        held = {split: self._links(partition, ends, self.job.eval_negatives, self.job.seed + i)
-                for i, (split, ends) in enumerate(self._held.items())}
-        # from here on each worker has the keys of its own nodes only
-        del self._known
+        comm = partition.halo_comm
+        held = {split: self._held(part, comm).links(partition, self._known, self.job.eval_negatives, self.job.seed + i)
+                for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items())}
+        own = np.stack((held["test"].numbers, held["test"].src, held["test"].dst))
+        # rank 0 receives all predictions, of links in this order
+        whole = comm.gather_rows(own.T)
+        self._test = own if whole is None else np.concatenate(whole).T
+        self._test = self._test[:, np.argsort(self._test[0])]
+        del self._graph, self._part_of, self._known
         return LinkEvaluator(partition, layers, task, held)
 
-    def _links(self, partition: Partition, ends: np.ndarray, negatives: int, key: int) -> Links:
-        return Links.of(partition, ends[0], ends[1], self._known, negatives, key)
+    def _held(self, part: int, comm: Comm) -> Slice:
+        return distinct_links(self._graph, lambda begin, end: self._part_of(begin, end) == part, comm)
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of both ends of test links, and their scores."""
-        return info.ids(self._held["test"].T[rows]), out
+        numbers, *ends = self._test
+        return info.ids(np.stack(ends, axis=1)[np.searchsorted(numbers, rows)]), out

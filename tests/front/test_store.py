@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import shutil
+import tracemalloc
 
 import graphs
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.data import lazy, transform
+from graphtheta.data.split import link_split
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
@@ -167,11 +169,14 @@ def test_a_mask_with_other_bytes_is_refused(tmp_path):
         gt.load(tmp_path / "s")
 
 
-def test_texts_that_need_much_more_memory_than_their_file_are_refused(tmp_path):
+def test_texts_of_very_different_lengths_stay_in_the_file(tmp_path):
     ids = np.array(["x" * 3_000, *map(str, range(1000))])
-    with pytest.raises(FormatError, match=r"the longest of 1001 texts has 3000 characters.*shorten"):
-        written(tmp_path / "s", gt.Graph([[0], [1]], 1001, node_ids=ids))
-    assert list(tmp_path.iterdir()) == []
+    graph = gt.Graph([[0], [1]], 1001, x=np.ones((1001, 1)), node_ids=ids)
+    tracemalloc.start()
+    found = gt.load(written(tmp_path / "s", graph), split="none").node_ids
+    assert tracemalloc.get_traced_memory()[1] < ids.nbytes / 5
+    tracemalloc.stop()
+    assert found[[3, 1, 3]].tolist() == ["2", "0", "2"] and found[[3, 1]].dtype == "U1" and (found == ids).all()
 
 
 @pytest.mark.parametrize("name", ["node.x.npy", "edge.src.npy", FILE])
@@ -294,3 +299,25 @@ def test_a_model_of_self_loops_trains_on_a_store(loops, tmp_path):
 
     plain, stored = (run_simulated(3, losses, g) for g in (graph, gt.load(written(tmp_path / "s", graph))))
     assert plain == stored
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_links_of_a_store_are_split_by_slices(masks, tmp_path):
+    fields = dict.fromkeys(("y", "edge_y", "train", "val", "test", *(() if masks else ("edge_train", "edge_val", "edge_test"))))
+    graph = loops_of(PLAIN.replace(**fields))
+    stored = gt.load(written(tmp_path / "s", graph), split="stored")
+
+    def found(comm, g):
+        trainer = gt.Trainer("gcn", g, comm=comm, task="link", epochs=2, dtype="float64")
+        result = trainer.fit()
+        return [row["loss"] for row in result.history], result.metrics, trainer.predict()
+
+    whole = run_simulated(1, found, graph)[0]
+    split = link_split(graph, seed=0)
+    assert split.val.size and whole[2][0].tolist() == split.test.T.tolist()
+    for size in (1, 3):
+        plain, own = (run_simulated(size, found, g) for g in (graph, stored))
+        assert [part[:2] for part in plain] == [part[:2] for part in own]
+        np.testing.assert_allclose(own[0][0], whole[0], rtol=1e-9)
+        for x, y in zip(own[0][2], whole[2], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9)

@@ -1,0 +1,92 @@
+"""Links of a graph, found by all workers together: each reads a slice of the edges, and no worker has all links."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.data.split import unordered_pairs
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.table import Route
+from graphtheta.engine.view.links import Links
+from graphtheta.rng import Purpose, bits, key
+
+HOMES = key(0, Purpose.PLACEMENT)
+
+
+class Slice(NamedTuple):
+    """Some links of this worker.
+
+    Attributes:
+        numbers: Numbers of the links among those of all workers, ascending, [n] int64.
+        src, dst: Their ends, [n] int64.
+        n_links: Links of all workers.
+    """
+
+    numbers: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    n_links: int
+
+    def links(self, partition: Partition, known: np.ndarray, negatives: int, draws: int) -> Links:
+        """The links at the owners of their sources.
+
+        Args:
+            partition: Gives the owners.
+            known: Keys of all links whose sources this worker owns; see ``known_keys``.
+            negatives: Negatives per positive.
+            draws: Key of their draws.
+
+        Collective: all ranks of the partition.
+        """
+        comm = partition.halo_comm
+        route = Route(partition.directory.owner(self.src), comm.size)
+        # slices of higher ranks have higher numbers
+        numbers, src, dst = np.ascontiguousarray(np.concatenate(comm.all_to_all(route.parts(np.stack(self[:3], axis=1)))).T)
+        return Links(numbers, src, dst, self.n_links, known, negatives, draws)
+
+
+def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:
+    """The first edge of this worker's slice, and the first one beyond."""
+    return graph.n_edges * comm.rank // comm.size, graph.n_edges * (comm.rank + 1) // comm.size
+
+
+def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm: Comm) -> Slice:
+    """One directed edge for each unordered pair among some edges; see ``distinct_pairs``.
+
+    Args:
+        graph: The graph.
+        chosen: From the bounds of a range of edges to a mask.
+        comm: The workers.
+
+    Collective: all ranks of comm.
+    """
+    begin, end = bounds(graph, comm)
+    edges = begin + np.flatnonzero(chosen(begin, end))
+    src, dst = graph.src[begin:end][edges - begin], graph.dst[begin:end][edges - begin]
+    pair = unordered_pairs(graph, begin, end)[edges - begin]
+    route = Route((bits(HOMES, pair) % np.uint64(comm.size)).astype(np.int32), comm.size)
+    asked = comm.all_to_all(route.parts(np.stack((pair, src > dst, edges), axis=1)))
+    pairs, turned, numbers = np.concatenate(asked).T
+    order = np.lexsort((numbers, turned, pairs))
+    first = np.zeros(len(order), bool)
+    first[order] = np.append(True, pairs[order][1:] != pairs[order][:-1])[: len(order)]
+    mine = route.back(comm.all_to_all(np.split(first, np.cumsum([len(part) for part in asked])[:-1])))
+    counts = comm.all_gather(int(mine.sum()))
+    return Slice(sum(counts[: comm.rank]) + np.arange(counts[comm.rank]), src[mine], dst[mine], sum(counts))
+
+
+def known_keys(graph: Graph, partition: Partition) -> np.ndarray:
+    """Sorted keys (src * n_nodes + dst) of all edges and their reverse whose sources this worker owns.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.halo_comm
+    begin, end = bounds(graph, comm)
+    ends = graph.src[begin:end], graph.dst[begin:end]
+    src, dst = np.concatenate(ends), np.concatenate(ends[::-1])
+    route = Route(partition.directory.owner(src), comm.size)
+    return np.unique(np.concatenate(comm.all_to_all(route.parts(src * np.int64(graph.n_nodes) + dst))))
