@@ -33,14 +33,15 @@ G = TypeVar("G", bound="GraphArrays")
 class GraphArrays:
     """The arrays of a graph, checked on construction; see ``Graph``."""
 
-    __slots__ = ("dst", "edge_attr", "edge_columns", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "meta", "multilabel",
-                 "n_classes", "n_nodes", "name", "node_columns", "node_ids", "src", "test", "train", "val", "x", "y")
+    __slots__ = ("dst", "edge_attr", "edge_columns", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "folder", "meta",
+                 "multilabel", "n_classes", "n_nodes", "name", "node_columns", "node_ids", "src", "test", "train", "val", "x", "y")
 
     n_nodes: int
     n_classes: int
     multilabel: bool
     name: str
     meta: dict[str, Any]
+    folder: str
     src: np.ndarray
     dst: np.ndarray
     x: Any
@@ -62,7 +63,8 @@ class GraphArrays:
                  multilabel: bool | None = None, edge_attr: Any = None, edge_weight: Any = None, edge_y: Any = None, train: Any = None,
                  val: Any = None, test: Any = None, edge_train: Any = None, edge_val: Any = None, edge_test: Any = None,
                  node_ids: Any = None, node_columns: Mapping[str, Any] | None = None,
-                 edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = ""):
+                 edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = "",
+                 folder: str = ""):
         put = partial(object.__setattr__, self)
         src, dst = validation.check_edges(edge_index, where)
         columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
@@ -93,6 +95,7 @@ class GraphArrays:
         put("edge_columns", check_columns(edge_columns, e, "edge", where))
         put("name", str(name))
         put("meta", dict(meta or {}))
+        put("folder", folder)
 
     def __setattr__(self, field: str, value: Any) -> None:
         raise AttributeError(f"a graph is immutable; create a changed copy with graph.replace({field}=...)")
@@ -139,7 +142,7 @@ class GraphArrays:
 
     def _fields(self) -> dict[str, Any]:
         """Everything the constructor takes, by name."""
-        fields = {field: getattr(self, field) for field in ("n_nodes", "multilabel", "name", "meta", *NODE_FIELDS, *EDGE_FIELDS)}
+        fields = {field: getattr(self, field) for field in ("n_nodes", "multilabel", "name", "meta", "folder", *NODE_FIELDS, *EDGE_FIELDS)}
         # for other kinds of labels the number of classes follows from the labels
         fields["n_classes"] = self.n_classes if self.label_kind in ("none", "classes") else None
         fields |= {field: dict(getattr(self, field)) for field in COLUMNS}

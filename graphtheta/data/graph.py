@@ -42,6 +42,7 @@ class Graph(GraphArrays):
         name: Name for reports.
         meta: Anything else worth keeping (source, class names, ...).
         where: Where the arrays come from, such as a file; put in front of error messages.
+        folder: The store that edges are mapped from, beside which clusters are kept; empty if there is none.
 
     Raises:
         ShapeError: Arrays do not fit together.

@@ -110,7 +110,7 @@ class Columns:
             fields[f"{group}_columns"] = {name.partition(".")[2]: self.array(group, name) for name in named}
         unused = {"unused_fields": list(self._unused)} if self._unused else {}
         return Graph(n_nodes=m.n_nodes, name=m.name, n_classes=m.n_classes, multilabel=m.multilabel, meta={**m.meta, **unused},
-                     where=str(self.folder), **fields)
+                     where=str(self.folder), folder=str(self.folder), **fields)
 
     def array(self, group: str, name: str) -> np.ndarray | None:
         """A mapped array; None if there is no such column."""

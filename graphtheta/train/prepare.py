@@ -23,7 +23,7 @@ from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
-from graphtheta.partitioners.communities import find_clusters
+from graphtheta.partitioners.kept_clusters import clusters_of
 from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.staleness.registry import make_exchange, make_history
 from graphtheta.staleness.stale_batch import StaleBatch
@@ -186,7 +186,7 @@ def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
     error, found = None, None
     if comm.rank == 0:
         try:
-            found = find_clusters(graph.src, graph.dst, graph.n_nodes, job.cluster_method, job.clusters, job.seed)
+            found = clusters_of(graph, job.cluster_method, job.clusters, job.seed)
         except GraphThetaError as e:
             error = e
     comm.agree(error)

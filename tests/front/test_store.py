@@ -19,6 +19,8 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, ShapeError
+from graphtheta.partitioners import kept_clusters
+from graphtheta.partitioners.communities import find_clusters
 from graphtheta.store import checksum
 from graphtheta.store.from_graph import write_store
 from graphtheta.store.manifest import FILE
@@ -321,3 +323,26 @@ def test_links_of_a_store_are_split_by_slices(masks, tmp_path):
         np.testing.assert_allclose(own[0][0], whole[0], rtol=1e-9)
         for x, y in zip(own[0][2], whole[2], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9)
+
+
+def test_clusters_are_kept_beside_a_store(tmp_path, monkeypatch):
+    def losses(comm, **options):
+        graph = gt.load(tmp_path / "s", split="stored")
+        return [row["loss"] for row in gt.Trainer("gcn", graph, comm=comm, strategy="cluster", epochs=1, **options).fit().history]
+
+    def computed(*args):
+        ran.append(args[3:])
+        return find_clusters(*args)
+
+    ran = []
+    monkeypatch.setattr(kept_clusters, "find_clusters", computed)
+    written(tmp_path / "s")
+    first = run_simulated(2, losses)
+    (path,) = (tmp_path / "s.clusters").iterdir()
+    assert run_simulated(2, losses) == first and path.name.startswith("louvain-0-0-")
+    run_simulated(1, losses, clusters=2)
+    assert ran == [("louvain", 0, 0), (str(path),), ("louvain", 2, 0)]
+    assert len(list((tmp_path / "s.clusters").iterdir())) == 2
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(FormatError, match="cluster numbers"):
+        run_simulated(2, losses)
