@@ -29,7 +29,7 @@ class Marked:
 
 
 def mark(comm: Comm, blocks: Iterator[tuple[int, np.ndarray, np.ndarray]], n_nodes: int) -> Marked:
-    """Mark the edges of this worker; holds 24 bytes for each edge of its share.
+    """Mark the edges of this worker; holds up to 85 bytes for each edge of its share.
 
     Args:
         comm: The workers.
@@ -58,7 +58,13 @@ def mark(comm: Comm, blocks: Iterator[tuple[int, np.ndarray, np.ndarray]], n_nod
         rows += comm.all_to_all(routes.parts(begin + kept))
         rounds.append([len(part) for part in arrived])
         sent.append((routes, kept, len(src) if block is not None else -1))
-    again, one_way = _compare(np.concatenate(keys), np.concatenate(rows), n_nodes)
+    all_keys = np.concatenate(keys)
+    # comparing takes most memory
+    del keys
+    all_rows = np.concatenate(rows)
+    del rows
+    again, one_way = _compare(all_keys, all_rows, n_nodes)
+    del all_keys, all_rows
     found, at = Marked(), 0
     for counts, (routes, kept, n) in zip(rounds, sent, strict=True):
         parts = np.split(np.stack((again, one_way), axis=1)[at: at + sum(counts)], np.cumsum(counts)[:-1])

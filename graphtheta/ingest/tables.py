@@ -1,7 +1,7 @@
 """Reads a table into a spool: each worker its share, rows checked, bad ones counted."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.fields.base import Field
-from graphtheta.ingest.spool import Spool, begins
+from graphtheta.ingest.spool import Spool, begins, in_step
 from graphtheta.tables.faults import Faults
 from graphtheta.tables.progress import Progress
-from graphtheta.tables.source import Rows, Source, share
+from graphtheta.tables.source import Piece, Rows, Source, share
 
 
 class Table:
@@ -58,21 +58,17 @@ class Table:
         Collective: all ranks of comm.
         """
         error: GraphThetaError | None = None
-        n_bytes = 0
+        mine: list[tuple[Piece, Callable[[int], bool]]] = []
         try:
             mine = share(self._source.pieces(), comm.rank, comm.size, self._source.rank0)
-            progress.begin(self.name, sum(piece.weight for piece, _ in mine))
-            for piece, turn in mine:
-                for rows in self._source.read(piece, self._inputs, turn, self.faults):
-                    self._add(rows)
-                    progress.add(rows.nbytes, rows.table.num_rows)
-                    n_bytes += rows.nbytes
-            self.spool.close()
         except GraphThetaError as e:
             error = e
         comm.agree(error)
+        progress.begin(self.name, int(comm.all_sum(np.array([sum(piece.weight for piece, _ in mine)]))[0]))
+        for done in in_step(comm, self._read(mine)):
+            progress.add(*comm.all_sum(np.array(done or (0, 0))).tolist())
         self.begins, self.n_rows = begins(comm, self.spool.at, self.spool.counts)
-        progress.end(self.n_rows, int(comm.all_sum(np.array([n_bytes]))[0]))
+        progress.end()
         if not skip:
             self.faults.agree(comm, skip, self.name)
 
@@ -104,6 +100,14 @@ class Table:
             text: What is wrong with a row, by its number.
         """
         self.faults.add(self.spool.at[block], rows, lambda: self._locate(self.spool.at[block]), text)
+
+    def _read(self, pieces: list[tuple[Piece, Callable[[int], bool]]]) -> Iterator[tuple[int, int]]:
+        """Read rows into the spool; yields the bytes and rows of each block."""
+        for piece, turn in pieces:
+            for rows in self._source.read(piece, self._inputs, turn, self.faults):
+                self._add(rows)
+                yield rows.nbytes, rows.table.num_rows
+        self.spool.close()
 
     def _add(self, rows: Rows) -> None:
         table = rows.table
