@@ -26,11 +26,11 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
         FormatError: A file does not have one integer for each node.
     """
     if not graph.folder or method not in METHODS:
-        return find_clusters(graph.src, graph.dst, graph.n_nodes, method, n_clusters, seed)
+        return find_clusters(np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed)
     path = clusters_file(graph, method, n_clusters, seed)
     if path.exists():
         return find_clusters(graph.src, graph.dst, graph.n_nodes, str(path))
-    found = find_clusters(graph.src, graph.dst, graph.n_nodes, method, n_clusters, seed)
+    found = find_clusters(np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed)
     try:
         path.parent.mkdir(exist_ok=True)
         # jobs that compute the same clusters at the same time each write a file of their own
