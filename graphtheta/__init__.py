@@ -18,7 +18,7 @@ _FRONT = {
     "sample": "samplers.blocks", "BlockSampler": "samplers.blocks", "Block": "samplers.blocks", "SAMPLERS": "samplers.registry",
     "NeighbourSampler": "samplers.neighbour", "WeightedSampler": "samplers.weighted", "TemporalSampler": "samplers.temporal",
     "LaborSampler": "samplers.labor", "LadiesSampler": "samplers.ladies", "PladiesSampler": "samplers.pladies",
-    "Callback": "train.callback", "Result": "recovery.progress",
+    "ORDERS": "orders.registry", "Callback": "train.callback", "Result": "recovery.progress",
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",

@@ -9,7 +9,7 @@ from graphtheta.rng import Purpose, integers, key
 
 from ..partition.partition import Partition
 from ..partition.table import Route, Table
-from .order import Members
+from .cluster_nodes import Members
 from .scored_pairs import Pairs
 
 

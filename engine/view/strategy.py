@@ -17,9 +17,10 @@ from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..sampling.sampler import Checked, PreparedSampler, Sampler
+from .cluster_nodes import NodesByCluster
 from .expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
 from .hop import Layers, depth, hops
-from .order import BatchOrder, NodesByCluster
+from .order import BatchOrder, Order, RandomOrder
 from .task import Seeds, Task
 from .view import GraphView, global_view
 
@@ -124,13 +125,14 @@ class MiniBatch(Strategy):
         sampler: None for no sampling.
         vertex_limit: If above 0, ``batch_size`` is only a first guess, and is changed so that a
             view holds about this many nodes over all workers.
+        order: The order of targets; None for a random one.
 
     Attributes:
         batch_size: Targets per batch, the same for the whole run.
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, batch_size: int,
-                 sampler: Sampler | None = None, vertex_limit: int = 0):
+                 sampler: Sampler | None = None, vertex_limit: int = 0, order: Order | None = None):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
             raise ConfigError(f"batch_size: got {batch_size}, expected at least 1")
@@ -144,12 +146,13 @@ class MiniBatch(Strategy):
         if isinstance(sampler, PreparedSampler) and not task.excludes:
             for relation, reverse in all_passes(partition, hops(layers)).values():
                 sampler.prepare(partition, relation, reverse)
-        self._order, self.batch_size = BatchOrder(partition, task.ids, batch_size, seed), batch_size
+        positions = (order or RandomOrder()).positions(partition, task, seed)
+        self._order, self.batch_size = BatchOrder(positions, task.n_targets, batch_size), batch_size
         for _ in range(MOST_ROUNDS if vertex_limit else 0):
             wanted = min(max(round(self.batch_size * vertex_limit / self._nodes()), 1), task.n_targets)
             if abs(wanted - self.batch_size) <= CLOSE * self.batch_size:
                 break
-            self._order, self.batch_size = BatchOrder(partition, task.ids, wanted, seed), wanted
+            self._order, self.batch_size = BatchOrder(positions, task.n_targets, wanted), wanted
 
     def _nodes(self) -> float:
         """Mean number of nodes, over all workers, of the first full batches of the first epoch.
@@ -162,6 +165,11 @@ class MiniBatch(Strategy):
     @property
     def steps_per_epoch(self) -> int:
         return self._order.n_batches
+
+    def makers(self, epoch: int, first: int, last: int) -> list[Callable[[], GraphView]]:
+        # not by the first of several work items
+        self._order.begin(epoch)
+        return super().makers(epoch, first, last)
 
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)
@@ -198,7 +206,7 @@ class ClusterBatch(Strategy):
             raise ConfigError(f"degrees: got {degrees!r}, expected 'graph' or 'view'")
         self.clusters, self.boundary_hops, self.degrees, self.diagonal = clusters, boundary_hops, degrees, diagonal
         n = int(partition.halo_comm.all_max(np.array(clusters.max(initial=-1)))) + 1
-        self._touched = task.clusters(clusters)
+        self._touched = task.at_nodes(clusters)
         # a batch without targets would be a step without a gradient
         inside = self._touched[(self._touched == self._touched[:, :1]).all(axis=1), 0]
         self._useful = np.flatnonzero(partition.halo_comm.all_sum(np.bincount(inside, minlength=n)))

@@ -23,8 +23,8 @@ from ...ops.kernels.batch import expand
 from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route
+from .cluster_nodes import Members
 from .links import Links, edges_of_links, link_pairs
-from .order import Members
 from .row_loss import Grouping, RowLoss, grouped
 from .scored_pairs import PairPlan, Pairs
 from .view import GraphView
@@ -81,11 +81,11 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def clusters(self, clusters: np.ndarray) -> np.ndarray:
-        """Clusters of this worker's targets: of nodes, [n, 1] int64; of the ends of pairs, [n, 2].
+    def at_nodes(self, values: np.ndarray) -> np.ndarray:
+        """Values of the nodes of this worker's targets: of nodes, [n, 1] int64; of the ends of pairs, [n, 2].
 
         Args:
-            clusters: Cluster of each master of this worker, [n_masters] int64.
+            values: Value of each master of this worker, [n_masters] int64.
 
         Collective: all ranks of the partition.
         """
@@ -149,8 +149,8 @@ class NodeTask(Task):
         nodes[self._rows[own]] = True
         return Seeds(nodes)
 
-    def clusters(self, clusters: np.ndarray) -> np.ndarray:
-        return clusters[self._rows][:, None]
+    def at_nodes(self, values: np.ndarray) -> np.ndarray:
+        return values[self._rows][:, None]
 
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
@@ -228,8 +228,8 @@ class EdgeTask(Task):
         """
         return self._of_stored(np.flatnonzero(mask))
 
-    def clusters(self, clusters: np.ndarray) -> np.ndarray:
-        return np.stack([values_of(self._partition, end[self._stored], clusters) for end in self._ends], axis=1)
+    def at_nodes(self, values: np.ndarray) -> np.ndarray:
+        return np.stack([values_of(self._partition, end[self._stored], values) for end in self._ends], axis=1)
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
@@ -288,8 +288,8 @@ class LinkTask(Task):
             out[part] = True
         return out
 
-    def clusters(self, clusters: np.ndarray) -> np.ndarray:
-        return np.stack([values_of(self._partition, end, clusters) for end in (self._links.src, self._links.dst)], axis=1)
+    def at_nodes(self, values: np.ndarray) -> np.ndarray:
+        return np.stack([values_of(self._partition, end, values) for end in (self._links.src, self._links.dst)], axis=1)
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None

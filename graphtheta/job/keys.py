@@ -14,17 +14,20 @@ from pydantic.fields import FieldInfo
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.models.design import NetworkOptions, Options
+from graphtheta.orders.registry import ORDERS
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.registry import Registry
 from graphtheta.tasks.registry import TASKS
 
 # keys whose values are "auto" if that is the default, a name in a registry, or FILE.py:NAME
-REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS, "partitioner": EDGE_PLACEMENTS, "masters": PARTITIONERS}
+REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS, "partitioner": EDGE_PLACEMENTS, "masters": PARTITIONERS,
+                                         "order": ORDERS}
 # a key that is used only with certain values of another key
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
     "vertex_limit": ("strategy", ("mini",)),
+    "order": ("strategy", ("mini",)),
     "fanout": ("strategy", ("mini",)),
     "sampler": ("strategy", ("mini",)),
     "replace": ("strategy", ("mini",)),
@@ -91,6 +94,9 @@ class StrategyKeys(Options):
     vertex_limit: int = Field(0, ge=0)
     """Nodes per mini-batch: the batch size is adapted before training so that the targets of a batch and their neighbourhoods are about
     this many nodes, summed over all workers; 0 keeps the batch size."""
+    order: str = "random"
+    """Order of the targets of an epoch, each of which is in one batch: random, or batches of targets that are near each other
+    (proximity:sequences=5), which share more of their neighbourhoods; give your own as FILE.py:Class."""
     fanout: tuple[int, ...] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"

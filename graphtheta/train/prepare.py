@@ -23,6 +23,7 @@ from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
+from graphtheta.orders.registry import make_order
 from graphtheta.partitioners.kept_clusters import clusters_of
 from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.staleness.registry import make_exchange, make_history
@@ -32,9 +33,9 @@ from graphtheta.tasks.registry import kind_for, readers
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
 
 # keys that have no meaning where a sampler chooses the nodes of a batch
-NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute"})
+NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"})
 # keys that have no meaning where neighbours outside of a batch are read from histories
-NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal"})
+NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal", "order"})
 # placeholder of added self loops in integer columns; it is no row of any embedding table
 NO_CODE = -1
 
@@ -148,7 +149,8 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
         size = job.batch_size or task.n_targets
         if history is not None:
             return history.open(partition, layers, task, job.seed, batch_size=size, sampler=sampler)
-        strategy = MiniBatch(partition, layers, task, job.seed, batch_size=size, sampler=sampler, vertex_limit=job.vertex_limit)
+        strategy = MiniBatch(partition, layers, task, job.seed, batch_size=size, sampler=sampler, vertex_limit=job.vertex_limit,
+                             order=make_order(job.order))
         if job.vertex_limit and partition.halo_comm.rank == 0:
             logger.info(f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch")
         return strategy

@@ -9,7 +9,10 @@ import pytest
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.view.order import BatchOrder, NodesByCluster, ranks_among_all
+from graphtheta.engine.sampling.breadth_first import breadth_first, components
+from graphtheta.engine.sampling.ranking import ranks_among_all
+from graphtheta.engine.view.cluster_nodes import NodesByCluster
+from graphtheta.engine.view.order import BatchOrder, RandomOrder
 
 
 def dealt(ids, comm, seed=0):
@@ -31,8 +34,21 @@ def test_ranks_among_all(size, ids):
     run_simulated(size, program)
 
 
-def test_ranking_spreads_neighbouring_ids_over_the_workers():
-    ids = np.arange(10_000)
+@pytest.mark.parametrize("size", [1, 4])
+def test_rows_are_ranked_by_their_first_column_first(size):
+    rows = np.random.default_rng(2).permutation(np.stack(np.divmod(np.arange(500) ** 2 % 1009, 7), axis=1))
+    rows = np.unique(rows, axis=0)
+
+    def program(comm):
+        mine = rows[dealt(np.arange(len(rows)), comm)]
+        expected = [np.flatnonzero((rows == row).all(axis=1))[0] for row in mine]
+        np.testing.assert_array_equal(ranks_among_all(SimpleNamespace(halo_comm=comm), *mine.T), expected)
+
+    run_simulated(size, program)
+
+
+@pytest.mark.parametrize("ids", [np.arange(10_000), np.arange(10_000) ** 4], ids=["dense", "skewed"])
+def test_ranking_spreads_neighbouring_ids_over_the_workers(ids):
 
     def program(comm):
         held, all_to_all = [], comm.all_to_all
@@ -49,7 +65,8 @@ def test_batches_are_the_same_for_any_workers(n, batch_size):
 
     def batches(comm, seed):
         mine = dealt(ids, comm, seed)
-        order, found = BatchOrder(SimpleNamespace(halo_comm=comm), mine, batch_size, 3), []
+        positions = RandomOrder().positions(SimpleNamespace(halo_comm=comm), SimpleNamespace(ids=mine, n_targets=n), 3)
+        order, found = BatchOrder(positions, n, batch_size), []
         assert order.n_batches == -(-n // batch_size)
         for epoch in (0, 1, 0):
             for i in range(order.n_batches):
@@ -90,3 +107,36 @@ def test_nodes_of_clusters_by_number(size):
             np.testing.assert_array_equal(members.ids(numbers), wanted[numbers])
 
     run_simulated(size, program)
+
+
+def searched(graph, root):
+    """Nodes in the order of a breadth-first search, one after another."""
+    near = [set() for _ in range(graph.n_nodes)]
+    for a, b in graph.edge_index.T:
+        near[a].add(b)
+        near[b].add(a)
+    found = []
+    for start in (np.arange(graph.n_nodes) + root) % graph.n_nodes:
+        level = [start] if start not in found else []
+        while level:
+            found += level
+            # the earliest parent of each
+            parents = {v: rank for rank, u in reversed(list(enumerate(level))) for v in near[u] if v not in found}
+            level = sorted(parents, key=lambda v: (parents[v], v))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("size, placement", [(1, "1d-src"), (3, "1d-dst"), (4, "vertex-cut")])
+def test_breadth_first_order_is_that_of_one_queue(size, placement):
+    # several components and isolated nodes
+    graph = graphs.random_graph(60, 45)
+
+    def program(comm, root):
+        p = build_partition(graph, comm, placement)
+        return p.masters, breadth_first(p, components(p), root)
+
+    for root in (0, 41):
+        found = np.empty(60, np.int64)
+        for masters, position in run_simulated(size, program, root):
+            found[position] = masters
+        np.testing.assert_array_equal(found, searched(graph, root))

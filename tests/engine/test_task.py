@@ -10,9 +10,9 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.view.cluster_nodes import NodesByCluster
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.links import Links, link_pairs
-from graphtheta.engine.view.order import NodesByCluster
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
@@ -75,7 +75,7 @@ def test_node_targets_and_seeds(size):
         p = build_partition(GRAPH, comm)
         task = NodeTask(p, "classes")
         own = np.flatnonzero(np.isin(task.ids, wanted[2:5]))
-        np.testing.assert_array_equal(task.clusters(p.masters // 3), task.ids[:, None] // 3)
+        np.testing.assert_array_equal(task.at_nodes(p.masters // 3), task.ids[:, None] // 3)
         assert task.n_targets == len(wanted)
         return task.ids, p.masters[task.seeds(own, 0).nodes]
 
@@ -151,8 +151,8 @@ def test_clusters_at_both_ends_of_pairs(size):
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
         edges, links = edge_task(p), LinkTask(p, links_of(p, GRAPH))
-        np.testing.assert_array_equal(edges.clusters(clusters[p.masters]), clusters[GRAPH.edge_index[:, edges.ids]].T)
-        np.testing.assert_array_equal(links.clusters(clusters[p.masters]), clusters[np.stack(pairs_of(GRAPH)[:2])[:, links.ids]].T)
+        np.testing.assert_array_equal(edges.at_nodes(clusters[p.masters]), clusters[GRAPH.edge_index[:, edges.ids]].T)
+        np.testing.assert_array_equal(links.at_nodes(clusters[p.masters]), clusters[np.stack(pairs_of(GRAPH)[:2])[:, links.ids]].T)
         assert np.all(p.directory.owner(pairs_of(GRAPH)[0][links.ids]) == comm.rank)
         assert np.all(p.directory.owner(links._links.known // 24) == comm.rank)
         return edges.ids, links.ids, links._links.known
@@ -229,7 +229,7 @@ def test_negatives_change_with_the_step_and_stay_among_the_nodes_of_a_batch():
         among = NodesByCluster(p, p.masters // 6, 4).members(np.array([0, 2]))
         assert among.n == 12
         np.testing.assert_array_equal(among.ids(np.arange(12)), np.r_[:6, 12:18])
-        pairs = link_pairs(p, links, np.flatnonzero((task.clusters(p.masters // 6) % 2 == 0).all(axis=1)), among)
+        pairs = link_pairs(p, links, np.flatnonzero((task.at_nodes(p.masters // 6) % 2 == 0).all(axis=1)), among)
         assert len(pairs.dst) and set(pairs.dst // 6) == {0, 2}
 
     run_simulated(1, program)

@@ -1,0 +1,53 @@
+"""The nodes of clusters, as a distributed table."""
+from __future__ import annotations
+
+import numpy as np
+
+from ..partition.partition import Partition
+from ..partition.table import Table
+from ..sampling.ranking import ranks_among_all
+
+
+class Members:
+    """The nodes of some clusters, numbered from 0 by cluster and id.
+
+    Attributes:
+        n: Number of nodes.
+    """
+
+    def __init__(self, nodes: Table, start: np.ndarray, counts: np.ndarray):
+        self._nodes, self._end = nodes, np.cumsum(counts)
+        self._shift = start - (self._end - counts)
+        self.n = int(counts.sum())
+
+    def ids(self, numbers: np.ndarray) -> np.ndarray:
+        """Global ids of the nodes of some numbers, [k] int64.
+
+        Collective: all ranks of the partition.
+        """
+        return self._nodes.look_up(numbers + self._shift[np.searchsorted(self._end, numbers, side="right")])
+
+
+class NodesByCluster:
+    """All nodes ordered by cluster and id, as a distributed table.
+
+    Args:
+        partition: Holds the nodes.
+        clusters: Cluster of each master of this worker, [n_masters] int64.
+        n_clusters: Number of clusters.
+
+    Collective: all ranks of the partition.
+    """
+
+    def __init__(self, partition: Partition, clusters: np.ndarray, n_clusters: int):
+        comm, masters = partition.halo_comm, partition.masters
+        self._counts = comm.all_sum(np.bincount(clusters, minlength=n_clusters))
+        self._nodes = Table(comm, ranks_among_all(partition, clusters, masters), masters)
+
+    def members(self, chosen: np.ndarray) -> Members:
+        """The nodes of some clusters.
+
+        Args:
+            chosen: Numbers of the clusters, ascending.
+        """
+        return Members(self._nodes, (np.cumsum(self._counts) - self._counts)[chosen], self._counts[chosen])
