@@ -26,28 +26,31 @@ class Ingredients:
         direction: Direction of the layer.
         structure: Structure of the trace.
         constants: Values of its operands.
-        columns: Node columns made by transform that the gather reads, for the first masters of
-            this worker.
+        columns: Node columns made by transform that the gather reads, for some masters of this
+            worker.
+        ids: Global ids of these masters, ascending.
     """
 
     direction: str
     structure: tuple[Any, ...] = ()
     constants: tuple[np.ndarray, ...] = ()
     columns: dict[str, np.ndarray] = field(default_factory=dict)
+    ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
-    def of(cls, direction: str, traced: SymbolicTrace, columns: Mapping[str, Any]) -> Ingredients:
-        """The ingredients of a pass over all nodes."""
-        kept = {name: np.array(columns[name].value[:KEPT_ROWS]) for name in _read(traced) if name in columns}
-        return cls(direction, traced.structure(), tuple(np.array(value_of(x)) for x in traced.operands), kept)
+    def of(cls, direction: str, traced: SymbolicTrace, columns: Mapping[str, Any], ids: np.ndarray) -> Ingredients:
+        """The ingredients of a pass over all masters, whose global ids are ``ids``."""
+        some = np.argsort(ids)[:KEPT_ROWS]
+        kept = {name: columns[name].value[some] for name in _read(traced) if name in columns}
+        return cls(direction, traced.structure(), tuple(np.array(value_of(x)) for x in traced.operands), kept, ids[some])
 
-    def check(self, owner: str, traced: SymbolicTrace, columns: Mapping[str, Any], rows: np.ndarray | None) -> None:
+    def check(self, owner: str, traced: SymbolicTrace, columns: Mapping[str, Any], ids: np.ndarray) -> None:
         """Compare with a later pass.
 
         Args:
             owner: Name of the layer.
             traced, columns: Trace and columns of that pass.
-            rows: Master of each row of the columns; None for all, in order.
+            ids: Global ids of the rows of the columns.
 
         Raises:
             UserFunctionError: The messages have changed.
@@ -55,9 +58,8 @@ class Ingredients:
         same = traced.structure() == self.structure and all(map(np.array_equal, self.constants, map(value_of, traced.operands)))
         for name, kept in self.columns.items() if same else ():
             now = columns[name].value
-            where = np.arange(len(now)) if rows is None else rows[: len(now)]
-            at = np.flatnonzero(where < len(kept))
-            before = kept[where[at]]
+            at = np.flatnonzero(np.isin(ids, self.ids))
+            before = kept[np.searchsorted(self.ids, ids[at])]
             same &= bool(np.allclose(now[at], before, rtol=TOLERANCE, atol=TOLERANCE * float(np.max(np.abs(before), initial=0))))
         if not same:
             raise UserFunctionError(f"the messages of {owner} have changed since their total was precomputed, because its "

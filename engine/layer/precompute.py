@@ -33,16 +33,19 @@ class Saving:
         layer: Name of the layer.
         edges, width: Number of messages, over all workers, that steps do not sum, and their width.
         nbytes: Memory of the totals, over all workers.
+        sampled: Whether the other layers sample their neighbourhoods.
     """
 
     layer: str
     edges: int
     width: int
     nbytes: int
+    sampled: bool = False
 
     def __str__(self) -> str:
+        hybrid = "; it aggregates complete neighbourhoods, the other layers sampled ones" if self.sampled else ""
         return (f"precomputed: {self.layer} aggregates {self.edges:,} messages of {self.width} numbers once instead of in every step; "
-                f"the totals take {self.nbytes / 2**20:,.1f} MiB")
+                f"the totals take {self.nbytes / 2**20:,.1f} MiB{hybrid}")
 
 
 def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSettings, Saving]:
@@ -78,7 +81,7 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
     width = int(np.prod(total.shape[1:]))
     passes = 2 if layer.direction == "both" else 1
     saving = Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
-    settings = replace(settings, precomputed=(layer, Ingredients.of(layer.direction, traced, columns)))
+    settings = replace(settings, precomputed=(layer, Ingredients.of(layer.direction, traced, columns, partition.masters)))
     return partition.overlay({PRECOMPUTED: total.value}, {}), settings, saving
 
 

@@ -143,7 +143,7 @@ def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, grap
                                 "disable precompute, or call the layer with graph.x")
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(owner, layer.transform(NodeColumns(layer, "transform", given, graph, n, step)), given, graph, n)
-    ingredients.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.view.rows)
+    ingredients.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.space(n).gid)
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
         total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
         return _check_apply(owner, layer.apply(NodeColumns(layer, "apply", columns, graph, n, step), total), n)

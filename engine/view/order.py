@@ -6,7 +6,7 @@ only, so no worker needs a list of all targets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Order(Protocol):
         name: Name in a job.
     """
 
-    name: str
+    name: ClassVar[str]
 
     def positions(self, partition: Partition, task: Task, seed: int) -> Positions:
         """Positions of this worker's targets by epoch.

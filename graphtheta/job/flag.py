@@ -62,7 +62,8 @@ class Parser(argparse.ArgumentParser):
                 group.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
             else:
                 metavar = "{" + ",".join(allowed) + "}" if allowed else "N" if field.annotation is int else "X"
-                group.add_argument(flag(key), dest=key, metavar=metavar, default=argparse.SUPPRESS, help=text)
+                alone: dict[str, Any] = {"nargs": "?", "const": "yes"} if field.default == "no" else {}
+                group.add_argument(flag(key), dest=key, metavar=metavar, default=argparse.SUPPRESS, help=text, **alone)
             self.keys.add(key)
 
     def _add_extra_keys(self, words: list[str]) -> None:

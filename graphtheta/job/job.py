@@ -77,6 +77,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ValueError("expected numbers of at least 1, or all, separated by commas, such as 10,10")
         return tuple(int(item) for item in items)
 
+    @field_validator("precompute", mode="before")
+    @classmethod
+    def _read_truth(cls, value: Any) -> Any:
+        return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
     @field_validator("cluster_method")
     @classmethod
     def _check_method(cls, value: str) -> str:
@@ -122,11 +127,6 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         for key in ("replace", "share_sample"):
             if not self.is_default(key) and not self.fanout:
                 raise ConfigError(f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}")
-        if self.precompute and self.fanout:
-            raise ConfigError("precompute aggregates full neighbourhoods, but fanout samples them; drop --precompute or --fanout")
-        if self.mode != "cooperative" and self.precompute:
-            raise ConfigError(f"precompute stores sums of features for mode=cooperative only, but mode={self.mode}; drop --precompute or "
-                              "--mode")
         if self.feature_cache == "0" and not self.is_default("cache_policy"):
             raise ConfigError(f"cache_policy={self.cache_policy} has no meaning without a cache; give its size with "
                               "--feature-cache, or drop --cache-policy")
@@ -142,7 +142,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.audit_limit and not self.audit:
             raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
         if self.history != "none":
-            for key, wanted in (("mode", "cooperative"), ("recompute", False), ("precompute", False), ("views_in_flight", 1)):
+            for key, wanted in (("mode", "cooperative"), ("recompute", False), ("precompute", "no"), ("views_in_flight", 1)):
                 if getattr(self, key) != wanted:
                     raise ConfigError(f"history={self.history} stores values of one batch after another, each computed once by all workers "
                                       f"together, and cannot be combined with {key}={self.as_text(key)}; drop {flag(key)} or --history")

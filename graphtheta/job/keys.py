@@ -163,9 +163,10 @@ class ComputeKeys(Options):
     """Which rows the cache holds: by the past (fifo, lru, lfu, clock, s3-fifo), chosen before training (degree; probability, by a dry run
     of the sampler, option groups), or by the next use, which a dry run of the sampler finds (belady, option window); give your own as
     FILE.py:Class; options follow as NAME:key=value."""
-    precompute: bool = False
-    """Aggregate the input features of the first layer once before training instead of in every step; for node tasks without
-    neighbour sampling whose first layer aggregates features without weights or dropout."""
+    precompute: Literal["no", "yes", "auto"] = "no"
+    """Aggregate the input features of the first layer once before training instead of in every step, over complete neighbourhoods even
+    if --fanout samples those of the other layers; for node tasks whose first layer aggregates features without weights or dropout.
+    auto does so if batches then read fewer rows of features, which is measured before training; the flag alone means yes."""
     audit: int = Field(0, ge=0)
     """Steps between two audits with --exchange or --history: the next batch is also computed exactly, and the relative errors of outputs,
     embeddings and gradients are recorded, with hit rates and ages; 0 disables them."""

@@ -158,8 +158,9 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         ConfigError: The job precomputes totals.
         GraphThetaError: Job, graph and model do not fit together.
     """
-    if job.precompute:
-        raise ConfigError("graphtheta plan does not predict precompute=true, whose totals are made from the features; drop --precompute")
+    if job.precompute != "no":
+        raise ConfigError(f"graphtheta plan does not predict precompute={job.precompute}, whose totals are made from the features; drop "
+                          "--precompute")
     held, dtype = graph.x, np.dtype(job.dtype)
     blank = isinstance(held, np.ndarray)
     prepared = prepare(job, graph.replace(x=BlankColumn(held)) if blank else graph, model)

@@ -14,7 +14,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.memory import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
-from graphtheta.engine.layer.precompute import Saving, precompute
+from graphtheta.engine.layer.precompute import Saving
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.train.evaluate import Evaluator
@@ -33,6 +33,7 @@ from graphtheta.ops.functions.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.train.aggregation import first_totals
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
 from graphtheta.train.prepare import build_strategy, load_graph, prepare
@@ -171,12 +172,9 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
     partition = build_partition(prepared.graph, comm, pair.partitioner, pair.masters, job.seed, dtype)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
-    saving = None
-    with pass_scope(settings):
+    with pass_scope(settings), backend_scope(job.backend):
         prepared.check_columns(made, partition)
-        if job.precompute:
-            with backend_scope(job.backend):
-                partition, settings, saving = precompute(made, partition)
+        partition, settings, saving = first_totals(job, prepared, made, partition)
     partition = with_cached_columns(job, partition)
     with pass_scope(settings):
         found = probe(made, partition)
@@ -187,7 +185,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     task, evaluator = prepared.build_task(partition, found.layers)
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)
-    strategy = build_strategy(job, prepared.graph, partition, found.layers, task)
+    strategy = build_strategy(job, prepared.graph, partition, found.layers, task, saving is not None)
     views = job.views_per_step or (comm.size if job.mode == "independent" else 1)
     modes = count_modes(strategy, found, views, dtype.itemsize) if job.mode != "cooperative" and comm.size > 1 else None
     independent = modes is not None and "independent" in (job.mode, modes.faster)

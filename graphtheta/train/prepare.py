@@ -124,8 +124,16 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     return Prepared(job, graph, model, GraphInfo(graph.node_ids, n_edges, edges), kind, metric.name, unknown)
 
 
-def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task) -> Strategy:
+def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task, precomputed: bool = False) -> Strategy:
     """The batching strategy of a job.
+
+    Args:
+        job: The job.
+        graph: The whole graph.
+        partition: This worker's part of it.
+        layers: The supersteps of the model.
+        task: Gives the targets.
+        precomputed: Whether the first layer has totals and is none of ``layers``.
 
     Collective: all ranks of the partition.
     """
@@ -140,7 +148,7 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
     if history is not None:
         refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
     if job.strategy == "mini":
-        sampler = build_sampler(job, depth(layers))
+        sampler = build_sampler(job, depth(layers), precomputed)
         if isinstance(sampler, NodeSetSampler):
             if history is not None:
                 raise ConfigError(f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler} chooses nodes; choose "
@@ -161,14 +169,20 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
 
 
-def build_sampler(job: Job, hops: int) -> Sampler | NodeSetSampler | None:
+def build_sampler(job: Job, hops: int, precomputed: bool = False) -> Sampler | NodeSetSampler | None:
     """The sampler of a job for a model of ``hops`` hops; None for all neighbours.
+
+    Args:
+        job: The job.
+        hops: Hops to sample.
+        precomputed: Whether the model has a further hop, whose totals are stored; the last number
+            of ``fanout`` is then not used.
 
     Raises:
         ConfigError: There is no sampler of that name, or it does not read a key that is given.
     """
-    fanouts = job.fanouts(hops)[::-1]
-    if not fanouts and job.is_default("sampler"):
+    fanouts = job.fanouts(hops + precomputed)[:hops][::-1]
+    if not fanouts and (job.fanout or job.is_default("sampler")):
         return None
     sampler, taken = make_sampler(job.sampler, {"fanouts": fanouts, "seed": job.seed, "replace": job.replace, "shared": job.share_sample})
     if isinstance(sampler, NodeSetSampler):

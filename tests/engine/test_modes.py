@@ -216,8 +216,6 @@ def test_auto_decides_alike_and_counts_what_views_share() -> None:
 
 @pytest.mark.parametrize(("keys", "message"), [
     ({"strategy": "global", "batch_size": 0, "mode": "independent"}, "no meaning with strategy=global.*give --strategy mini"),
-    ({"mode": "independent", "precompute": True}, "mode=cooperative only.*drop --precompute or --mode"),
-    ({"mode": "auto", "precompute": True}, "mode=cooperative only"),
     ({"mode": "independent", "halo": "bf16", "dtype": "float32"}, "they send none; drop --halo or --mode"),
 ])
 def test_what_has_no_meaning_is_refused(keys: dict[str, Any], message: str) -> None:

@@ -258,7 +258,7 @@ def test_odd_graphs(name):
     ({"sampler": "saint_edge:seed=3"}, "there is no option 'seed'; there is batches, normalise, coverage, budget"),
     ({"sampler": "saint_edge", "batch_size": 5}, "batch_size=5 has no meaning with sampler=saint_edge"),
     ({"sampler": "saint_edge", "fanout": "5"}, "fanout=5 has no meaning with sampler=saint_edge"),
-    ({"sampler": "saint_edge", "precompute": True, "model": "sage", "dropout": 0}, "precompute=true has no meaning with sampler"),
+    ({"sampler": "saint_edge", "precompute": True, "model": "sage", "dropout": 0}, "precompute=yes has no meaning with sampler"),
     ({"sampler": "saint_edge", "task": "link", "model": "sage"}, "sampler=saint_edge chooses nodes, and the targets of this task"),
 ])
 def test_errors_name_the_option(keys, told):

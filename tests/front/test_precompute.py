@@ -41,13 +41,39 @@ def test_a_model_is_free_again_afterwards():
     assert trainer.setup.saving is None and len(trainer.probe.layers) == len(plain[3])
 
 
+SAMPLED = {"strategy": "mini", "batch_size": 7, "views_per_step": 2, "model": "sage"}
+
+
+@pytest.mark.parametrize("mode", ["cooperative", "independent"])
+@pytest.mark.parametrize("fanout", ["all,all", "3,2"])
+def test_sampled_layers_follow_a_complete_first_layer(mode, fanout):
+    full = fanout == "all,all"
+    expected = run_simulated(1, losses, GRAPH, fanout=fanout, precompute=not full, **SAMPLED)[0]
+    for size in (1, 3):
+        found, metrics, saving, layers = run_simulated(size, losses, GRAPH, fanout=fanout, precompute=True, mode=mode, **SAMPLED)[0]
+        np.testing.assert_allclose(found, expected[0], rtol=1e-9)
+        np.testing.assert_allclose([metrics[k] for k in sorted(metrics)], [expected[1][k] for k in sorted(expected[1])], rtol=1e-9)
+        assert len(layers) == 1 and str(saving).endswith("complete neighbourhoods, the other layers sampled ones")
+
+
+@pytest.mark.parametrize("keys, on", [
+    ({"fanout": "3,3", "batch_size": 2}, True),
+    # every node is a target, so that the first layer reads no further rows
+    ({"fanout": "3,1", "batch_size": 40, "model": "gcn"}, False),
+    ({"dropout": 0.5, "model": "gcn"}, False), ({"strategy": "global", "batch_size": 0, "views_per_step": 0}, True),
+], ids=str)
+def test_auto_measures(keys, on):
+    for size in (1, 2):
+        saving = run_simulated(size, losses, GRAPH, precompute="auto", **{**SAMPLED, **keys})[0][2]
+        assert (saving is not None) == on
+
+
 @pytest.mark.parametrize("keys, message", [
     ({"model": "gat"}, "messages of GAT depend on weights"),
     ({"model": "gipa"}, "precompute: GIPA does not run on the node features alone"),
     ({"model": "sage", "aggregator": "max", "dropout": 0.5}, "called with other values than graph.x"),
-    ({"strategy": "cluster"}, "precompute=true has no meaning with strategy=cluster"),
-    ({"strategy": "mini", "fanout": "3"}, "precompute aggregates full neighbourhoods, but fanout samples them"),
-    ({"task": "link"}, "precompute=true has no meaning with task=link"),
+    ({"strategy": "cluster"}, "precompute=yes has no meaning with strategy=cluster"),
+    ({"task": "link"}, "precompute=yes has no meaning with task=link"),
 ], ids=str)
 def test_what_cannot_be_precomputed_is_refused(keys, message):
     with pytest.raises((ConfigError, UserFunctionError), match=message):
