@@ -38,6 +38,7 @@ class Tag(IntEnum):
     REDUCE = 5
     REDUCED = 6
     ROWS = 7
+    MERGED = 8
 
 
 def numbered(purpose: int, number: int) -> int:

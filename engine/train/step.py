@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +36,20 @@ RUNS_STEPS = True
 
 # a loss that diverges is reported by an error of the engine, so warnings of NumPy are not needed
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
+
+
+class Ahead(Protocol):
+    """Makes the views of several groups together."""
+
+    def views(self, epoch: int, groups: Sequence[tuple[int, int]]) -> list[Callable[[], GraphView]]:
+        """Functions that return this worker's view of each group, each called once, in a work item of its own.
+
+        Args:
+            epoch: Number of the epoch.
+            groups: Of views that follow each other; see ``groups_of``.
+
+        Collective: all ranks.
+        """
 
 
 class Foresight(Protocol):
@@ -82,6 +97,7 @@ class Training:
         independent: Whether each worker computes views of its own.
         features: Fetches the features of these views; None makes one without a cache.
         foresight: Tells caches what the next views will read; None if none of them asks.
+        ahead: Makes views of several groups together; None to make them one by one.
 
     Attributes:
         views: Views computed so far.
@@ -92,12 +108,13 @@ class Training:
     def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, job_comm: Comm, *, seed: int = 0, backend: str = "fused",
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
                  settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = (),
-                 independent: bool = False, features: Features | None = None, foresight: Foresight | None = None):
+                 independent: bool = False, features: Features | None = None, foresight: Foresight | None = None,
+                 ahead: Ahead | None = None):
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
         self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
         self.queue = WorkQueue(job_comm, views_in_flight)
-        self.independent, self.foresight = independent, foresight
+        self.independent, self.foresight, self.ahead = independent, foresight, ahead
         self.features = Features(strategy.partition) if features is None else features
         self.views = 0
 
@@ -122,7 +139,8 @@ class Training:
         losses: list[float] = []
         while first < last:
             end = last if self.foresight is None else min(last, self.foresight.until(epoch, first))
-            losses += self._run(self.strategy.makers(epoch, first, end))
+            steps = [[(first + a, first + b) for a, b in groups] for groups in groups_of(end - first, self.views_per_step, self._width)]
+            losses += self._run(steps, self._views(epoch, list(chain.from_iterable(steps))))
             first = end
         return np.array(losses)
 
@@ -152,7 +170,7 @@ class Training:
 
         Collective: all ranks.
         """
-        return self._run([lambda: view])[0]
+        return self._run([[(0, 1)]], [partial(self._view, [lambda: view])])[0]
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -178,19 +196,37 @@ class Training:
         with ledger.span("reduce"):
             return total.finish(gradients), changes
 
-    def _run(self, makers: list[Callable[[], GraphView]]) -> list[float]:
-        width = self.strategy.partition.halo_comm.size if self.independent else 1
-        work = []
-        for step, groups in enumerate(groups_of(len(makers), self.views_per_step, width), start=self.step):
-            work += [partial(self._compute, makers[begin:end], self.views + begin, step, position, len(groups))
+    @property
+    def _width(self) -> int:
+        """Most views of a group."""
+        return self.strategy.partition.halo_comm.size if self.independent else 1
+
+    def _views(self, epoch: int, groups: list[tuple[int, int]]) -> list[Callable[[], GraphView]]:
+        """Functions that make this worker's views of groups that follow each other."""
+        if self.ahead is not None:
+            return self.ahead.views(epoch, groups)
+        first = groups[0][0]
+        makers = self.strategy.makers(epoch, first, groups[-1][1])
+        return [partial(self._view, makers[a - first: b - first]) for a, b in groups]
+
+    def _view(self, makers: Sequence[Callable[[], GraphView]]) -> GraphView:
+        """This worker's view of a group."""
+        return deal([make() for make in makers], self.strategy.layers, self.features) if self.independent else makers[0]()
+
+    def _run(self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]) -> list[float]:
+        """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
+        work, made, first = [], iter(views), steps[0][0][0]
+        for step, groups in enumerate(steps, start=self.step):
+            work += [partial(self._compute, next(made), end - begin, self.views + begin - first, step, position, len(groups))
                      for position, (begin, end) in enumerate(groups)]
         with np.errstate(**QUIET):
             losses = self.queue.run(work)
-        self.views += len(makers)
-        return [loss for group in losses for loss in group]
+        found = [loss for group in losses for loss in group]
+        self.views += len(found)
+        return found
 
-    def _compute(self, makers: list[Callable[[], GraphView]], number: int, step: int, position: int, groups: int) -> list[float]:
-        """The work item of a group of views, from view ``number`` of the run on, at ``position`` among the ``groups`` of a step.
+    def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
+        """The work item of a group of n views, from view ``number`` of the run on, at ``position`` among the ``groups`` of a step.
 
         Returns:
             This rank's share of the loss of each view.
@@ -198,16 +234,16 @@ class Training:
         ledger, mine = self.job_comm.ledger, self.strategy.partition.halo_comm.rank if self.independent else 0
         with ledger.span(f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
-                view = makers[0]() if not self.independent else deal([make() for make in makers], self.strategy.layers, self.features)
+                view = make()
                 view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number + mine, view) as tape:
                 with ledger.span("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))
                 reduced, changes = self.backward(tape, loss)
             if self.independent:
-                changes = self._changes_of_all(changes, len(makers))
+                changes = self._changes_of_all(changes, n)
             self.versions.deliver(step, position, groups, reduced, changes)
-        return [float(loss.value) if i == mine else 0.0 for i in range(len(makers))]
+        return [float(loss.value) if i == mine else 0.0 for i in range(n)]
 
     def _changes_of_all(self, changes: list[Change], views: int) -> list[Change]:
         """The changes of the views of all workers, in the order of the views.

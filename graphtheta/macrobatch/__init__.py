@@ -1,0 +1,1 @@
+"""Macrobatches: the views of several steps are expanded together, with merged messages."""
