@@ -107,6 +107,9 @@ def train_once(job: Job, comm: Comm) -> Result:
         say(trainer.setup.mode_line)
     if comm.rank == 0 and trainer.caches.line:
         say(trainer.caches.line)
+    macrobatches = trainer.macrobatches
+    if comm.rank == 0 and macrobatches is not None and macrobatches.line:
+        say(macrobatches.line)
     if job.halo != "exact":
         moved = halo_error(trainer)
         if comm.rank == 0:
@@ -123,9 +126,13 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer.save(job.folder / WEIGHTS)
     if job.save_predictions:
         save(job.folder / "predictions.npz", "prediction", trainer.predict())
+    relay = None if macrobatches is None else macrobatches.counts.summed(comm)
     if comm.rank == 0:
         modes = trainer.setup.modes
         counts = {} if modes is None else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
+        if macrobatches is not None and relay is not None:
+            counts["macrobatch"] = {"size": macrobatches.size, "fetched": macrobatches.fetched, **asdict(relay)}
+            say(f"macrobatches of {macrobatches.size}: {relay}")
         write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
                                          "ranks": comm.size, **counts})
         if trainer.training.versions.most_bytes:

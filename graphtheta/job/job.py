@@ -77,6 +77,13 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ValueError("expected numbers of at least 1, or all, separated by commas, such as 10,10")
         return tuple(int(item) for item in items)
 
+    @field_validator("macrobatch", mode="before")
+    @classmethod
+    def _check_macrobatch(cls, value: Any) -> Any:
+        if str(value) != "auto" and not (str(value).isdecimal() and 1 <= int(value) <= LARGEST_NUMBER):
+            raise ValueError("expected a number of at least 1, or auto")
+        return str(value)
+
     @field_validator("precompute", mode="before")
     @classmethod
     def _read_truth(cls, value: Any) -> Any:
@@ -130,6 +137,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.feature_cache == "0" and not self.is_default("cache_policy"):
             raise ConfigError(f"cache_policy={self.cache_policy} has no meaning without a cache; give its size with "
                               "--feature-cache, or drop --cache-policy")
+        if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
+            raise ConfigError(f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise --macrobatch, or lower "
+                              "--fetch-batch")
         if self.mode == "independent" and self.halo != "exact":
             raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
                               "none; drop --halo or --mode")
@@ -142,7 +152,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.audit_limit and not self.audit:
             raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
         if self.history != "none":
-            for key, wanted in (("mode", "cooperative"), ("recompute", False), ("precompute", "no"), ("views_in_flight", 1)):
+            for key, wanted in (("mode", "cooperative"), ("recompute", False), ("precompute", "no"), ("views_in_flight", 1), ("macrobatch", "1")):
                 if getattr(self, key) != wanted:
                     raise ConfigError(f"history={self.history} stores values of one batch after another, each computed once by all workers "
                                       f"together, and cannot be combined with {key}={self.as_text(key)}; drop {flag(key)} or --history")

@@ -41,6 +41,8 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "views_in_flight": ("strategy", ("mini", "cluster")),
     "views_per_step": ("strategy", ("mini", "cluster")),
     "mode": ("strategy", ("mini", "cluster")),
+    "macrobatch": ("strategy", ("mini", "cluster")),
+    "fetch_batch": ("mode", ("independent", "auto")),
     "feature_cache": ("strategy", ("mini", "cluster")),
     "precompute": ("strategy", ("global", "mini")),
     "exchange": ("strategy", ("global",)),
@@ -156,6 +158,11 @@ class ComputeKeys(Options):
     it (independent); auto estimates before training which is faster. Results do not depend on it if --views-per-step is given."""
     views_in_flight: int = Field(1, ge=1, le=64)
     """Pipelined mini-batches per worker: one computes while the others communicate. Results do not depend on this number."""
+    macrobatch: str = "1"
+    """Steps whose mini-batches are expanded together, with merged messages: a number, or as many as fit into a quarter of the free memory
+    (auto). With mode=independent these are groups of one mini-batch for each worker. Results do not depend on it."""
+    fetch_batch: int = Field(0, ge=0)
+    """Groups of mini-batches of a macrobatch whose features are fetched together, those in common once; 0 is all of them."""
     feature_cache: str = "0"
     """Size of each worker's cache of feature rows that other workers hold (mode=independent) or that are in files: rows (5000), bytes
     (64MiB) or a share of the nodes (10%); 0 is off. Results do not depend on it."""

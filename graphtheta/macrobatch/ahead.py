@@ -37,15 +37,21 @@ class Macrobatches:
         views_per_step: Views of a step.
         size: Groups of a macrobatch.
         fetched: Groups whose features are fetched together.
+        foreseen: Whether a cache foresees the fetches of the views that are asked for, and of no
+            others.
+        nbytes: About the memory that they take.
+        line: How the size was chosen; empty if it was given.
 
     Attributes:
         expanded: Views expanded so far.
     """
 
-    def __init__(self, strategy: Strategy, features: Features | None, views_per_step: int, size: int, fetched: int):
+    def __init__(self, strategy: Strategy, features: Features | None, views_per_step: int, size: int, fetched: int, *,
+                 foreseen: bool = False, nbytes: int = 0, line: str = ""):
         comm = strategy.partition.halo_comm
         assert isinstance(comm, MergedComm)
         self.comm, self.strategy, self.features, self.size, self.fetched = comm, strategy, features, size, fetched
+        self.foreseen, self.nbytes, self.line = foreseen, nbytes, line
         self.expanded, self._rows = 0, np.zeros(2, np.int64)
         width = 1 if features is None else comm.size
         self._groups = [group for step in groups_of(strategy.steps_per_epoch, views_per_step, width) for group in step]
@@ -101,6 +107,8 @@ class _Macrobatch:
         self._makers = of.strategy.makers(epoch, groups[0][0], groups[-1][1])
         self._left = set(range(first, first + len(groups)))
         self._views: dict[int, GraphView] = {}
+        # groups whose features are fetched by the first of them, by number
+        self._together: dict[int, range] = {}
         self._complete: set[int] = set()
         self._expanded = False
 
@@ -111,6 +119,10 @@ class _Macrobatch:
     def takers(self, numbers: list[int]) -> list[Callable[[], GraphView]]:
         """Functions that return the views of some groups."""
         self._left.difference_update(numbers)
+        some = numbers if self._of.foreseen else range(self._first, self._first + len(self._groups))
+        for at in range(0, len(some), self._of.fetched):
+            same = some[at: at + self._of.fetched]
+            self._together.update((number, range(same[0], same[-1] + 1)) for number in same)
         return [partial(self._take, number) for number in numbers]
 
     def _take(self, number: int) -> GraphView:
@@ -118,12 +130,12 @@ class _Macrobatch:
 
         Collective: all ranks of the partition, for the first group and for each first one whose features are fetched.
         """
-        comm, at = self._of.comm, number - self._first
-        if at == 0:
+        comm = self._of.comm
+        if number == self._first:
             self._expand()
         comm.until(lambda: self._expanded, "waits for its macrobatch")
-        if at % self._of.fetched == 0:
-            self._fetch(range(number, min(number + self._of.fetched, self._first + len(self._groups))))
+        if number == self._together[number][0]:
+            self._fetch(self._together[number])
         comm.until(lambda: number in self._complete, "waits for features")
         return self._views.pop(number)
 

@@ -29,7 +29,8 @@ class RelayCounts:
         views: Views that were expanded.
         alone_messages, alone_bytes: What the expansions would send one by one.
         messages, n_bytes: What they have sent.
-        alone_rows: Features of other workers' nodes that the views read, counted for each view.
+        alone_rows: Features of other workers' nodes that the views read, counted for each view, and
+            with those that a cache holds.
         rows: The same without those that several views fetched together have in common.
         row_bytes: Bytes of the features of a node.
     """

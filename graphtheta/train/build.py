@@ -27,6 +27,9 @@ from graphtheta.engine.view.task import Task
 from graphtheta.errors import GraphThetaError, MemoryLimitError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
+from graphtheta.macrobatch.ahead import Macrobatches
+from graphtheta.macrobatch.merged import MergedComm
+from graphtheta.macrobatch.setup import make_macrobatches
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.functions.optim import SGD, Adam, AdamW, Optimiser
@@ -133,13 +136,20 @@ class RunSetup:
         """
         return make_caches(self.job, self.strategy, self.views_per_step, self.independent)
 
-    def training(self, caches: Caches) -> Training:
+    def macrobatches(self, caches: Caches) -> Macrobatches | None:
+        """New macrobatches; None if views are made one by one.
+
+        Collective: all ranks of comm.
+        """
+        return make_macrobatches(self.job, self.strategy, caches, self.views_per_step, self.independent)
+
+    def training(self, caches: Caches, ahead: Macrobatches | None) -> Training:
         """A new training, before its first update."""
         job = self.job
         return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                         views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
                         settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
-                        features=caches.features, foresight=caches.foresight)
+                        features=caches.features, foresight=caches.foresight, ahead=ahead)
 
 
 def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:
@@ -170,7 +180,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     assert prepared is not None
     made, dtype = prepared.model, np.dtype(job.dtype)
     pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
-    partition = build_partition(prepared.graph, comm, pair.partitioner, pair.masters, job.seed, dtype)
+    halo_comm = comm if job.macrobatch == "1" else MergedComm(comm)
+    partition = build_partition(prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
     with pass_scope(settings), backend_scope(job.backend):
         prepared.check_columns(made, partition)

@@ -59,6 +59,7 @@ class Session:
     Attributes:
         setup: The parts of the run that do not change during training.
         caches: Caches of features.
+        macrobatches: Make the views of several steps together; None to make them one by one.
         training: The state of the run, apart from the model.
 
     Raises:
@@ -91,7 +92,8 @@ class Session:
         self.job, self.comm, self.model = job, comm, self.setup.model
         self.partition, self.probe, self.strategy = self.setup.partition, self.setup.probe, self.setup.strategy
         self.caches = self.setup.caches()
-        self.training = self.setup.training(self.caches)
+        self.macrobatches = self.setup.macrobatches(self.caches)
+        self.training = self.setup.training(self.caches, self.macrobatches)
 
     def _refuse_unread(self, job: Job) -> None:
         for key in self.unread:
@@ -111,7 +113,8 @@ class Session:
     def predicted_peak(self) -> int:
         """Upper bound of this process's peak memory in bytes; to be called before training."""
         # resident memory includes the partition already
-        return resident_bytes() + self.setup.bound.total - self.setup.bound.partition + self.caches.nbytes
+        held = self.caches.nbytes + (0 if self.macrobatches is None else self.macrobatches.nbytes)
+        return resident_bytes() + self.setup.bound.total - self.setup.bound.partition + held
 
     def summed(self, losses: np.ndarray, first: int, more: list[float]) -> tuple[np.ndarray, list[float]]:
         """Losses of views, and further numbers, summed over the ranks in one message.

@@ -1,0 +1,72 @@
+"""The macrobatches of a job."""
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+
+from graphtheta.caching.setup import Caches
+from graphtheta.console import amount
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.memory import LIST_BYTES_PER_EDGE, available_bytes
+from graphtheta.engine.train.deal import structure
+from graphtheta.engine.train.step import groups_of
+from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.view import GraphView
+from graphtheta.job.job import Job
+from graphtheta.macrobatch.ahead import Macrobatches
+
+# per row of a view: ids, and numbers in moves
+ROW_BYTES = 40
+# share of the free memory of a worker that macrobatch=auto may use
+SHARE = 0.25
+
+
+def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_step: int, independent: bool) -> Macrobatches | None:
+    """The macrobatches of a job; None if it has none.
+
+    Args:
+        job: The job.
+        strategy: Makes the views, from a partition whose ``halo_comm`` is a ``MergedComm``.
+        caches: Fetch the features of views that a worker computes alone.
+        views_per_step: Views of a step.
+        independent: Whether each worker computes views of its own.
+
+    Collective: all ranks of the strategy's partition.
+    """
+    if job.macrobatch == "1":
+        return None
+    comm, width = strategy.partition.halo_comm, strategy.partition.halo_comm.size if independent else 1
+    (begin, end), *_ = groups_of(strategy.steps_per_epoch, views_per_step, width)[0]
+    views = [make() for make in strategy.makers(0, begin, end)]
+    first = bytes_of(structure(views, strategy.layers), independent) if independent else bytes_of(views[0], False)
+    n_bytes, line = max(int(comm.all_max(np.array(first))), 1), ""
+    if job.macrobatch == "auto":
+        limit = int(comm.all_min(np.array(int(SHARE * available_bytes()) // _on_this_machine(comm))))
+        groups = sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))
+        size = min(max(limit // n_bytes, 1), groups)
+        line = (f"macrobatch=auto: {size} of the {groups} groups of views of an epoch are expanded together; a group takes about "
+                f"{amount(n_bytes)} of a worker's memory, and they may take {amount(limit)}")
+    else:
+        size = int(job.macrobatch)
+    fetched = min(job.fetch_batch or size, size)
+    return Macrobatches(strategy, caches.features if independent else None, views_per_step, size, fetched,
+                        foreseen=caches.foresight is not None, nbytes=size * n_bytes, line=line)
+
+
+def bytes_of(view: GraphView, independent: bool) -> int:
+    """About the memory of a view on this worker, with the columns that it holds.
+
+    Args:
+        view: The view.
+        independent: Whether the worker holds all of it, without the wide columns.
+    """
+    levels = {id(level): level for level in view.levels}.values()
+    total = view.space.n * ROW_BYTES + sum(level.n_edges * LIST_BYTES_PER_EDGE for level in levels)
+    return total + view.partition.nbytes() if independent else total
+
+
+def _on_this_machine(comm: Comm) -> int:
+    """Workers of this machine."""
+    own = socket.gethostname()
+    return sum(name == own for name in comm.all_gather(own))
