@@ -27,13 +27,13 @@ from ..partition.exchange import Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, NO_MIRRORS, Partition
 from ..partition.relation import EDGE
-from ..partition.scatter import Received, scatter
 from ..view.hop import Layers, depth, hops
 from ..view.level import Counts, Level, Pass, Selection, tie_shift
 from ..view.scored_pairs import PairPlan, Pairs
 from ..view.view import GraphView
 from .fetch import Features, request_bytes, row_bytes
 from .local import local_partition
+from .scatter import Received, scatter
 
 # a column of the graph in a message, beside those of the engine
 COLUMN = "column "

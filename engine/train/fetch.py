@@ -24,8 +24,8 @@ from ...ops.functions.index import take_rows
 from ..partition.exchange import pointers
 from ..partition.message import Columns
 from ..partition.partition import Partition
-from ..partition.scatter import Move
 from ..partition.table import Route
+from .scatter import Move
 
 # of a row at its owner; of the length of a sparse row; of the column of one of its entries
 REQUEST, LENGTH, INDEX = np.dtype(np.int32), np.dtype(np.int32), np.dtype(np.int32)

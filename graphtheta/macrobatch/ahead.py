@@ -55,7 +55,7 @@ class Macrobatches:
         self.expanded, self._rows = 0, np.zeros(2, np.int64)
         width = 1 if features is None else comm.size
         self._groups = [group for step in groups_of(strategy.steps_per_epoch, views_per_step, width) for group in step]
-        self._number = {begin: i for i, (begin, _) in enumerate(self._groups)}
+        self._number = {group: i for i, group in enumerate(self._groups)}
         self._last: _Macrobatch | None = None
 
     def views(self, epoch: int, groups: Sequence[Group]) -> list[Callable[[], GraphView]]:
@@ -69,7 +69,7 @@ class Macrobatches:
         Collective: all ranks of the partition.
         """
         made: list[Callable[[], GraphView]] = []
-        for k, same in groupby((self._number[begin] for begin, _ in groups), lambda number: number // self.size):
+        for k, same in groupby((self._number[group] for group in groups), lambda number: number // self.size):
             numbers = list(same)
             if self._last is None or not self._last.holds(epoch, numbers):
                 until = min((k + 1) * self.size, len(self._groups))

@@ -18,7 +18,6 @@ from graphtheta.engine.layer.precompute import Saving
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.train.evaluate import Evaluator
-from graphtheta.engine.train.modes import ModeCounts, count_modes
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.engine.view.row_loss import RowLoss
@@ -39,6 +38,7 @@ from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.train.aggregation import first_totals
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
+from graphtheta.train.modes import ModeCounts, count_modes
 from graphtheta.train.prepare import build_strategy, load_graph, prepare
 from graphtheta.train.schedule import schedule_of
 

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ops.autodiff.primitive import PRIMITIVES
-from ...ops.edge.cost import operation_flops
-from ..layer.dry_run import Probe
-from ..layer.product_order import GATHERED, MOVED
-from ..layer.traffic import Widths
-from ..view.level import Level
-from ..view.strategy import Strategy
-from ..view.view import GraphView
-from .deal import dealt_bytes, sweeps_of
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.product_order import GATHERED, MOVED
+from graphtheta.engine.layer.traffic import Widths
+from graphtheta.engine.train.deal import dealt_bytes, sweeps_of
+from graphtheta.engine.view.level import Level
+from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.view import GraphView
+from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.ops.edge.cost import operation_flops
 
 # In multiply-adds, of which a core computes about 5 x 10^10 a second: to send the use of an edge to
 # the worker of its view and to sort it in there, 0.2 microseconds; a phase of a superstep, forward

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..comm.channel import Pending, Tag
 from ..comm.communicator import Comm
-from .exchange import pointers
-from .message import Columns, Layout, MessageBuffer
+from ..partition.exchange import pointers
+from ..partition.message import Columns, Layout, MessageBuffer
 
 
 class Received(NamedTuple):
