@@ -81,7 +81,7 @@ def program(comm: Comm, graph: gt.Graph, options: argparse.Namespace, order: str
 
 def main() -> int:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--graph", default="rmat:scale=15,edge_factor=175,features=16,classes=41", help="any name that gt.load knows")
+    made.add_argument("--graph", default="rmat:scale=15,edge_factor=175,features=16,classes=8", help="any name that gt.load knows")
     made.add_argument("--batch", type=int, default=100, help="targets of a view")
     made.add_argument("--fanout", default="15,10,5")
     made.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8])

@@ -152,6 +152,15 @@ def test_sampled_sizes_fall_from_neighbour_sampling_to_labor_star(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_macrobatches_save_messages_and_features(tmp_path: Path) -> None:
+    words = ("--graph", "rmat:scale=10,edge_factor=20,features=8,classes=4", "--batch", "20", "--workers", "2", "--groups", "4",
+             "--sizes", "1", "4", "--orders", "random")
+    one, *_ = rows = run_bench("macrobatch", tmp_path, *words)
+    assert [(row["size"], row["aggregated"]) for row in rows] == [(0, False), (1, False), (4, False), (1, True), (4, True)]
+    assert rows[2]["vectors"] < one["vectors"] == rows[1]["vectors"] and 4 * rows[2]["messages"] == rows[1]["messages"] < one["messages"]
+
+
+@pytest.mark.slow
 def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
     rows = run_bench("bytes", tmp_path, "--graphs", GRAPH, "--models", "gcn", "--ranks", "3")
     assert len(rows) == 6 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)

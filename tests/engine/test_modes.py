@@ -16,9 +16,9 @@ import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import LocalDirectory
-from graphtheta.engine.train.scatter import scatter
 from graphtheta.engine.train.deal import deal, dealt_bytes
 from graphtheta.engine.train.fetch import Features
+from graphtheta.engine.train.scatter import scatter
 from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.models import GAT, EdgeDecoder
 
