@@ -45,7 +45,7 @@ class Order(Protocol):
 class RandomOrder:
     """A keyed permutation of the targets, which are numbered by the order of their ids."""
 
-    name = "random"
+    name: ClassVar[str] = "random"
 
     def positions(self, partition: Partition, task: Task, seed: int) -> Positions:
         numbers, n = ranks_among_all(partition, task.ids), task.n_targets

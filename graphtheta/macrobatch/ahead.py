@@ -88,7 +88,8 @@ class Macrobatches:
         """What was sent so far."""
         partition = self.strategy.partition
         some = row_bytes(partition, np.arange(min(partition.n_masters, MEASURED_ROWS)))
-        return RelayCounts(self.expanded, *self.comm.alone.tolist(), *self.comm.merged.tolist(), *self._rows[::-1].tolist(),
+        (alone_messages, alone_bytes), (messages, n_bytes), (rows, alone_rows) = self.comm.alone, self.comm.merged, self._rows
+        return RelayCounts(self.expanded, int(alone_messages), int(alone_bytes), int(messages), int(n_bytes), int(alone_rows), int(rows),
                            int(some.mean()) if len(some) else 0)
 
 

@@ -4,6 +4,8 @@ Source: BGL, https://arxiv.org/abs/2112.08541
 """
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
@@ -28,7 +30,7 @@ class ProximityOrder:
             random ones.
     """
 
-    name = "proximity"
+    name: ClassVar[str] = "proximity"
 
     def __init__(self, sequences: int = 5):
         if sequences < 1:
