@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import graphtheta
+from graphtheta.atomic import atomic_file
 from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.console import amount, figure, pairs, say, table
 from graphtheta.data.graph import Graph
@@ -26,7 +27,6 @@ from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.outputs.file import FILE_ENDINGS, write_file
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.partitioners.auto import Work, pair_for
-from graphtheta.recovery.atomic import atomic_file
 from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
 from graphtheta.recovery.progress import Result

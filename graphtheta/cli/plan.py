@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from graphtheta.atomic import atomic_file
 from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, FormatError, MemoryLimitError
@@ -18,7 +19,6 @@ from graphtheta.planning.machine import machine
 from graphtheta.planning.plan import MODES, Row, planned
 from graphtheta.planning.report import MORE_WORKERS, Limit, refusal, report
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.recovery.atomic import atomic_file
 from graphtheta.train.prepare import load_graph
 from graphtheta.wording import did_you_mean
 

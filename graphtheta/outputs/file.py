@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.atomic import atomic_file
 from graphtheta.errors import FormatError
 from graphtheta.outputs.formats import Rows, write_csv
-from graphtheta.recovery.atomic import atomic_file
 
 FILE_ENDINGS = (".npz", ".csv")
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError, GraphThetaError
 from graphtheta.outputs.formats import FORMATS, Rows, check_format
-from graphtheta.recovery.atomic import atomic_file, sync_folder
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
 MARK = "_SUCCESS"

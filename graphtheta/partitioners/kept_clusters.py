@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from graphtheta.atomic import atomic_file
 from graphtheta.data.graph import Graph
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.logger import logger
 from graphtheta.partitioners.communities import METHODS, find_clusters
-from graphtheta.recovery.atomic import atomic_file
 
 
 def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -> np.ndarray:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from graphtheta.atomic import atomic_file
 from graphtheta.data.graph import Graph
 from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.serial import SerialComm
@@ -30,7 +31,6 @@ from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
 from graphtheta.planning.work import EDGES, NODES, work_of
-from graphtheta.recovery.atomic import atomic_file
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model

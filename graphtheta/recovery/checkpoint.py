@@ -21,8 +21,8 @@ import msgpack
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from graphtheta.atomic import sync_folder
 from graphtheta.errors import FormatError
-from graphtheta.recovery.atomic import sync_folder
 from graphtheta.recovery.progress import Progress
 from graphtheta.recovery.tensors import checksum, packed, read_tensors
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from graphtheta.atomic import atomic_file
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
-from graphtheta.recovery.atomic import atomic_file
 from graphtheta.recovery.tensors import checksum, packed, read_tensors
 
 WEIGHTS = "weights.safetensors"

@@ -13,6 +13,7 @@ from graphtheta.job.job import Job, flag
 from graphtheta.reports import chart
 from graphtheta.reports.profile import Profile
 from graphtheta.reports.run import Run
+from graphtheta.staleness.audit import AUDIT
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 STYLE = """
@@ -47,7 +48,7 @@ def page(run: Run) -> str:
     ranks = "" if profile is None else f", {profile.ranks} worker{'s' * (profile.ranks > 1)}"
     lead = f"{job.model} on {job.dataset}, strategy {job.strategy}{ranks}"
     parts = [f"<h1>{escape(str(run.folder))}</h1>", f'<p class="lead">{escape(lead)}</p>', *_outcome(run)]
-    if run.rows and any(key.startswith(chart.AUDIT) for key in run.rows[0]):
+    if run.rows and any(key.startswith(AUDIT) for key in run.rows[0]):
         parts += ["<h2>Audit</h2>", _note("Errors of reused values against an exact pass, at the last audit before the end of each epoch."),
                   _picture(chart.audits(run.rows))]
     if profile is None:

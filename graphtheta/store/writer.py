@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError, ShapeError
-from graphtheta.recovery.atomic import atomic_file, sync_folder
 from graphtheta.store.checksum import file_sums, rows_per_block, share
 from graphtheta.store.manifest import FILE, FORMAT, VERSION, check_column, checked_manifest, file_name
 
