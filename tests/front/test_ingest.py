@@ -221,6 +221,46 @@ def test_queries(tmp_path):
             imported(gt.Query(base, "select * from absent"), None, tmp_path / "b", 2)
 
 
+class ArrowConnection:
+    """A connection whose cursors return Arrow batches, as those of ADBC and DuckDB do."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def cursor(self):
+        return self
+
+    def execute(self, sql):
+        self.sql = sql
+
+    def fetch_record_batch(self):
+        return self.table.to_reader(max_chunksize=70)
+
+    def close(self):
+        pass
+
+
+def columns_of(folder):
+    return {name: data for name, data in stored(folder).items() if name.endswith(".npy")}
+
+
+def test_arrow_batches_of_a_connection(tmp_path):
+    edges, nodes = tables()
+    expected = columns_of(imported(edges, nodes, tmp_path / "a", **COLUMNS))
+    queries = (gt.Query(ArrowConnection(table), "select *") for table in (edges, nodes))
+    assert columns_of(imported(*queries, tmp_path / "b", 2, **COLUMNS)) == expected
+
+
+def test_pandas_tables(tmp_path):
+    pd = pytest.importorskip("pandas")
+    edges, nodes = (pd.DataFrame(table.to_pydict()) for table in tables())
+    nodes["kind"] = nodes["kind"].astype("category")
+    expected = columns_of(imported(*tables(), tmp_path / "a", **COLUMNS))
+    # the index is no column, and need not be in order
+    for size, rows in ((1, edges), (2, edges.set_index(np.arange(EDGES)[::-1]))):
+        assert columns_of(imported(rows, nodes, tmp_path / f"b{size}", size, **COLUMNS)) == expected
+
+
 def test_ogb_layout(tmp_path):
     raw, split = tmp_path / "raw", tmp_path / "split" / "time"
     raw.mkdir()
