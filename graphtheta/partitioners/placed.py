@@ -1,18 +1,20 @@
 """A graph that is divided among workers: what they hold and send, counted in one process without building their parts."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 
 import numpy as np
 
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
-from graphtheta.ops.partition.copies import count_copies, mark_copies
+from graphtheta.ops.partition.copies import count_pairs, mark_copies
 from graphtheta.partitioners.cuts import no_copies
 from graphtheta.rng import Purpose, key, shuffle
 
 # mini-batches that stand for all of an epoch
 BATCHES = 4
+# sources, destinations and workers of some edges, [n] integers each
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Placed:
@@ -23,13 +25,15 @@ class Placed:
         size: Number of workers.
 
     Attributes:
-        owners: Owner of each node, [n_nodes]; set by ``place``.
+        size: Number of workers.
+        owners: Owner of each node, [n_nodes] int32; set by ``place``.
+        workers: Worker of each edge, [n_edges] int32; set by ``place``.
     """
 
     def __init__(self, source: EdgeSource, size: int) -> None:
-        self._source, self._size = source, size
+        self._source, self.size = source, size
         # written now, so that measurements of memory that begin now do not count it
-        self._workers = np.full(source.n_edges, -1, np.int32)
+        self.workers = np.full(source.n_edges, -1, np.int32)
         self.owners = np.zeros(source.n_nodes, np.int32)
 
     def place(self, owners: np.ndarray, workers: Callable[[EdgeChunk], np.ndarray]) -> None:
@@ -41,30 +45,48 @@ class Placed:
         """
         self.owners, end = owners, 0
         for chunk in self._source.chunks():
-            self._workers[end: end + len(chunk.ids)] = workers(chunk)
+            self.workers[end: end + len(chunk.ids)] = workers(chunk)
             end += len(chunk.ids)
 
     @property
     def nodes(self) -> np.ndarray:
         """Nodes of each worker, [size]."""
-        return np.bincount(self.owners, minlength=self._size)
+        return np.bincount(self.owners, minlength=self.size)
 
     @property
     def edges(self) -> np.ndarray:
         """Edges of each worker, [size]."""
-        return np.bincount(self._workers, minlength=self._size)
+        return np.bincount(self.workers, minlength=self.size)
 
     def cut(self) -> int:
         """Edges whose ends have different owners."""
         return sum(int(np.count_nonzero(self.owners[src] != self.owners[dst])) for src, dst, _ in self._each())
 
-    def copies(self) -> np.ndarray:
-        """Nodes of which each worker has a copy, as their owner or with one of their edges, [size] int64."""
-        copies = self._owned()
+    @cached_property
+    def mirrors(self) -> np.ndarray:
+        """Nodes of other workers with an edge on each worker, [size] int64."""
+        copies = self.no_copies()
         for src, dst, worker in self._each():
             mark_copies(src, worker, copies)
             mark_copies(dst, worker, copies)
-        return self._counted(copies)
+        return self.read(copies).sum(axis=0)
+
+    def no_copies(self) -> np.ndarray:
+        """A bit for each node and worker, all 0; see ``mark_copies``."""
+        return no_copies(len(self.owners), self.size)
+
+    def read(self, copies: np.ndarray) -> np.ndarray:
+        """Nodes of worker p of which another worker q has a copy, [size, size] int64."""
+        found: np.ndarray = count_pairs(copies, self.owners, np.zeros((self.size, self.size), np.int64))
+        return found
+
+    def ends(self, edges: Iterable[Edges]) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes of worker p that worker q reads as sources of some edges, and as destinations, [size, size] int64 each."""
+        at_source, at_destination = self.no_copies(), self.no_copies()
+        for src, dst, worker in edges:
+            mark_copies(src, worker, at_source)
+            mark_copies(dst, worker, at_destination)
+        return self.read(at_source), self.read(at_destination)
 
     def sent(self, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None) -> int:
         """Rows that all workers send in one direction of a superstep along the edges.
@@ -75,12 +97,8 @@ class Placed:
         Args:
             wanted: Function from sources and destinations [n] to whether these edges are used, [n] bool.
         """
-        at_source, at_destination = self._owned(), self._owned()
-        for src, dst, worker in self._each():
-            used = slice(None) if wanted is None else wanted(src, dst)
-            mark_copies(src[used], worker[used], at_source)
-            mark_copies(dst[used], worker[used], at_destination)
-        return int(self._counted(at_source).sum() + self._counted(at_destination).sum()) - 2 * len(self.owners)
+        at_source, at_destination = self.ends(self._each(wanted))
+        return int(at_source.sum() + at_destination.sum())
 
     def sent_by_batches(self, train: np.ndarray, batch_size: int, layers: int, seed: int) -> int:
         """Rows sent in one direction in all mini-batches of an epoch with full neighbourhoods, estimated from some of them.
@@ -101,20 +119,13 @@ class Placed:
                 rows += self.sent(partial(_into, needed.copy(), needed))
         return rows * n_batches // max(counted, 1)
 
-    def _each(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Sources, destinations and workers of the edges, by chunks."""
+    def _each(self, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None) -> Iterator[Edges]:
+        """The edges that are wanted (all if None), by chunks."""
         end = 0
         for chunk in self._source.chunks():
-            yield chunk.src, chunk.dst, self._workers[end: end + len(chunk.ids)]
+            used = slice(None) if wanted is None else wanted(chunk.src, chunk.dst)
+            yield chunk.src[used], chunk.dst[used], self.workers[end: end + len(chunk.ids)][used]
             end += len(chunk.ids)
-
-    def _owned(self) -> np.ndarray:
-        copies = no_copies(len(self.owners), self._size)
-        mark_copies(np.arange(len(self.owners)), self.owners, copies)
-        return copies
-
-    def _counted(self, copies: np.ndarray) -> np.ndarray:
-        return count_copies(copies, np.zeros(self._size, np.int64))
 
 
 def _into(receiving: np.ndarray, reached: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:

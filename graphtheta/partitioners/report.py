@@ -98,16 +98,16 @@ def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitio
     began, used = perf_counter(), process_time()
     placed.place(*assign(source, OneOf(n_workers), pair.partitioner, pair.masters, seed))
     seconds, processor, peak = perf_counter() - began, process_time() - used, _status("VmHWM")
-    nodes, held = placed.nodes, placed.copies()
+    nodes, mirrors = placed.nodes, placed.mirrors
     rows = {"global": layers * placed.sent()}
     if np.any(train):
         rows["mini"] = placed.sent_by_batches(train, batch_size, layers, seed)
     if clusters is not None:
         rows["cluster"] = layers * placed.sent(lambda src, dst: clusters[src] == clusters[dst])
     return PartitionReport(
-        pair.masters, pair.partitioner, n_workers, placed.cut() / max(graph.n_edges, 1), float(held.sum() / graph.n_nodes),
+        pair.masters, pair.partitioner, n_workers, placed.cut() / max(graph.n_edges, 1), float((nodes + mirrors).sum() / graph.n_nodes),
         imbalance(nodes), imbalance(placed.edges), imbalance(np.bincount(placed.owners[train], minlength=n_workers)),
-        int((held - nodes).max()), seconds, processor,
+        int(mirrors.max()), seconds, processor,
         None if before is None or peak is None else max(peak - before, 0), {name: row_bytes(n, width) for name, n in rows.items()})
 
 

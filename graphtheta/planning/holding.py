@@ -46,7 +46,7 @@ def partition_bytes(held: Skeleton, placement: Placement) -> np.ndarray:
     topology = ID_BYTES + sum(x.itemsize for x in (core.in_src, core.out_dst, core.out_edge))
     # four blocks have one bound more than rows, at each of both ends
     bounds = (masters + placement.mirrors) * (ID_BYTES + BOUND_BYTES) + 8 * ID_BYTES
-    found: np.ndarray = p.directory.nbytes + bounds + ID_BYTES * placement.sent + edges * (topology + edge) + masters * node
+    found: np.ndarray = p.directory.nbytes + bounds + ID_BYTES * placement.planned + edges * (topology + edge) + masters * node
     return found
 
 

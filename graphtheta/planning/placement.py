@@ -20,8 +20,8 @@ from graphtheta.engine.view.level import Counts, Level, Pass
 from graphtheta.engine.view.scored_pairs import PairLevel
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import PartitionError
-from graphtheta.ops.partition.copies import count_pairs, mark_copies
-from graphtheta.partitioners.cuts import no_copies
+from graphtheta.ops.partition.copies import mark_copies
+from graphtheta.partitioners.placed import Placed
 from graphtheta.partitioners.report import OneOf
 
 # edges whose ends are looked up at a time
@@ -73,20 +73,17 @@ class Share:
         return np.sum([e.senders.sum(axis=1) + e.receivers.sum(axis=1) for e in self.ends], axis=0)
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(Placed):
     """The nodes and edges of a graph, assigned to workers.
 
-    Attributes:
+    Args:
+        graph: The message-passing graph.
         size: Number of workers.
-        owners: Owner of every node, [n_nodes] int32.
-        workers: Worker of every edge, [n_edges] int32.
     """
 
-    graph: Graph
-    size: int
-    owners: np.ndarray
-    workers: np.ndarray
+    def __init__(self, graph: Graph, size: int):
+        super().__init__(GraphEdges(graph), size)
+        self._graph = graph
 
     @classmethod
     def of(cls, graph: Graph, size: int, partitioner: str, masters: str, seed: int) -> Placement:
@@ -106,13 +103,13 @@ class Placement:
         """
         if size > graph.n_nodes:
             raise PartitionError(f"the graph has {graph.n_nodes} nodes; plan at most {graph.n_nodes} workers")
-        source = GraphEdges(graph)
-        owners, worker = assign(source, OneOf(size), partitioner, masters, seed)
-        return cls(graph, size, owners, np.concatenate([np.zeros(0, np.int32), *(worker(chunk) for chunk in source.chunks())]))
+        made = cls(graph, size)
+        made.place(*assign(GraphEdges(graph), OneOf(size), partitioner, masters, seed))
+        return made
 
     def share(self, view: GraphView, level: Level) -> Share:
         """A level of a view on one worker, divided among the workers."""
-        rows_in, rows_out = (self.nodes(view.space.gid[:n]) for n in (level.n_in, level.n_out))
+        rows_in, rows_out = (self.owned(view.space.gid[:n]) for n in (level.n_in, level.n_out))
         if isinstance(level, PairLevel):
             edges, ends = self._pairs(level)
         else:
@@ -124,54 +121,31 @@ class Placement:
         return Share(rows_in, rows_out, edges, ends, counts)
 
     @cached_property
-    def mirrors(self) -> np.ndarray:
-        """Mirrors of each worker, [size]."""
-        return self._counted(self._copies("src", "dst")).sum(axis=0)
-
-    @cached_property
-    def sent(self) -> np.ndarray:
+    def planned(self) -> np.ndarray:
         """Rows of the plans for sources and for destinations of each worker, [size]."""
-        found: np.ndarray = sum((self._counted(self._copies(end)).sum(axis=1) for end in ("src", "dst")), np.zeros(self.size, np.int64))
-        return found
+        at_source, at_destination = self.ends(self._each())
+        return at_source.sum(axis=1) + at_destination.sum(axis=1)
 
-    def nodes(self, gid: np.ndarray) -> np.ndarray:
+    def owned(self, gid: np.ndarray) -> np.ndarray:
         """Some nodes by owner, [size]."""
         return np.bincount(self.owners[gid], minlength=self.size)
 
     def _pass(self, p: Pass) -> tuple[np.ndarray, Ends]:
         """Edges of each worker, and copies."""
-        edges, marks = np.zeros(self.size, np.int64), (self._none(), self._none())
+        edges = np.zeros(self.size, np.int64)
         for gid in _chunks(p):
-            worker = self.workers[gid]
-            edges += np.bincount(worker, minlength=self.size)
-            for end, copies in zip((self.graph.src, self.graph.dst), marks, strict=True):
-                mark_copies(end[gid], worker, copies)
-        sources, destinations = (self._counted(copies) for copies in marks)
+            edges += np.bincount(self.workers[gid], minlength=self.size)
+        sources, destinations = self.ends((self._graph.src[gid], self._graph.dst[gid], self.workers[gid]) for gid in _chunks(p))
         return edges, Ends(destinations, sources) if p.reverse else Ends(sources, destinations)
 
     def _pairs(self, level: PairLevel) -> tuple[np.ndarray, list[Ends]]:
         """The same for scored pairs, whose ends come from one plan."""
-        pairs, copies = level.pairs, self._none()
+        pairs, copies = level.pairs, self.no_copies()
         worker = self.owners[pairs.src] if pairs.stored is None else self.workers[pairs.gid]
         for end in (pairs.src, pairs.dst):
             mark_copies(end, worker, copies)
-        found = self._counted(copies)
+        found = self.read(copies)
         return np.bincount(worker, minlength=self.size), [Ends(found, found)]
-
-    def _copies(self, *ends: str) -> np.ndarray:
-        """On which workers a node is an end of an edge."""
-        copies = self._none()
-        for chunk in GraphEdges(self.graph).chunks():
-            for end in ends:
-                mark_copies(getattr(chunk, end), self.workers[chunk.ids], copies)
-        return copies
-
-    def _none(self) -> np.ndarray:
-        return no_copies(self.graph.n_nodes, self.size)
-
-    def _counted(self, copies: np.ndarray) -> np.ndarray:
-        found: np.ndarray = count_pairs(copies, self.owners, np.zeros((self.size, self.size), np.int64))
-        return found
 
 
 def moved(traffic: Traffic, again: bool, share: Share) -> tuple[np.ndarray, np.ndarray]:

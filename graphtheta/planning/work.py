@@ -73,7 +73,7 @@ def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
         for entry in entries:
             part = moved(entry, again, by_step[entry.superstep])
             sent, messages = sent + part[0], messages + part[1]
-    nodes = placement.nodes(view.space.gid)
+    nodes = placement.owned(view.space.gid)
     parts = _parts(skeleton, found, by_step, nodes)
     if view.rows is not None:
         # rows of the features are copied into the frame of the view

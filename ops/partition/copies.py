@@ -19,20 +19,6 @@ def mark_copies(nodes, workers, copies):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def count_copies(copies, counts):  # type: ignore[no-untyped-def]
-    """counts[p] += number of nodes with a copy on worker p; returns counts.
-
-    Args:
-        copies: [n_nodes, n_words] uint64.
-        counts: [n_workers] int64; changed.
-    """
-    for v in range(len(copies)):
-        for p in range(len(counts)):
-            counts[p] += np.int64(copies[v, p >> 6] >> np.uint64(p & 63) & np.uint64(1))
-    return counts
-
-
-@jit()
 def count_pairs(copies, owners, counts):  # type: ignore[no-untyped-def]
     """counts[o, p] += number of nodes of owner o with a copy on another worker p; returns counts.
 

@@ -138,7 +138,7 @@ def test_memory_of_parts_is_exact_and_that_of_steps_within_the_bound(size: int, 
     parts, extents, bounds = zip(*run_simulated(size, built), strict=True)
     np.testing.assert_array_equal(partition_bytes(held, placement), parts)
     np.testing.assert_array_equal(placement.mirrors, [extent.mirrors for extent in extents])
-    np.testing.assert_array_equal(placement.sent, [extent.sent for extent in extents])
+    np.testing.assert_array_equal(placement.planned, [extent.sent for extent in extents])
     (row,) = planned(held, [held.job.change(partitioner=partitioner)], [size], SPEED)
     assert 0 < row.bound.total <= max(bounds) and row.memory > row.bound.total
 
