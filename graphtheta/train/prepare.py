@@ -24,12 +24,12 @@ from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.orders.registry import make_order
-from graphtheta.partitioners.kept_clusters import clusters_of
 from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.staleness.registry import make_exchange, make_history
 from graphtheta.staleness.stale_batch import StaleBatch
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import kind_for, readers
+from graphtheta.train.kept_clusters import clusters_of
 from graphtheta.train.make_model import Factory, make_model, refuse_unread
 
 # keys that have no meaning where a sampler chooses the nodes of a batch

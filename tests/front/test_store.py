@@ -19,13 +19,13 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, ShapeError
-from graphtheta.partitioners import kept_clusters
 from graphtheta.partitioners.communities import find_clusters
 from graphtheta.store import checksum
 from graphtheta.store.from_graph import write_store
 from graphtheta.store.manifest import FILE
 from graphtheta.store.reader import check_store, read_store
 from graphtheta.store.writer import StoreWriter
+from graphtheta.train import kept_clusters
 
 TEXTS = np.array(["", "ä", "日本", "a\U0001f600b", *(f"node {i}" for i in range(36))])
 SPARSE = sp.random(40, 30, 0.1, format="csr", random_state=0, dtype=np.float32)
