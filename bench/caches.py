@@ -6,7 +6,7 @@
 Each worker's reads of three epochs are those of real runs, found by expanding all views; they are
 then replayed on each policy, so that the counts are exact. Sizes of a cache are shares of all
 nodes. "rows" is the number of rows that all workers fetch in an epoch without a cache, "fewest"
-with the largest cache and Belady's policy. Caches begin empty, so the first read of a row is a
+with a cache of this size and Belady's policy. Caches begin empty, so the first read of a row is a
 miss for every policy, also for a static one. Belady's policy knows all reads; that no other policy
 has more hits is checked.
 """
@@ -27,7 +27,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.cached import RowCache
 
-GRAPHS = ["rmat:scale=15,edge_factor=16,features=4,classes=4", "facebook100:colleges=12,target=year", "cnr_2000"]
+GRAPHS = ["rmat:scale=15,edge_factor=16,features=4,classes=4", "facebook100:colleges=5,target=year", "cnr_2000"]
 JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "strategy": "mini", "mode": "independent"}
 COLUMNS = ["graph", "workers", "cache", *CACHE_POLICIES, "rows", "fewest"]
 # share of the nodes that are targets
