@@ -59,6 +59,15 @@ def test_a_cache_changes_no_bit(policy: str, size: str) -> None:
     assert bool(misses) == (size != "0") and (size != "100%" or hits > 0)
 
 
+@pytest.mark.parametrize("policy", ["lru", "belady:window=3"])
+def test_views_whose_features_are_fetched_together_use_a_cache(policy: str) -> None:
+    keys = {"batch_size": 6, "views_per_step": 2, "mode": "independent"}
+    alone = run_simulated(2, trained, GRAPH, **keys)
+    found = run_simulated(2, trained, GRAPH, **keys, macrobatch=2, fetch_batch=2, feature_cache="25", cache_policy=policy)
+    assert [losses for losses, _, _ in found] == [losses for losses, _, _ in alone]
+    assert np.sum([counts for _, counts, _ in found], axis=0).all()
+
+
 def test_belady_has_the_most_hits() -> None:
     hits = {policy: np.sum([counts for _, counts, _ in run_simulated(
         2, trained, GRAPH, mode="independent", feature_cache="16", cache_policy=policy)], axis=0) for policy in POLICIES}
