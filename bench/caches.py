@@ -29,7 +29,7 @@ from graphtheta.engine.store.cached import RowCache
 
 GRAPHS = ["rmat:scale=15,edge_factor=16,features=4,classes=4", "facebook100:colleges=5,target=year", "cnr_2000"]
 JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "strategy": "mini", "mode": "independent"}
-COLUMNS = ["graph", "workers", "cache", *CACHE_POLICIES, "rows", "fewest"]
+COLUMNS = ["graph", "order", "workers", "cache", *CACHE_POLICIES, "rows", "fewest"]
 # share of the nodes that are targets
 TARGETS = 0.2
 
@@ -88,9 +88,9 @@ def rows_of(name: str, keys: dict[str, Any], workers: int, sizes: list[float], e
     for size in sizes:
         capacity = round(size / 100 * graph.n_nodes)
         found = {policy: sum(hits(replay, policy, capacity) for replay in replays) for policy in CACHE_POLICIES}
-        yield {"graph": name.partition(":")[0], "workers": workers, "cache": f"{size:g} %", **{p: x / read for p, x in found.items()},
-               "rows": read / epochs, "fewest": (read - found["belady"]) / epochs, "nodes": graph.n_nodes, "edges": graph.n_edges,
-               "seconds": None, "label": f"{name} {workers} {size:g}"}
+        yield {"graph": name.partition(":")[0], "order": keys["order"], "workers": workers, "cache": f"{size:g} %",
+               **{p: x / read for p, x in found.items()}, "rows": read / epochs, "fewest": (read - found["belady"]) / epochs, "nodes": graph.n_nodes, "edges": graph.n_edges,
+               "seconds": None, "label": f"{name} {keys['order']} {workers} {size:g}"}
 
 
 def main() -> int:
@@ -101,10 +101,11 @@ def main() -> int:
     options.add_argument("--fanout", default="10,5", help="one number for each layer; 10,5")
     options.add_argument("--targets", type=int, default=256, help="of a batch of one worker; 256")
     options.add_argument("--epochs", type=int, default=3)
+    options.add_argument("--orders", nargs="+", default=["random", "proximity"], help="of targets; random proximity")
     options = options.parse_args()
     keys = {**JOB, "fanout": options.fanout, "layers": options.fanout.count(",") + 1, "batch_size": options.targets}
-    rows = [row for name in options.graphs for workers in options.workers
-            for row in rows_of(name, keys, workers, options.sizes, options.epochs)]
+    rows = [row for name in options.graphs for order in options.orders for workers in options.workers
+            for row in rows_of(name, {**keys, "order": order}, workers, options.sizes, options.epochs)]
     faults = [f"{row['label']}: {policy} has more hits than belady" for row in rows for policy in CACHE_POLICIES
               if row[policy] > row["belady"]]
     return finish(options, rows, COLUMNS, faults, bench="caches", fanout=options.fanout, targets=options.targets)
