@@ -89,7 +89,8 @@ def rows_of(name: str, keys: dict[str, Any], workers: int, sizes: list[float], e
         capacity = round(size / 100 * graph.n_nodes)
         found = {policy: sum(hits(replay, policy, capacity) for replay in replays) for policy in CACHE_POLICIES}
         yield {"graph": name.partition(":")[0], "order": keys["order"], "workers": workers, "cache": f"{size:g} %",
-               **{p: x / read for p, x in found.items()}, "rows": read / epochs, "fewest": (read - found["belady"]) / epochs, "nodes": graph.n_nodes, "edges": graph.n_edges,
+               **{p: x / read for p, x in found.items()}, "rows": read / epochs, "fewest": (read - found["belady"]) / epochs,
+               "nodes": graph.n_nodes, "edges": graph.n_edges,
                "seconds": None, "label": f"{name} {keys['order']} {workers} {size:g}"}
 
 
