@@ -1,4 +1,4 @@
-"""Epochs of a job on the ranks of this program, and the share of time in which the ranks are idle.
+"""Epochs of a job on the ranks of this program, the share of time in which the ranks are idle, and what they send.
 
     PYTHONPATH=bench mpiexec -n 4 python bench/own/flight.py '{"strategy": "mini", ...}' EPOCHS
 
@@ -32,7 +32,9 @@ def main(keys: str, epochs: str) -> None:
     # with one view at a time a rank waits whenever its view does
     idle = trainer.training.queue.stalled - stalled if job.views_in_flight > 1 else sum(since[stage]["wait"] for stage in STAGES)
     ranks = comm.all_gather({"idle": idle / sum(seconds), "busy": (process_time() - busy) / (comm.cores * sum(seconds)),
-                             "views": trainer.strategy.steps_per_epoch})
+                             "views": trainer.strategy.steps_per_epoch,
+                             "sent": sum(since[stage]["bytes"] for stage in STAGES) / len(seconds),
+                             "messages": sum(since[stage]["messages"] for stage in STAGES) / len(seconds)})
     if comm.rank == 0:
         report({"epoch": seconds}, {"epoch": losses[:2]}, f"graphtheta {gt.__version__}", ranks=ranks)
 

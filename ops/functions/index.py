@@ -40,6 +40,8 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
 
     out = empty((len(rows), *x.shape[1:]), x.dtype)
     source, to = (a.reshape(len(a), prod(x.shape[1:])).view(np.uint8) for a in (x, out))
+    # one kernel for arrays that may be changed and those that must not
+    source.flags.writeable = False
     step = max(1, _COPY // width)
     run_blocks(lambda b: take(source, rows[b * step: (b + 1) * step], to[b * step: (b + 1) * step]), -(-len(rows) // step))
     return out

@@ -53,7 +53,7 @@ def test_neighbours_help_and_edge_attributes_help_more():
         for _ in range(2):
             carried = g.replace(edge_attr=x[g.src] * weight[:, None])
             total = np.bincount(g.dst, weight, g.n_nodes) / np.maximum(1, np.bincount(g.dst, minlength=g.n_nodes))
-            x = 0.3 * x + mean_of_in_edges(carried, carried.edge_attr) / np.maximum(total, 1e-9)[:, None]
+            x = 0.3 * x + mean_of_in_edges(carried, carried.edge_attr, np.arange(g.n_nodes)) / np.maximum(total, 1e-9)[:, None]
         return x
 
     alone = nearest_centre(g, g.x)
