@@ -19,7 +19,7 @@ from harness import Contender, disagreement, finish, parser, race, ratio, script
 from overlap import on_links
 
 JOB: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=16,features=602,classes=16", "model": "sage", "strategy": "mini", "hidden": 64,
-                       "batch_size": 512, "fanout": "10,5", "split": "fraction", "mode": "independent"}
+                       "batch_size": 512, "fanout": "10,5", "split": "fraction", "mode": "independent", "dropout": 0.0}
 COLUMNS = ["contender", "numbers", "seconds", "least", "of plain", "of plain, least", "sent MiB", "messages", "idle", "runs", "note"]
 # contenders of the same batches and layers
 SAME = "same"
