@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Any
 
 from contender import BEGIN
@@ -133,6 +133,18 @@ def disagreement(contenders: Iterable[Contender]) -> list[str]:
 def ratio(slow: float | None, fast: float | None) -> float | None:
     """How many times faster the second is."""
     return slow / fast if slow and fast else None
+
+
+def paired(row: dict[str, Any], exact: dict[str, Any], name: str) -> dict[str, Any]:
+    """A row with the mean difference of its "accuracies" to those of another row with the same seeds, and its standard error.
+
+    Args:
+        row, exact: Rows with "accuracies", one of each seed.
+        name: Column of the difference; that of the error is "+-".
+    """
+    difference = [a - b for a, b in zip(row["accuracies"], exact["accuracies"], strict=True)]
+    error = stdev(difference) / len(difference) ** 0.5 if len(difference) > 1 else 0.0
+    return {**row, name: mean(difference), "+-": error}
 
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from harness import table
+from harness import paired, table
 
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
@@ -69,13 +69,6 @@ def run(task: str, mechanism: str, seeds: int, workers: int) -> dict[str, Any]:
             "seconds": perf_counter() - began, "accuracies": accuracies, "workers": workers, **more}
 
 
-def compared(row: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:
-    """A row with its difference to exact training with the same seeds."""
-    difference = np.array(row["accuracies"]) - exact["accuracies"]
-    error = float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else 0.0
-    return {**row, "of exact": float(difference.mean()), "+-": error}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
@@ -91,7 +84,8 @@ def main() -> int:
             base = MECHANISMS[name][1]
             if base not in exact:
                 exact[base] = run(task, base, options.seeds, 1)
-            rows.append(compared(exact[base] if name == base else run(task, name, options.seeds, options.workers), exact[base]))
+            found = exact[base] if name == base else run(task, name, options.seeds, options.workers)
+            rows.append(paired(found, exact[base], "of exact"))
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:
                     f.write(json.dumps(rows[-1]) + "\n")

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from harness import table
+from harness import paired, table
 
 import graphtheta as gt
 
@@ -66,13 +66,6 @@ def run(task: str, sampler: str, seeds: int) -> dict[str, Any]:
             "epochs": float(np.median(epochs)), "seconds": perf_counter() - began, "accuracies": accuracies}
 
 
-def compared(row: dict[str, Any], full: dict[str, Any]) -> dict[str, Any]:
-    """A row with its difference to full neighbourhoods of the same seeds."""
-    difference = np.array(row["accuracies"]) - full["accuracies"]
-    error = float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else 0.0
-    return {**row, "of full": float(difference.mean()), "+-": error}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
@@ -84,7 +77,7 @@ def main() -> int:
     for task in options.tasks:
         full = run(task, "full", options.seeds)
         for name in options.samplers:
-            rows.append(compared(full if name == "full" else run(task, name, options.seeds), full))
+            rows.append(paired(full if name == "full" else run(task, name, options.seeds), full, "of full"))
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:
                     f.write(json.dumps(rows[-1]) + "\n")

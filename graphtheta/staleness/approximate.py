@@ -18,7 +18,23 @@ HELD, BOUNDS, PARTITION = "held/", "/bounds", "held_partition"
 Held = dict[str, np.ndarray]
 
 
-class Approximate(ABC):
+class Reuse(ABC):
+    """Values of earlier steps that are used again: their state, and the knob that makes results more exact."""
+
+    @abstractmethod
+    def held(self) -> Held:
+        """This worker's state between two steps: arrays that no later step changes; the same names on every rank."""
+
+    @abstractmethod
+    def hold(self, held: Mapping[str, np.ndarray]) -> None:
+        """Restore a result of ``held``."""
+
+    @abstractmethod
+    def tighten(self) -> str:
+        """Move the knob towards exact; returns what it is now, or nothing if it cannot be moved further."""
+
+
+class Approximate(Reuse):
     """A strategy whose views reuse values of earlier steps."""
 
     @abstractmethod
@@ -36,23 +52,11 @@ class Approximate(ABC):
         """
 
     @abstractmethod
-    def held(self) -> Held:
-        """This worker's state between two steps: arrays that no later step changes; the same names on every rank."""
-
-    @abstractmethod
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        """Restore a result of ``held``."""
-
-    @abstractmethod
     def figures(self) -> dict[str, float]:
         """Figures of the views since the last call, such as hit rates, over all workers; always the same names.
 
         Collective: all ranks of the partition.
         """
-
-    @abstractmethod
-    def tighten(self) -> str:
-        """Move the knob towards exact; returns what it is now, or nothing if it cannot be moved further."""
 
 
 def fingerprint(partition: Partition) -> int:

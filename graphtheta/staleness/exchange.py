@@ -6,7 +6,7 @@ Evaluation has views of its own and stays exact.
 """
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,10 +18,10 @@ from graphtheta.engine.partition.exchange import Exchange, ToMasters, ToMirrors
 from graphtheta.engine.partition.message import Columns
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
-from graphtheta.staleness.approximate import Held
+from graphtheta.staleness.approximate import Held, Reuse
 
 
-class HaloExchange(ABC):
+class HaloExchange(Reuse):
     """How halo rows are exchanged.
 
     Attributes:
@@ -45,20 +45,8 @@ class HaloExchange(ABC):
         return
 
     @abstractmethod
-    def held(self) -> Held:
-        """As ``Approximate.held``."""
-
-    @abstractmethod
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        """As ``Approximate.hold``."""
-
-    @abstractmethod
     def figures(self) -> dict[str, float]:
         """As ``Approximate.figures``, of this worker; they are averaged over the workers."""
-
-    @abstractmethod
-    def tighten(self) -> str:
-        """As ``Approximate.tighten``."""
 
 
 class MovePolicy(HaloExchange):
