@@ -12,7 +12,7 @@ def collector_paused() -> Iterator[None]:
 
     Imports and compilations make many objects that stay until their end, and each of them brings the
     next search through all objects of the process nearer. These searches are a quarter of the time of a
-    compilation, and a tenth of that of an import.
+    compilation.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -6,15 +6,8 @@ fields.
 """
 from __future__ import annotations
 
-import ast
-import inspect
-import linecache
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
-from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,51 +25,7 @@ class Options(BaseModel):
     """Values that are checked when they are given, and cannot be changed afterwards."""
 
     # most classes only lend their fields to others, and need no checks of their own
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, protected_namespaces=())
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
-        """Describe the fields by the texts below them, as ``use_attribute_docstrings`` does in ten times the time."""
-        texts = _texts(cls, sys._getframe(1))
-        for name, field in cls.model_fields.items():
-            if field.description is None:
-                field.description = texts.get(name)
-
-
-def _texts(cls: type, frame: FrameType | None) -> dict[str, str]:
-    """The texts below the fields of a class, which one of these frames defines; none if there is no source."""
-    while frame is not None:
-        if frame.f_globals.get("__name__") == cls.__module__:
-            source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
-            for node in _around(source, frame.f_lineno):
-                if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
-                    return {field.target.id: inspect.cleandoc(text.value.value) for field, text in pairwise(node.body)
-                            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-                            and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)}
-        frame = frame.f_back
-    return {}
-
-
-def _around(source: str, line: int) -> Iterator[ast.AST]:
-    """The statements that a line is part of, outermost first."""
-    node: ast.AST | None = _tree(source)
-    while node is not None:
-        yield node
-        node = next((n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt) and _begin(n) <= line <= (n.end_lineno or 0)), None)
-
-
-def _begin(node: ast.stmt) -> int:
-    """The first line of a statement, with decorators."""
-    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
-
-
-@lru_cache(maxsize=1)
-def _tree(source: str) -> ast.Module:
-    """A file of Python; an empty one if it is not Python."""
-    try:
-        return ast.parse(source)
-    except SyntaxError:
-        return ast.Module([], [])
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True, protected_namespaces=())
 
 
 def read_options(kind: type[AnyOptions], values: Mapping[str, Any]) -> AnyOptions:
