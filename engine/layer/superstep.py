@@ -140,7 +140,7 @@ def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, grap
     given = {"h": h}
     if h is not graph.x:
         raise UserFunctionError(f"{owner} has a precomputed total, but is called with other values than graph.x, such as its dropout; "
-                                "disable precompute, or call the layer with graph.x")
+                                "set dropout to 0, disable precompute, or call the layer with graph.x")
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(owner, layer.transform(NodeColumns(layer, "transform", given, graph, n, step)), given, graph, n)
     ingredients.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.space(n).gid)

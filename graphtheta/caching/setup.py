@@ -86,13 +86,15 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
     outside = {name: column for name, column in wide.items() if isinstance(column, CachedColumn)}
     for column in outside.values():
         column.cache = None
+    scout = Scout(strategy, views_per_step, independent, bool(outside))
+    # a wrong name is an error also where no cache is used
+    make_policy(job.cache_policy, 0, scout)
     cached: Mapping[str, Column] = wide if independent else outside
     if not cached:
         return Caches(Features(partition), None, [], "feature cache: not used, as each worker has the features that it reads in its memory")
     most = partition.n_nodes if independent else int(partition.halo_comm.all_max(np.array(partition.n_masters)))
     width = sum(prod(column.shape[1:]) * column.dtype.itemsize for column in cached.values())
     capacity = min(rows_of(job.feature_cache, width, partition.n_nodes), most)
-    scout = Scout(strategy, views_per_step, independent, bool(outside))
     features, caches = Features(partition), []
     if independent:
         caches = [RowCache(capacity, make_policy(job.cache_policy, capacity, scout), wide)]

@@ -130,5 +130,10 @@ def test_what_cannot_be_cached_is_refused(keys: dict[str, Any], message: str) ->
         run_simulated(2, lambda comm: gt.Trainer(comm=comm, **given))
 
 
+def test_an_unknown_policy_is_refused_where_no_cache_is_used() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'belady'"):
+        gt.Trainer(graph=GRAPH, **{**KEYS, "views_per_step": 1}, feature_cache="5", cache_policy="beladi")
+
+
 def test_sizes() -> None:
     assert [rows_of(text, 100, 2000) for text in ("0", "70", "1KiB", "0.5 MiB", "10%")] == [0, 70, 10, 5242, 200]
