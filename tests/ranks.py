@@ -20,8 +20,9 @@ needs_mpi = pytest.mark.skipif(
 
 
 def hear() -> None:
-    """Of a new process: hear Ctrl-C, also if the tests run in the background."""
+    """Of a new process: hear Ctrl-C and SIGHUP, also if the tests run in the background or under nohup."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
