@@ -26,6 +26,7 @@ from graphtheta.caching.setup import make_policy
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.cached import RowCache
+from graphtheta.engine.store.slots import Slots
 
 GRAPHS = ["rmat:scale=15,edge_factor=16,features=4,classes=4", "facebook100:colleges=5,target=year", "cnr_2000"]
 JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "strategy": "mini", "mode": "independent"}
@@ -66,7 +67,7 @@ def recorded(comm: Comm, graph: gt.Graph, keys: dict[str, Any], epochs: int) -> 
 def hits(replay: Replay, policy: str, capacity: int) -> int:
     """Rows that a cache holds when they are read."""
     text = f"{policy}:window={len(replay.batches)}" if policy == "belady" else policy
-    cache = RowCache(capacity, make_policy(text, capacity, replay), {})  # type: ignore[arg-type]
+    cache = RowCache(capacity, make_policy(text, capacity, replay), Slots(capacity, {}))
     cache.foresee(replay.batches)
     for keys in replay.batches:
         cache.store(keys[cache.look_up(keys).rest], {})

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from graphtheta.caching.shared_memory import mates, share
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import CommError, DataError, FormatError, ShapeError
@@ -196,8 +197,21 @@ def counts_messages_and_bytes(comm: Comm) -> None:
     assert spent["other"]["bytes"] == 0 and spent["move"]["wait"] > 0 and spent["move"]["seconds"] > 0
 
 
+def workers_of_a_machine_share_memory(comm: Comm) -> None:
+    assert len(comm.machines) == comm.size
+    parts = share(comm, 100 + comm.rank)
+    for q, part in zip(mates(comm), parts, strict=True):
+        assert len(part) == 100 + q and part.flags.writeable == (q == comm.rank) and not part.any()
+    comm.barrier()
+    parts[list(mates(comm)).index(comm.rank)][:] = comm.rank + 1
+    comm.barrier()
+    for q, part in zip(mates(comm), parts, strict=True):
+        assert (part == q + 1).all()
+
+
 CONTRACT = [
     sums_keep_shape_and_dtype, sums_are_exact_for_integers, sums_have_the_same_bits_everywhere, sums_take_any_layout, extremes,
     refuses_dtypes, gathers_objects, refuses_objects, broadcasts, gathers_rows, refuses_uneven_rows, all_to_all, moves,
     moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees, counts_messages_and_bytes,
+    workers_of_a_machine_share_memory,
 ]  # fmt: skip

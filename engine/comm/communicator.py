@@ -35,6 +35,8 @@ class Comm(Transport):
         rank: Number of this rank, 0 to ``size - 1``.
         size: Number of ranks.
         cores: Threads of this rank that may compute at the same time.
+        machines: Number of the machine of each rank, [size] int64; ranks of one machine can share
+            memory. Simulated ranks are on one machine, unless a test assigns other numbers.
     """
 
     @collective

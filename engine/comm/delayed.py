@@ -8,6 +8,9 @@ time t arrives at
 
 and a collective takes as many latencies as a tree over the ranks has levels, counted from the
 moment the last rank enters it. Ranks must share a clock, so all must run on one machine.
+
+Several ranks may be given the role of the workers of one machine; messages between them are not
+delayed.
 """
 from __future__ import annotations
 
@@ -18,16 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import CommError, ConfigError
+from graphtheta.errors import ConfigError
 
-from .channel import Send
+from .channel import Channel, Send
 from .communicator import Comm
+from .wrapped import WrappedComm
 
 _STAMP = 8
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "bit/s": 1 / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8}
 
 
-class SlowComm(Comm):
+class SlowComm(WrappedComm):
     """Another communicator with slower links.
 
     Args:
@@ -35,50 +39,46 @@ class SlowComm(Comm):
         latency: Seconds from sending to receiving a message of no bytes.
         bandwidth: Bytes per second that a rank can receive.
         blocking: Whether ``move_begin`` waits for the messages: the baseline without overlap.
+        per_machine: Ranks of a simulated machine.
 
     Attributes:
         link_seconds: Seconds that the messages received by this rank in moves spent on the link.
         exposed_seconds: Seconds of these that computation did not hide: this rank waited for them.
     """
 
-    def __init__(self, inner: Comm, latency: float, bandwidth: float, blocking: bool = False):
-        super().__init__(inner.rank, inner.size)
-        self.inner, self.latency, self.bandwidth, self.blocking = inner, latency, bandwidth, blocking
-        self.cores = inner.cores
-        self._levels = int(np.ceil(np.log2(max(inner.size, 1))))
+    def __init__(self, inner: Comm, latency: float, bandwidth: float, blocking: bool = False, per_machine: int = 1):
+        super().__init__(inner)
+        self.latency, self.bandwidth, self.blocking = latency, bandwidth, blocking
+        self.machines = np.arange(inner.size) // per_machine
+        self._far = self.machines != self.machines[inner.rank]
+        self._levels = int(np.ceil(np.log2(int(self.machines[-1]) + 1)))
         self._free_at = self.link_seconds = self.exposed_seconds = 0.0
 
     def open_channels(self, n: int) -> None:
         """Open channels until there are at least ``n`` besides channel 0; collective."""
-        self.inner.open_channels(n)
         super().open_channels(n)
+        Comm.open_channels(self, n)
 
-    def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``, without letting other work items run."""
-        self.inner.poll(ready, line)
-
-    def leave(self, text: str, code: int) -> int:
-        """End the job after an uncaught error on this rank, as the inner communicator does."""
-        return self.inner.leave(text, code)
+    @property
+    def _channel(self) -> Channel:
+        # of its own: a reduction of long arrays has its own messages
+        return self._channels[self._channel_number]
 
     def _enter(self, *operation: Any) -> None:
         # the inner communicator composes the error messages
         self.inner._enter(*operation)
         super()._enter(*operation)
 
-    def _disagreement(self) -> CommError:
-        return self.inner._disagreement()
-
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         arrived = np.empty((self.size, x.nbytes + _STAMP), np.uint8)
-        self.inner._gather_flat(_stamped(x.reshape(1, -1))[0], arrived)
-        self._unpack(arrived, out, (self.size - 1) * x.nbytes)
+        super()._gather_flat(_stamped(x.reshape(1, -1))[0], arrived)
+        self._unpack(arrived, out, int(self._far.sum()) * x.nbytes)
 
     def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         sent = _stamped(x)
         arrived = np.empty_like(sent)
-        self.inner._swap_flat(sent, arrived)
-        self._unpack(arrived, out, (self.size - 1) * x.nbytes // self.size)
+        super()._swap_flat(sent, arrived)
+        self._unpack(arrived, out, int(self._far.sum()) * x.nbytes // self.size)
 
     def _unpack(self, arrived: np.ndarray, out: np.ndarray, n_bytes: int) -> None:
         """Separate rows from time stamps; returns when the message of the last rank is due."""
@@ -88,22 +88,22 @@ class SlowComm(Comm):
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         stamps = np.empty((self.size, 1))
-        self.inner._gather_flat(np.array([monotonic()]), stamps)
-        self.inner._broadcast_flat(x, root)
-        self._arrive(float(stamps.max()), self._levels, x.nbytes if self.rank != root else 0)
+        super()._gather_flat(np.array([monotonic()]), stamps)
+        super()._broadcast_flat(x, root)
+        self._arrive(float(stamps.max()), self._levels, x.nbytes if self._far[root] else 0)
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
         # time of sending and size of each message
         stamps = [np.empty(2) for _ in recvs]
-        finish = self.inner._post([pair for q, x in sends for pair in ((q, np.array([monotonic(), x.nbytes])), (q, x))],
+        finish = super()._post([pair for q, x in sends for pair in ((q, np.array([monotonic(), x.nbytes])), (q, x))],
                                   [pair for (q, x), stamp in zip(recvs, stamps, strict=True) for pair in ((q, stamp), (q, x))],
                                   tag, at_most)
 
         def finish_late() -> None:
             finish()
             began = monotonic()
-            arrived = sorted((float(sent), int(n_bytes)) for sent, n_bytes in stamps)
-            self.link_seconds += bool(recvs) * self.latency + sum(n_bytes for _, n_bytes in arrived) / self.bandwidth
+            arrived = sorted((float(sent), int(n_bytes)) for (q, _), (sent, n_bytes) in zip(recvs, stamps, strict=True) if self._far[q])
+            self.link_seconds += bool(arrived) * self.latency + sum(n_bytes for _, n_bytes in arrived) / self.bandwidth
             for sent, n_bytes in arrived:
                 self._free_at = self._due(sent, 1, n_bytes)
             self._wait_until(self._free_at)
@@ -124,7 +124,7 @@ class SlowComm(Comm):
         return max(sent + latencies * self.latency, self._free_at) + n_bytes / self.bandwidth
 
     def _wait_until(self, due: float) -> None:
-        if self.size > 1:
+        if self._levels:
             self.until(lambda: monotonic() >= due, "waits for a slow link")
 
 
@@ -134,17 +134,17 @@ def _stamped(rows: np.ndarray) -> np.ndarray:
     return np.hstack([raw, np.tile(np.array([monotonic()]).view(np.uint8), (len(rows), 1))])
 
 
-def read_link(text: str) -> tuple[float, float, bool]:
-    """Parse a link such as "50us,10Gbit/s,blocking".
+def read_link(text: str) -> tuple[float, float, bool, int]:
+    """Parse a link such as "50us,10Gbit/s,blocking" or "50us,10Gbit/s,2 ranks a machine".
 
     Returns:
-        Latency in seconds, bandwidth in bytes per second, and whether moves block.
+        Latency in seconds, bandwidth in bytes per second, whether moves block, and ranks of a machine.
 
     Raises:
         ConfigError: The text is not a valid link.
     """
-    found = re.fullmatch(r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?", text.strip())
-    if found is None or not float(found[3]):
+    found = re.fullmatch(r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a machine)?", text.strip())
+    if found is None or not float(found[3]) or found[6] == "0":
         raise ConfigError(f"GRAPHTHETA_LINK={text!r} is not valid; expected latency and bandwidth, such as 50us,10Gbit/s, "
-                          "optionally followed by ,blocking")
-    return float(found[1]) * _UNITS[found[2]], float(found[3]) * _UNITS[found[4]], found[5] is not None
+                          "optionally followed by ,blocking or ,2 ranks a machine")
+    return float(found[1]) * _UNITS[found[2]], float(found[3]) * _UNITS[found[4]], found[5] is not None, int(found[6] or 1)

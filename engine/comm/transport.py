@@ -32,6 +32,7 @@ class Transport(ABC):
         self.rank = rank
         self.size = size
         self.cores = 1
+        self.machines = np.zeros(size, np.int64)
         self._channels = [self._new_channel(Ledger())]
 
     @property

@@ -26,33 +26,34 @@ class Route:
         size: Number of workers.
 
     Attributes:
+        order: Number of the item at each position of the order by worker, [n] int64.
         bounds: Bounds of the items of each worker, in their order by worker, [size + 1].
     """
 
     def __init__(self, worker: np.ndarray, size: int):
         # 16 bits are sorted by radix
-        self._order = np.argsort(worker.astype(np.int16) if size <= np.iinfo(np.int16).max else worker, kind="stable")
-        self.bounds = np.searchsorted(worker[self._order], np.arange(size + 1))
+        self.order = np.argsort(worker.astype(np.int16) if size <= np.iinfo(np.int16).max else worker, kind="stable")
+        self.bounds = np.searchsorted(worker[self.order], np.arange(size + 1))
 
     def parts(self, x: np.ndarray) -> list[np.ndarray]:
         """The rows of x, [n, ...], by worker."""
-        ordered = x[self._order]
+        ordered = x[self.order]
         return [ordered[a:b] for a, b in pairwise(self.bounds)]
 
     def positions(self) -> np.ndarray | None:
         """Position of each item in the order by worker, [n] int64; None if that is the order of the items."""
-        place = np.arange(len(self._order))
-        if np.array_equal(self._order, place):
+        place = np.arange(len(self.order))
+        if np.array_equal(self.order, place):
             return None
         at = np.empty_like(place)
-        at[self._order] = place
+        at[self.order] = place
         return at
 
     def back(self, answers: list[np.ndarray]) -> np.ndarray:
         """The answers of all workers in the order of the items, [n, ...]."""
         joined = np.concatenate(answers)
         out = np.empty_like(joined)
-        out[self._order] = joined
+        out[self.order] = joined
         return out
 
 

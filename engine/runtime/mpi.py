@@ -102,8 +102,9 @@ class MpiComm(Comm):
         self._open: list[MPI.Request] = []
         self._ended = False
         super().__init__(world.Get_rank(), world.Get_size())
-        processes = enumerate(world.allgather((platform.node(), os.getpid())))
-        pids = {rank: pid for rank, (node, pid) in processes if node == platform.node()}
+        processes = world.allgather((platform.node(), os.getpid()))
+        self.machines = np.unique([node for node, _ in processes], return_inverse=True)[1]
+        pids = {rank: pid for rank, (node, pid) in enumerate(processes) if node == platform.node()}
         self._watchdog = Watchdog(_ControlTransport(self._lock), patience, self._activity, self._end, pids)
         self._control = self._watchdog.control
         if MPI.Query_thread() >= MPI.THREAD_SERIALIZED:

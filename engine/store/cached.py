@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...ops.functions.index import take_rows
 from .column import Column, Read
+from .slots import Slots, assembled
 
 
 class CachePolicy(ABC):
@@ -81,12 +81,7 @@ class Found:
         Args:
             rest: The rows that were not found, in the order of ``rest``, by name.
         """
-        if not len(self.at):
-            return dict(rest)
-        out = {name: np.empty((len(self.at) + len(self.rest), *x.shape[1:]), x.dtype) for name, x in self.rows.items()}
-        for name, x in out.items():
-            x[self.at], x[self.rest] = self.rows[name], rest[name]
-        return out
+        return assembled(len(self.at) + len(self.rest), [(self.rest, rest), (self.at, self.rows)])
 
 
 class RowCache:
@@ -95,25 +90,24 @@ class RowCache:
     Args:
         capacity: Largest number of rows.
         policy: Decides which rows it holds; None if the capacity is 0.
-        columns: Columns whose rows it holds, for their shapes and types; none is sparse.
+        slots: Hold the rows, ``capacity`` of them.
 
     Attributes:
         counts: Rows looked up so far.
     """
 
-    def __init__(self, capacity: int, policy: CachePolicy | None, columns: Mapping[str, Column]):
+    def __init__(self, capacity: int, policy: CachePolicy | None, slots: Slots):
         # numba takes longer to import than many programs to run
         from ...ops.caching.index import table_of
 
-        self.policy, self.counts = policy, CacheCounts()
+        self.policy, self.counts, self.slots = policy, CacheCounts(), slots
         self._held, self._table, self._shift = table_of(capacity)
-        self._rows = {name: np.empty((capacity, *c.shape[1:]), c.dtype) for name, c in columns.items()}
         self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that it holds."""
-        return self._held.nbytes + self._table.nbytes + sum(x.nbytes for x in self._rows.values())
+        return self._held.nbytes + self._table.nbytes + self.slots.nbytes
 
     def look_up(self, keys: np.ndarray, batches: int = 1) -> Found:
         """The rows that it holds; the others are to be read and given to ``store``.
@@ -122,42 +116,58 @@ class RowCache:
             keys: [n] int64, none twice.
             batches: Number of batches that the rows are read for.
         """
-        from ...ops.kernels.lookup import find
-
-        slots = np.empty(len(keys), np.int32)
         with self._lock:
-            if self.policy is not None:
-                self.policy.begin(batches)
-            find(self._held, self._table, self._shift, keys, slots, 0, len(keys))
+            slots = self._find(keys, batches)
             at = np.flatnonzero(slots >= 0)
-            if self.policy is not None and len(at):
-                self.policy.hit(slots[at], keys[at])
-            self.counts.hits += len(at)
-            return Found(at, np.flatnonzero(slots < 0), {name: take_rows(x, slots[at].astype(np.int64)) for name, x in self._rows.items()})
+            return Found(at, np.flatnonzero(slots < 0), self.slots.read(slots[at]))
 
-    def store(self, keys: np.ndarray, rows: Mapping[str, np.ndarray]) -> None:
-        """Offer rows that were not found.
+    def find(self, keys: np.ndarray, batches: int = 1) -> np.ndarray:
+        """Slots of some rows, [n] int32, -1 for those it does not hold, which are to be read and offered; arguments as for ``look_up``."""
+        with self._lock:
+            slots = self._find(keys, batches)
+            self.counts.misses += int((slots < 0).sum())
+            return slots
+
+    def store(self, keys: np.ndarray, rows: Mapping[str, Any]) -> None:
+        """Count rows that ``look_up`` did not find, and offer them; arguments as for ``offer``."""
+        self.counts.misses += len(keys)
+        self.offer(keys, rows)
+
+    def offer(self, keys: np.ndarray, rows: Mapping[str, Any]) -> None:
+        """Rows that were not found, which the cache may hold from now on.
 
         Args:
             keys: [n] int64, none twice.
             rows: [n, ...] by name.
         """
         from ...ops.caching.index import assign
-        from ...ops.kernels.lookup import find
 
         with self._lock:
-            self.counts.misses += len(keys)
             if self.policy is None or not len(keys):
                 return
-            slots = np.empty(len(keys), np.int32)
             # a read that began later may have stored some of them
-            find(self._held, self._table, self._shift, keys, slots, 0, len(keys))
-            new = np.flatnonzero(slots < 0)
+            new = np.flatnonzero((self._slots_of(keys) < 0) & self.slots.fit(rows, len(keys)))
             place = self.policy.place(keys[new])
             stays = np.empty(len(new), bool)
             assign(self._held, self._table, self._shift, keys[new], place, stays)
-            for name, x in self._rows.items():
-                x[place[stays]] = rows[name][new[stays]]
+            self.slots.write(place[stays], rows, new[stays])
+
+    def _find(self, keys: np.ndarray, batches: int) -> np.ndarray:
+        if self.policy is not None:
+            self.policy.begin(batches)
+        slots = self._slots_of(keys)
+        at = np.flatnonzero(slots >= 0)
+        if self.policy is not None and len(at):
+            self.policy.hit(slots[at], keys[at])
+        self.counts.hits += len(at)
+        return slots
+
+    def _slots_of(self, keys: np.ndarray) -> np.ndarray:
+        from ...ops.kernels.lookup import find
+
+        slots = np.empty(len(keys), np.int32)
+        find(self._held, self._table, self._shift, keys, slots, 0, len(keys))
+        return slots
 
     def foresee(self, batches: Sequence[np.ndarray]) -> None:
         """The next batches are known; see ``CachePolicy.foresee``."""
@@ -182,7 +192,7 @@ class CachedColumn:
         self.cache: RowCache | None = None
         self.shape: tuple[int, ...] = column.shape
         self.dtype: np.dtype = column.dtype
-        self.sparse = False
+        self.sparse: bool = column.sparse
 
     @property
     def nbytes(self) -> int:
@@ -203,8 +213,7 @@ class _CachedRead:
         self._keys = keys[self._found.rest]
         self._rest = column.read_begin(rows[self._found.rest])
 
-    def end(self) -> np.ndarray:
+    def end(self) -> Any:
         rows = {self._name: self._rest.end()}
         self._cache.store(self._keys, rows)
-        joined: np.ndarray = self._found.joined(rows)[self._name]
-        return joined
+        return self._found.joined(rows)[self._name]

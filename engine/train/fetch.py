@@ -6,11 +6,11 @@ in one message, in the order of the request, so a reply has no ids. Rows of spar
 their lengths in this message, and their entries in a second one.
 
 The rows that several views need are fetched once for all of them. Rows that a cache holds are not
-asked for.
+asked for. A relay may fetch rows for all workers of a machine together.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any, Protocol
@@ -21,24 +21,42 @@ import scipy
 from graphtheta.sparse import is_sparse
 
 from ...ops.functions.index import take_rows
+from ..comm.communicator import Comm
 from ..partition.exchange import pointers
 from ..partition.message import Columns
 from ..partition.partition import Partition
 from ..partition.table import Route
 from .scatter import Move
+from .turns import Turns
 
 # of a row at its owner; of the length of a sparse row; of the column of one of its entries
 REQUEST, LENGTH, INDEX = np.dtype(np.int32), np.dtype(np.int32), np.dtype(np.int32)
 
 
 class Cache(Protocol):
-    """Rows of columns that are not sparse; see ``engine.store.cached.RowCache``."""
+    """Rows of columns; see ``engine.store.cached.RowCache``."""
 
     def look_up(self, keys: np.ndarray, batches: int) -> Any:
         """The rows it holds, for so many batches: an object with ``rest``, positions of the others, and ``joined``."""
 
     def store(self, keys: np.ndarray, rows: dict[str, Any]) -> None:
         """Offer rows that were not found."""
+
+
+class Relay(Protocol):
+    """Fetches rows of other machines once for all workers of a machine."""
+
+    def rows(self, fetch: Callable[[np.ndarray, np.ndarray], dict[str, Any]], owner: np.ndarray, row: np.ndarray,
+             batches: int) -> dict[str, Any]:
+        """The wide columns of some nodes, none twice, [n, ...] by name.
+
+        Args:
+            fetch: Fetches rows from their owners; arguments and result are like these. Collective.
+            owner, row: Owners of the nodes and rows there, [n] int32.
+            batches: Number of batches that the rows are read for.
+
+        Collective: all ranks of the partition, in the same order of calls.
+        """
 
 
 class Features:
@@ -49,11 +67,16 @@ class Features:
         cache: Holds rows by global id; None for none.
         own: Whether the cache also holds rows of this worker's masters, which is of use if they are
             not in its memory.
+        relay: Fetches what the cache does not hold; None to ask the owners.
+
+    Attributes:
+        turns: The turns in which work items fetch, if there is a relay.
     """
 
-    def __init__(self, partition: Partition, cache: Cache | None = None, own: bool = False):
+    def __init__(self, partition: Partition, cache: Cache | None = None, own: bool = False, relay: Relay | None = None):
         self._partition, self._names = partition, partition.node.wide()
-        self._cache, self._own = cache, own
+        self._cache, self._own, self._relay = cache, own, relay
+        self.turns = Turns()
 
     def fetch(self, ids: Sequence[np.ndarray]) -> list[dict[str, Any]]:
         """The wide columns of the nodes of some views.
@@ -72,6 +95,8 @@ class Features:
         """
         if not self._names:
             return [{} for _ in ids]
+        if self._relay is not None:
+            self.turns.wait(self._partition.halo_comm)
         if len(ids) == 1:
             return [self._cached(ids[0], 1)]
         together, at = np.unique(np.concatenate([np.zeros(0, np.int64), *ids]), return_inverse=True)
@@ -84,18 +109,25 @@ class Features:
         Collective: all ranks of the partition.
         """
         if self._cache is None:
-            return self._rows(ids, *self._partition.directory.locate(ids))
+            return self._rows(*self._partition.directory.locate(ids), batches)
         found = self._cache.look_up(ids, batches)
         ids = ids[found.rest]
         owner, row = self._partition.directory.locate(ids)
-        rest = self._rows(ids, owner, row)
+        rest = self._rows(owner, row, batches)
         at = np.arange(len(ids)) if self._own else np.flatnonzero(owner != self._partition.halo_comm.rank)
         self._cache.store(ids[at], rest if len(at) == len(ids) else {name: take_rows(x, at) for name, x in rest.items()})
         out: dict[str, Any] = found.joined(rest)
         return out
 
-    def _rows(self, ids: np.ndarray, owner: np.ndarray, row: np.ndarray) -> dict[str, Any]:
-        """The wide columns of some nodes, none twice, from their owners.
+    def _rows(self, owner: np.ndarray, row: np.ndarray, batches: int) -> dict[str, Any]:
+        """The wide columns of some nodes, none twice, that the cache does not hold.
+
+        Collective: all ranks of the partition.
+        """
+        return self._owned(owner, row) if self._relay is None else self._relay.rows(self._owned, owner, row, batches)
+
+    def _owned(self, owner: np.ndarray, row: np.ndarray) -> dict[str, Any]:
+        """Rows from their owners; arguments and result are those of ``Relay.rows``.
 
         Collective: all ranks of the partition.
         """
@@ -104,15 +136,32 @@ class Features:
         requested = comm.all_to_all(route.parts(row))
         ptr, rows = pointers([len(part) for part in requested]), np.concatenate(requested)
         read: dict[str, Any] = {name: column.end() for name, column in store.read_begin(self._names, rows).items()}
-        sparse = {name: x for name, x in read.items() if is_sparse(x)}
-        first = {name: np.diff(x.indptr).astype(LENGTH) if name in sparse else x for name, x in read.items()}
-        found: dict[str, Any] = Move(comm, _parts(first, ptr), route.bounds).end().columns
-        for name, x in sparse.items():
-            entries, ends = {"at": x.indices.astype(INDEX), "value": x.data}, pointers(found[name])
-            got = Move(comm, _parts(entries, x.indptr[ptr]), ends[route.bounds]).end().columns
-            found[name] = scipy.sparse.csr_array((got["value"], got["at"], ends), (len(ids), x.shape[1]))
-        at = route.positions()
+        found, at = replied(comm, read, ptr, route.bounds), route.positions()
         return found if at is None else {name: take_rows(x, at) for name, x in found.items()}
+
+
+def replied(comm: Comm, rows: Mapping[str, Any], ptr: np.ndarray, bounds: np.ndarray) -> dict[str, Any]:
+    """What workers answer each other.
+
+    Args:
+        comm: The workers.
+        rows: The rows that this worker sends, [n, ...] by name, those for one worker after those for another.
+        ptr: Bounds of the rows for each worker, [size + 1].
+        bounds: Bounds of the rows that this worker gets from each, [size + 1].
+
+    Returns:
+        The rows that this worker gets.
+
+    Collective: all ranks of comm.
+    """
+    sparse = {name: x for name, x in rows.items() if is_sparse(x)}
+    first = {name: np.diff(x.indptr).astype(LENGTH) if name in sparse else x for name, x in rows.items()}
+    found: dict[str, Any] = Move(comm, _parts(first, ptr), bounds).end().columns
+    for name, x in sparse.items():
+        entries, ends = {"at": x.indices.astype(INDEX), "value": x.data}, pointers(found[name])
+        got = Move(comm, _parts(entries, x.indptr[ptr]), ends[bounds]).end().columns
+        found[name] = scipy.sparse.csr_array((got["value"], got["at"], ends), (int(bounds[-1]), x.shape[1]))
+    return found
 
 
 def _parts(columns: Columns, ptr: np.ndarray) -> list[Columns]:

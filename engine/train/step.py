@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Protocol
 
 import numpy as np
@@ -215,7 +215,8 @@ class Training:
 
     def _run(self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]) -> list[float]:
         """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
-        work, made, first = [], iter(views), steps[0][0][0]
+        work, made, first = [], iter(map(self._in_turn, count(), views)), steps[0][0][0]
+        self.features.turns.restart()
         for step, groups in enumerate(steps, start=self.step):
             work += [partial(self._compute, next(made), end - begin, self.views + begin - first, step, position, len(groups))
                      for position, (begin, end) in enumerate(groups)]
@@ -224,6 +225,14 @@ class Training:
         found = [loss for group in losses for loss in group]
         self.views += len(found)
         return found
+
+    def _in_turn(self, number: int, make: Callable[[], GraphView]) -> Callable[[], GraphView]:
+        """``make`` for work item ``number``, which fetches features in its turn."""
+        def made() -> GraphView:
+            with self.features.turns.of(number):
+                return make()
+
+        return made
 
     def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
         """The work item of a group of n views, from view ``number`` of the run on, at ``position`` among the ``groups`` of a step.

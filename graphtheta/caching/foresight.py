@@ -2,9 +2,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
 
 from graphtheta.caching.scout import Scout
-from graphtheta.engine.store.cached import RowCache
+
+
+class Foreseeing(Protocol):
+    """A cache that is told what will be read."""
+
+    def foresee(self, batches: Sequence[np.ndarray]) -> None:
+        """The next batches are known: keys of the rows that this worker reads for each; collective."""
 
 
 class Foresight:
@@ -12,11 +21,11 @@ class Foresight:
 
     Args:
         scout: Runs the sampler.
-        caches: Caches with a policy that foresees.
+        caches: Are told.
         window: Number of groups of batches that are known ahead at most.
     """
 
-    def __init__(self, scout: Scout, caches: Sequence[RowCache], window: int):
+    def __init__(self, scout: Scout, caches: Sequence[Foreseeing], window: int):
         self._scout, self._caches, self._window = scout, caches, window
         self._next = (-1, 0)
         # by epoch, the view up to which reads are known

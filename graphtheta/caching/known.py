@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphtheta.caching.scout import Scout
+from graphtheta.caching.scout import Reader
 from graphtheta.engine.partition.directory import LocalDirectory
 from graphtheta.engine.store.cached import CachePolicy
 from graphtheta.ops.caching.future import NEVER, belady_hit, belady_place, next_uses
@@ -28,7 +28,7 @@ class Degree(_Static):
 
     name = "degree"
 
-    def __init__(self, capacity: int, scout: Scout):
+    def __init__(self, capacity: int, scout: Reader):
         self._slots = LocalDirectory(scout.most_connected(capacity))
 
 
@@ -43,7 +43,7 @@ class Probability(_Static):
 
     name = "probability"
 
-    def __init__(self, capacity: int, scout: Scout, groups: int = 0):
+    def __init__(self, capacity: int, scout: Reader, groups: int = 0):
         read = [np.zeros(0, np.int64), *scout.dry_run(0, 0, groups or scout.groups_per_epoch)]
         keys, counts = np.unique(np.concatenate(read), return_counts=True)
         self._slots = LocalDirectory(keys[np.argsort(-counts, kind="stable")[:capacity]])

@@ -2,12 +2,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
+from graphtheta.caching.relay import ROW_BITS, Agents
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.deal import members
 from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.strategy import Strategy
+
+
+class Reader(Protocol):
+    """What policies may ask about the reads of a cache, by keys of its rows."""
+
+    @property
+    def groups_per_epoch(self) -> int:
+        """Groups of views of an epoch."""
+
+    def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
+        """Keys of the rows that are read for each of n groups of views, [n] int64, from view ``first`` of an epoch on; collective."""
+
+    def most_connected(self, n: int) -> np.ndarray:
+        """Keys of the n rows of the largest out-degrees that may be read, [n] int64; collective."""
 
 
 class Scout:
@@ -80,3 +97,40 @@ class Scout:
                         for x in (p.masters, degree))
         found: np.ndarray = ids[np.lexsort((ids, -degrees))[:n]]
         return found
+
+    @property
+    def partition(self) -> Partition:
+        """This worker's part of the graph."""
+        return self._partition
+
+
+class MachineScout:
+    """The reads that the workers of a machine ask an agent for; see ``relay.py`` for its keys.
+
+    Args:
+        scout: Tells what each worker reads, in independent mode.
+        agents: Who asks whom.
+    """
+
+    def __init__(self, scout: Scout, agents: Agents):
+        self._scout, self._agents = scout, agents
+
+    @property
+    def groups_per_epoch(self) -> int:
+        """Groups of views of an epoch."""
+        return self._scout.groups_per_epoch
+
+    def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
+        """See ``Reader.dry_run``."""
+        for ids in self._scout.dry_run(epoch, first, n):
+            yield self._agents.served(*self._scout.partition.directory.locate(ids))
+
+    def most_connected(self, n: int) -> np.ndarray:
+        """See ``Reader.most_connected``."""
+        p, comm = self._scout.partition, self._agents.comm
+        best, degree = np.lexsort((p.masters, -p.node.read("out_degree")))[: int(comm.all_max(np.array(n)))], p.node.read("out_degree")
+        keys = comm.rank << ROW_BITS | best.astype(np.int64)
+        sent = [[x if q in self._agents.of_others else x[:0] for q in range(comm.size)] for x in (keys, degree[best], p.masters[best])]
+        found, degrees, ids = (np.concatenate(comm.all_to_all(x)) for x in sent)
+        chosen: np.ndarray = found[np.lexsort((ids, -degrees))[:n]]
+        return chosen

@@ -1,25 +1,30 @@
 """The caches of a run: of features that other workers hold, and of features on disk."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
-from graphtheta.caching.foresight import Foresight
-from graphtheta.caching.scout import Scout
+from graphtheta.caching.foresight import Foreseeing, Foresight
+from graphtheta.caching.relay import Agents, MachineCache
+from graphtheta.caching.scout import MachineScout, Reader, Scout
+from graphtheta.caching.shared_memory import share
 from graphtheta.console import amount
 from graphtheta.described import name_and_options, options_of
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.cached import CachedColumn, CachePolicy, RowCache
 from graphtheta.engine.store.column import Column
+from graphtheta.engine.store.slots import Slots
 from graphtheta.engine.train.fetch import Features
 from graphtheta.engine.view.strategy import Strategy
-from graphtheta.errors import ConfigError
 from graphtheta.job.job import Job
 from graphtheta.job.sizes import rows_of
 from graphtheta.models.user import accepted
+
+# of the rows of a sparse column, so many fit into a slot; they are estimated from some rows of each worker
+SHARE_OF_ROWS, MEASURED_ROWS = 0.99, 4096
 
 
 @dataclass(frozen=True)
@@ -29,38 +34,44 @@ class Caches:
     Attributes:
         features: Fetches the features of views that a worker computes alone.
         foresight: Tells the caches what is read next; None if no policy asks.
-        caches: All of them.
+        caches: Those of this worker alone.
+        machine: That of this worker's machine; None if there is none.
         line: What they hold, for the log; empty if the job asks for none.
     """
 
     features: Features
-    foresight: Foresight | None
-    caches: list[RowCache]
-    line: str
+    foresight: Foresight | None = None
+    caches: list[RowCache] = field(default_factory=list)
+    machine: MachineCache | None = None
+    line: str = ""
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that they may hold."""
-        return sum(cache.nbytes for cache in self.caches)
+        return sum(cache.nbytes for cache in (*self.caches, *self._shared))
+
+    @property
+    def _shared(self) -> list[RowCache]:
+        return [] if self.machine is None else [self.machine.cache]
 
     def counts(self) -> np.ndarray:
         """Rows that were found so far and rows that were not, on this worker, [2] int64."""
-        total = [(cache.counts.hits, cache.counts.misses) for cache in self.caches]
-        return np.array(total, np.int64).reshape(-1, 2).sum(axis=0)
+        return _counts(self.caches)
+
+    def machine_counts(self) -> np.ndarray:
+        """The same for the rows of other machines that this worker looked up for its own, [2] int64."""
+        return _counts(self._shared)
+
+
+def _counts(caches: Sequence[RowCache]) -> np.ndarray:
+    total = [(cache.counts.hits, cache.counts.misses) for cache in caches]
+    return np.array(total, np.int64).reshape(-1, 2).sum(axis=0)
 
 
 def with_cached_columns(job: Job, partition: Partition) -> Partition:
-    """The partition, with columns that a cache can be attached to where rows are not in memory.
-
-    Raises:
-        ConfigError: The job asks for a cache, and the features are sparse.
-    """
+    """The partition, with columns that a cache can be attached to where rows are not in memory."""
     if job.feature_cache == "0":
         return partition
-    for name in partition.node.wide():
-        if partition.node.column(name).sparse:
-            raise ConfigError(f"feature_cache={job.feature_cache}: the node column {name!r} is sparse, and a cache holds rows of one "
-                              "length; give it as a dense array, or drop --feature-cache")
     outside = {name: CachedColumn(name, column) for name, column in _wide(partition).items() if not _in_memory(column)}
     return partition.overlay(outside, {})
 
@@ -76,12 +87,13 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
 
     Raises:
         ConfigError: Unknown policy or option; on all workers together.
+        MemoryLimitError: The workers of a machine cannot share so much memory; on all workers together.
 
     Collective: all ranks of the strategy's partition.
     """
     partition = strategy.partition
-    if job.feature_cache == "0":
-        return Caches(Features(partition), None, [], "")
+    if job.feature_cache == job.machine_cache == "0":
+        return Caches(Features(partition))
     wide = _wide(partition)
     outside = {name: column for name, column in wide.items() if isinstance(column, CachedColumn)}
     for column in outside.values():
@@ -89,27 +101,89 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
     scout = Scout(strategy, views_per_step, independent, bool(outside))
     # a wrong name is an error also where no cache is used
     make_policy(job.cache_policy, 0, scout)
-    cached: Mapping[str, Column] = wide if independent else outside
+    longest = _longest(partition)
+    caches, line = _own(job, partition, wide if independent else {}, outside, longest, scout)
+    machine = None
+    if independent and job.machine_cache != "0":
+        machine, more = _of_machine(job, partition, wide, longest, scout)
+        line = f"{line}; {more}" if line else more
+    features = Features(partition, caches[0] if independent and caches else None, bool(outside), machine)
+    windows = [cache.policy.window for cache in (*caches, *([] if machine is None else [machine.cache])) if cache.policy is not None]
+    foreseeing: list[Foreseeing] = [*caches, *([] if machine is None else [machine])]
+    foresight = Foresight(scout, foreseeing, max(windows)) if any(windows) else None
+    return Caches(features, foresight, caches, machine, line)
+
+
+def _own(job: Job, partition: Partition, wide: Mapping[str, Column], outside: Mapping[str, CachedColumn], longest: Mapping[str, int],
+         scout: Scout) -> tuple[list[RowCache], str]:
+    """The caches of this worker alone, and what they hold.
+
+    Args:
+        wide: Columns that workers fetch from each other; none in cooperative mode.
+        outside: Columns that are not in memory; their caches are attached in cooperative mode.
+        longest: Most entries of a row of each sparse column that a cache holds.
+
+    Collective: all ranks of the partition.
+    """
+    cached: Mapping[str, Column] = wide or outside
+    if job.feature_cache == "0":
+        return [], ""
     if not cached:
-        return Caches(Features(partition), None, [], "feature cache: not used, as each worker has the features that it reads in its memory")
-    most = partition.n_nodes if independent else int(partition.halo_comm.all_max(np.array(partition.n_masters)))
-    width = sum(prod(column.shape[1:]) * column.dtype.itemsize for column in cached.values())
+        return [], "feature cache: not used, as each worker has the features that it reads in its memory"
+    most = partition.n_nodes if wide else int(partition.halo_comm.all_max(np.array(partition.n_masters)))
+    width = Slots.row_bytes(cached, longest)
     capacity = min(rows_of(job.feature_cache, width, partition.n_nodes), most)
-    features, caches = Features(partition), []
-    if independent:
-        caches = [RowCache(capacity, make_policy(job.cache_policy, capacity, scout), wide)]
-        features = Features(partition, caches[0], bool(outside))
-    else:
-        for name, column in outside.items():
-            column.cache = RowCache(capacity, make_policy(job.cache_policy, capacity, scout), {name: column})
-            caches.append(column.cache)
-    window = max((cache.policy.window for cache in caches if cache.policy is not None), default=0)
-    what = "other workers" if independent and partition.halo_comm.size > 1 else "files"
-    line = (f"feature cache: up to {capacity:,} rows of {what} per worker, {amount(capacity * width)}, policy {job.cache_policy}")
-    return Caches(features, Foresight(scout, caches, window) if window else None, caches, line)
+    caches = []
+    for columns in ([wide] if wide else [{name: column} for name, column in outside.items()]):
+        own = {name: n for name, n in longest.items() if name in columns}
+        caches.append(RowCache(capacity, make_policy(job.cache_policy, capacity, scout), Slots(capacity, columns, own)))
+        if not wide:
+            outside[next(iter(columns))].cache = caches[-1]
+    what = "other workers" if wide and partition.halo_comm.size > 1 else "files"
+    return caches, f"feature cache: up to {capacity:,} rows of {what} per worker, {amount(capacity * width)}, policy {job.cache_policy}"
 
 
-def make_policy(text: str, capacity: int, scout: Scout) -> CachePolicy | None:
+def _of_machine(job: Job, partition: Partition, wide: Mapping[str, Column], longest: Mapping[str, int],
+                scout: Scout) -> tuple[MachineCache | None, str]:
+    """The cache of this worker's machine, and what it holds; None if there is only one machine.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.halo_comm
+    if not wide or len(np.unique(comm.machines)) == 1:
+        return None, "machine cache: not used, as all workers are on one machine"
+    agents = Agents(comm)
+    masters = np.array(comm.all_gather(partition.n_masters))
+    mine = int(masters[agents.far & (agents.asked == comm.rank)].sum())
+    asked = rows_of(job.machine_cache, Slots.row_bytes(wide, longest), partition.n_nodes)
+    # policies communicate, so all workers have one, or none
+    capacity = min(-(-asked // len(agents.mates)), max(mine, 1))
+    capacities = np.array(comm.all_gather(capacity))[agents.mates].tolist()
+    parts = share(comm, Slots.room(capacity, wide, longest))
+    slots = [Slots(n, wide, longest, part) for n, part in zip(capacities, parts, strict=True)]
+    own = slots[int(np.searchsorted(agents.mates, comm.rank))]
+    policy = make_policy(job.cache_policy, capacity, MachineScout(scout, agents))
+    line = (f"machine cache: up to {sum(capacities):,} rows of other machines in memory that {len(agents.mates)} workers share, "
+            f"{amount(sum(x.nbytes for x in slots))}, policy {job.cache_policy}")
+    return MachineCache(partition, agents, RowCache(capacity, policy, own), slots), line
+
+
+def _longest(partition: Partition) -> dict[str, int]:
+    """Most entries of a row of each sparse column that a slot takes: of nearly all rows, not of all, as a few may be very long.
+
+    Collective: all ranks of the partition.
+    """
+    found = {}
+    for name, column in _wide(partition).items():
+        if column.sparse:
+            some = np.unique(np.linspace(0, partition.n_masters - 1, min(MEASURED_ROWS, partition.n_masters)).astype(np.int64))
+            lengths = np.diff(partition.node.read(name, some).indptr)
+            own = int(np.quantile(lengths, SHARE_OF_ROWS, method="higher")) if len(lengths) else 0
+            found[name] = max(1, int(partition.halo_comm.all_max(np.array(own))))
+    return found
+
+
+def make_policy(text: str, capacity: int, scout: Reader) -> CachePolicy | None:
     """A policy for so many slots, None for no slot.
 
     Args:
@@ -139,4 +213,5 @@ def _wide(partition: Partition) -> dict[str, Column]:
 
 def _in_memory(column: Column) -> bool:
     """Whether the memory of a column holds all its rows."""
-    return column.nbytes >= prod(column.shape) * column.dtype.itemsize
+    # rows of sparse columns have no entries that are 0, and those of columns of codes have smaller ones
+    return column.nbytes >= (1 if column.sparse else prod(column.shape) * column.dtype.itemsize)

@@ -111,7 +111,7 @@ class Routes(Route):
 
     def ids(self, ids: Any) -> list[Any]:
         """The ids of each worker."""
-        moved = ids.take(pa.array(self._order))
+        moved = ids.take(pa.array(self.order))
         return [moved.slice(a, b - a) for a, b in pairwise(self.bounds.tolist())]
 
 

@@ -96,7 +96,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ValueError(f"expected {', '.join(METHODS)} or a .npy file{did_you_mean(value, METHODS)}")
         return value
 
-    @field_validator("feature_cache", mode="before")
+    @field_validator("feature_cache", "machine_cache", mode="before")
     @classmethod
     def _check_cache(cls, value: Any) -> Any:
         rows_of(str(value), 1, 1)
@@ -134,9 +134,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         for key in ("replace", "share_sample"):
             if not self.is_default(key) and not self.fanout:
                 raise ConfigError(f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}")
-        if self.feature_cache == "0" and not self.is_default("cache_policy"):
+        if self.feature_cache == self.machine_cache == "0" and not self.is_default("cache_policy"):
             raise ConfigError(f"cache_policy={self.cache_policy} has no meaning without a cache; give its size with "
-                              "--feature-cache, or drop --cache-policy")
+                              "--feature-cache or --machine-cache, or drop --cache-policy")
         if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
             raise ConfigError(f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise --macrobatch, or lower "
                               "--fetch-batch")

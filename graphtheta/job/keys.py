@@ -44,6 +44,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "macrobatch": ("strategy", ("mini", "cluster")),
     "fetch_batch": ("mode", ("independent", "auto")),
     "feature_cache": ("strategy", ("mini", "cluster")),
+    "machine_cache": ("mode", ("independent", "auto")),
     "precompute": ("strategy", ("global", "mini")),
     "exchange": ("strategy", ("global",)),
     "history": ("strategy", ("cluster", "mini")),
@@ -166,8 +167,11 @@ class ComputeKeys(Options):
     feature_cache: str = "0"
     """Size of each worker's cache of feature rows that other workers hold (mode=independent) or that are in files: rows (5000), bytes
     (64MiB) or a share of the nodes (10%); 0 is off. Results do not depend on it."""
+    machine_cache: str = "0"
+    """Size of a second cache, of rows that other machines hold, in memory that the workers of a machine share: each of these rows is
+    fetched once for all of them. Sizes are as for --feature-cache, and that of the machine; 0 is off. Results do not depend on it."""
     cache_policy: str = "fifo"
-    """Which rows the cache holds: by the past (fifo, lru, lfu, clock, s3-fifo), chosen before training (degree; probability, by a dry run
+    """Which rows caches hold: by the past (fifo, lru, lfu, clock, s3-fifo), chosen before training (degree; probability, by a dry run
     of the sampler, option groups), or by the next use, which a dry run of the sampler finds (belady, option window); give your own as
     FILE.py:Class; options follow as NAME:key=value."""
     precompute: Literal["no", "yes", "auto"] = "no"

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 from greenlet import greenlet
 
-from graphtheta.engine.comm.call_site import INTERNAL_MODULES
+from graphtheta.engine.comm.call_site import INTERNAL_MODULES, mismatch
 from graphtheta.engine.comm.channel import Channel, Send, Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import Ledger
+from graphtheta.engine.comm.wrapped import WrappedComm
 from graphtheta.errors import CommError
 
 INTERNAL_MODULES.add(__name__)
@@ -60,7 +61,7 @@ class _Part:
 _PART: ContextVar[_Part | None] = ContextVar("graphtheta_merged_part", default=None)
 
 
-class MergedComm(Comm):
+class MergedComm(WrappedComm):
     """Another communicator, with ``together``; everything else is passed on to it.
 
     Args:
@@ -72,8 +73,7 @@ class MergedComm(Comm):
     """
 
     def __init__(self, inner: Comm):
-        super().__init__(inner.rank, inner.size)
-        self.inner, self.cores = inner, inner.cores
+        super().__init__(inner)
         self.alone, self.merged = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
     def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
@@ -109,19 +109,19 @@ class MergedComm(Comm):
 
     def _wave(self, parts: list[_Part]) -> None:
         """Do what all parts wait for."""
-        inner, found = self.inner, defaultdict(list)
+        found = defaultdict(list)
         for part in parts:
             kind, *arguments = part.wanted
             found[kind if kind != "broadcast" else (kind, arguments.pop())].append(arguments)
-        inner._enter("together", len(parts))
+        self._enter("together", len(parts))
         for key, calls in sorted(found.items(), key=str):
             if key == "gather":
-                self._joined(inner._gather_flat, calls, 1)
+                self._joined(super()._gather_flat, calls, 1)
             elif key == "swap":
-                self._joined(inner._swap_flat, calls, self.size)
+                self._joined(super()._swap_flat, calls, self.size)
             elif key:
                 joined = np.concatenate([_raw(x, 1)[0] for (x,) in calls])
-                inner._broadcast_flat(joined, key[1])
+                super()._broadcast_flat(joined, key[1])
                 for (x,), values in zip(calls, _split(joined[None], [x.nbytes for (x,) in calls]), strict=True):
                     if self.rank != key[1]:
                         x.view(np.uint8)[...] = values[0]
@@ -136,7 +136,7 @@ class MergedComm(Comm):
         for part in parts:
             messages[part.wanted[0]] = max(messages[part.wanted[0]], part.counted[1])
         found = sum(messages.values()), sum(part.counted[0] for part in parts)
-        self.inner._count(*found[::-1])
+        super()._count(*found[::-1])
         self.merged += found
         for part in parts:
             part.counted = 0, 0
@@ -176,7 +176,7 @@ class MergedComm(Comm):
     @property
     def _channel(self) -> Channel:
         part = _PART.get()
-        return self.inner._channel if part is None else part.channel
+        return super()._channel if part is None else part.channel
 
     def _count(self, n_bytes: int, messages: int = 1) -> None:
         super()._count(n_bytes, messages)
@@ -185,39 +185,27 @@ class MergedComm(Comm):
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         part = _PART.get()
-        self.inner._gather_flat(x, out) if part is None else part.wait("gather", x, out)
+        super()._gather_flat(x, out) if part is None else part.wait("gather", x, out)
 
     def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         part = _PART.get()
-        self.inner._swap_flat(x, out) if part is None else part.wait("swap", x, out)
+        super()._swap_flat(x, out) if part is None else part.wait("swap", x, out)
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         part = _PART.get()
-        self.inner._broadcast_flat(x, root) if part is None else part.wait("broadcast", x, root)
+        super()._broadcast_flat(x, root) if part is None else part.wait("broadcast", x, root)
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
         part = _PART.get()
         if part is None:
-            return self.inner._post(sends, recvs, tag, at_most)
+            return super()._post(sends, recvs, tag, at_most)
         move = (sends, recvs, at_most)
         part.moves.append(move)
         # identity: equal lists of arrays cannot be compared
         return lambda: part.wait("") if any(move is other for other in part.moves) else None
 
-    def open_channels(self, n: int) -> None:
-        """Open channels until there are at least ``n`` besides channel 0; collective."""
-        self.inner.open_channels(n)
-
-    def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Return when ``ready``, without letting other work items run."""
-        self.inner.poll(ready, line)
-
-    def leave(self, text: str, code: int) -> int:
-        """End the job after an uncaught error on this rank, as the inner communicator does."""
-        return self.inner.leave(text, code)
-
-    def _positions(self) -> list[str]:
-        return self.inner._positions() if _PART.get() is None else super()._positions()
+    def _disagreement(self) -> CommError:
+        return super()._disagreement() if _PART.get() is None else CommError(mismatch([self._own_position()]))
 
 
 def _raw(x: np.ndarray, rows: int) -> np.ndarray:

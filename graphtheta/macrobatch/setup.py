@@ -1,13 +1,10 @@
 """The macrobatches of a job."""
 from __future__ import annotations
 
-import socket
-
 import numpy as np
 
 from graphtheta.caching.setup import Caches
 from graphtheta.console import amount
-from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.memory import LIST_BYTES_PER_EDGE, available_bytes
 from graphtheta.engine.train.deal import structure
 from graphtheta.engine.train.step import groups_of
@@ -42,7 +39,7 @@ def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_st
     first = bytes_of(structure(views, strategy.layers), independent) if independent else bytes_of(views[0], False)
     n_bytes, line = max(int(comm.all_max(np.array(first))), 1), ""
     if job.macrobatch == "auto":
-        limit = int(comm.all_min(np.array(int(SHARE * available_bytes()) // _on_this_machine(comm))))
+        limit = int(comm.all_min(np.array(int(SHARE * available_bytes()) // int((comm.machines == comm.machines[comm.rank]).sum()))))
         groups = sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))
         size = min(max(limit // n_bytes, 1), groups)
         line = (f"macrobatch=auto: {size} of the {groups} groups of views of an epoch are expanded together; a group takes about "
@@ -64,9 +61,3 @@ def bytes_of(view: GraphView, independent: bool) -> int:
     levels = {id(level): level for level in view.levels}.values()
     total = view.space.n * ROW_BYTES + sum(level.n_edges * LIST_BYTES_PER_EDGE for level in levels)
     return total + view.partition.nbytes() if independent else total
-
-
-def _on_this_machine(comm: Comm) -> int:
-    """Workers of this machine."""
-    own = socket.gethostname()
-    return sum(name == own for name in comm.all_gather(own))

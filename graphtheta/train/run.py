@@ -29,7 +29,7 @@ class Run(Session):
     Collective: all ranks of comm, here and in every method.
     """
 
-    unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "mode", "macrobatch", "fetch_batch",
+    unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "mode", "macrobatch", "fetch_batch", "machine_cache",
               "views_in_flight", "staleness", "checkpoint_every", "keep", "resume", "trace", "save_predictions", "exchange",
               "history", "audit", "audit_limit")
     _tape: Tape | None = None

@@ -49,7 +49,7 @@ class Trainer(Session):
 
     _best: dict[str, np.ndarray] | None = None
     # counts of the caches at the last evaluation
-    _counted = np.zeros(2, np.int64)
+    _counted = np.zeros((2, 2), np.int64)
 
     @property
     def step(self) -> int:
@@ -196,12 +196,14 @@ class Trainer(Session):
 
         Collective: all ranks.
         """
-        if not self.caches.caches:
+        levels = {"cache": bool(self.caches.caches), "machine_cache": self.caches.machine is not None}
+        if not any(levels.values()):
             return {}
-        now = self.caches.counts()
-        hits, misses = self.comm.all_sum(now - self._counted).tolist()
+        now = np.array([self.caches.counts(), self.caches.machine_counts()])
+        found = self.comm.all_sum(now - self._counted)
         self._counted = now
-        return {"cache_hits": hits, "cache_misses": misses}
+        return {f"{level}_{what}": int(n) for (level, used), counts in zip(levels.items(), found, strict=True) if used
+                for what, n in zip(("hits", "misses"), counts, strict=True)}
 
     def _leave(self, keeper: Keeper, code: int) -> None:
         """Stop the run once its checkpoint is written."""

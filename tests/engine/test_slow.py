@@ -37,9 +37,10 @@ def test_messages_take_their_time(tmp_path):
 
 
 def test_links_are_read():
-    assert read_link("50us,10Gbit/s") == pytest.approx((5e-5, 1.25e9, False))
-    assert read_link(" 1.5 ms , 100 Mbit/s ") == pytest.approx((1.5e-3, 1.25e7, False))
+    assert read_link("50us,10Gbit/s") == pytest.approx((5e-5, 1.25e9, False, 1))
+    assert read_link(" 1.5 ms , 100 Mbit/s ") == pytest.approx((1.5e-3, 1.25e7, False, 1))
     assert read_link("50us,10Gbit/s,blocking")[2]
-    for wrong in ("", "50us", "fast", "50us,0Gbit/s", "10Gbit/s,50us"):
+    assert read_link("50us,10Gbit/s, 2 ranks a machine")[2:] == (False, 2)
+    for wrong in ("", "50us", "fast", "50us,0Gbit/s", "10Gbit/s,50us", "50us,1Gbit/s,0 ranks a machine"):
         with pytest.raises(ConfigError, match="expected latency and bandwidth"):
             read_link(wrong)

@@ -14,6 +14,7 @@ import graphtheta as gt
 from graphtheta.caching.registry import CACHE_POLICIES
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.store.column import Ready
 from graphtheta.errors import ConfigError
 from graphtheta.job.sizes import rows_of
 
@@ -84,6 +85,26 @@ def test_features_in_files_are_cached_too(policy: str, tmp_path: Path) -> None:
         assert np.sum([counts for _, counts, _ in found], axis=0).all()
 
 
+class SparseColumn:
+    """Sparse rows that are not in memory."""
+
+    sparse, nbytes, dtype = True, 0, np.dtype(np.float32)
+
+    def __init__(self, values: Any):
+        self.values, self.shape = values, values.shape
+
+    def read_begin(self, rows: np.ndarray | None) -> Any:
+        return Ready(self.values if rows is None else self.values[rows])
+
+
+def test_sparse_features_that_are_not_in_memory_are_cached() -> None:
+    values = sp.csr_array((np.arange(450).reshape(50, 9) % 4 == 0) * RNG.random((50, 9)).astype(np.float32))
+    expected = run_simulated(2, trained, GRAPH.replace(x=SparseColumn(values)))
+    found = run_simulated(2, trained, GRAPH.replace(x=SparseColumn(values)), feature_cache="60%", cache_policy="lru")
+    assert [losses for losses, _, _ in found] == [losses for losses, _, _ in expected]
+    assert np.sum([counts for _, counts, _ in found], axis=0).all()
+
+
 def test_features_in_memory_need_no_cache() -> None:
     def line(comm: Comm) -> str:
         return gt.Trainer(graph=GRAPH, comm=comm, feature_cache="9", **KEYS).caches.line
@@ -111,7 +132,7 @@ def test_a_resumed_run_has_the_numbers_of_the_whole_one(tmp_path: Path) -> None:
     ({"feature_cache": "many"}, "feature_cache: .*expected a number of rows such as 5000, a size such as 64MiB"),
     ({"feature_cache": "-3"}, "expected a number of rows"),
     ({"feature_cache": "101%"}, "expected a number of rows"),
-    ({"cache_policy": "lru"}, "cache_policy=lru has no meaning without a cache; give its size with --feature-cache"),
+    ({"cache_policy": "lru"}, "cache_policy=lru has no meaning without a cache; give its size with --feature-cache or --machine-cache"),
     ({"feature_cache": "5", "strategy": "global", "batch_size": 0, "fanout": "", "views_per_step": 1}, "only with mini or cluster"),
 ])
 def test_jobs_that_fit_nothing_are_refused(keys: dict[str, Any], message: str) -> None:
@@ -122,7 +143,6 @@ def test_jobs_that_fit_nothing_are_refused(keys: dict[str, Any], message: str) -
 @pytest.mark.parametrize(("keys", "message"), [
     ({"cache_policy": "lruu"}, r"cache policy 'lruu' is not known \(did you mean 'lru'\?\)"),
     ({"cache_policy": "belady:windows=3"}, "there is no option 'windows'; there is window"),
-    ({"graph": GRAPH.replace(x=sp.csr_array(np.eye(50)))}, "the node column 'x' is sparse"),
 ])
 def test_what_cannot_be_cached_is_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

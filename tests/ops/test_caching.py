@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from graphtheta.caching.registry import CACHE_POLICIES
 from graphtheta.engine.store.cached import CachePolicy, RowCache
 from graphtheta.engine.store.memory import MemoryColumn
+from graphtheta.engine.store.slots import Slots
 
 PLAIN: dict[str, Any] = {"fifo": Plain, "lru": PlainLru, "lfu": PlainLfu, "clock": PlainClock, "s3-fifo": PlainS3}
 VALUES = np.arange(120.0).reshape(40, 3)
@@ -20,7 +21,7 @@ BATCHES = st.lists(st.lists(st.integers(0, 39), max_size=15, unique=True), max_s
 
 def read(policy: CachePolicy | None, capacity: int, batches: list[list[int]]) -> list[int]:
     """Hits of each batch; every read returns the rows asked for."""
-    cache, hits = RowCache(capacity, policy, {"x": MemoryColumn(VALUES)}), []
+    cache, hits = RowCache(capacity, policy, Slots(capacity, {"x": MemoryColumn(VALUES)})), []
     cache.foresee([np.array(batch, np.int64) for batch in batches])
     for batch in batches:
         keys = np.array(batch, np.int64)
@@ -51,7 +52,7 @@ def test_an_empty_cache_holds_nothing() -> None:
 
 
 def test_a_row_that_two_reads_miss_is_stored_once() -> None:
-    cache, keys = RowCache(4, CACHE_POLICIES["lru"](4), {"x": MemoryColumn(VALUES)}), np.array([3, 5])  # type: ignore[call-arg]
+    cache, keys = RowCache(4, CACHE_POLICIES["lru"](4), Slots(4, {"x": MemoryColumn(VALUES)})), np.array([3, 5])  # type: ignore[call-arg]
     for _ in range(2):
         assert not len(cache.look_up(keys).at)
     for _ in range(2):

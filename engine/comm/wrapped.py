@@ -1,0 +1,57 @@
+"""The base of communicators that change some of what another one does."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from graphtheta.errors import CommError
+
+from .channel import Channel, Send
+from .communicator import Comm
+
+
+class WrappedComm(Comm):
+    """Another communicator, whose channels, machines and messages this one uses. Subclasses override some methods.
+
+    Args:
+        inner: Communicator that carries the messages.
+    """
+
+    def __init__(self, inner: Comm):
+        super().__init__(inner.rank, inner.size)
+        self.inner, self.cores, self.machines = inner, inner.cores, inner.machines
+
+    def open_channels(self, n: int) -> None:
+        """Open channels until there are at least ``n`` besides channel 0; collective."""
+        self.inner.open_channels(n)
+
+    def poll(self, ready: Callable[[], bool], line: str) -> None:
+        """Return when ``ready``, without letting other work items run."""
+        self.inner.poll(ready, line)
+
+    def leave(self, text: str, code: int) -> int:
+        """End the job after an uncaught error on this rank, as the inner communicator does."""
+        return self.inner.leave(text, code)
+
+    @property
+    def _channel(self) -> Channel:
+        return self.inner._channel
+
+    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        self.inner._gather_flat(x, out)
+
+    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        self.inner._swap_flat(x, out)
+
+    def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
+        self.inner._broadcast_flat(x, root)
+
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+        return self.inner._post(sends, recvs, tag, at_most)
+
+    def _disagreement(self) -> CommError:
+        return self.inner._disagreement()
+
+    def _positions(self) -> list[str]:
+        return self.inner._positions()
