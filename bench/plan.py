@@ -15,7 +15,6 @@ import argparse
 import json
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -71,7 +70,7 @@ def predict(graph: str, model: str, workers: list[int]) -> None:
     began = process_time()
     rows = planned(held, jobs, workers, speed)
     say(f"{graph}: planned in {process_time() - began:.1f} s of the processor")
-    print(BEGIN + json.dumps([{**asdict(row), "seconds": row.seconds} for row in rows]), flush=True)
+    print(BEGIN + json.dumps([row.figures() for row in rows]), flush=True)
 
 
 def measure(graph: str, model: str, strategy: str, mode: str) -> int:

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from graphtheta.logger import start_logging
 from graphtheta.planning.machine import machine
 from graphtheta.planning.plan import MODES, Row, planned
 from graphtheta.planning.report import MORE_WORKERS, Limit, refusal, report
-from graphtheta.planning.skeleton import skeleton
+from graphtheta.planning.skeleton import SAMPLED_VIEWS, skeleton
 from graphtheta.train.prepare import load_graph
 from graphtheta.wording import did_you_mean
 
@@ -43,6 +43,7 @@ def plan(argv: list[str]) -> int:
     parser.add_argument("--partitioners", metavar="NAME,...", help="values of --partitioner or --masters to compare [those of the job]")
     parser.add_argument("--memory-limit", metavar="SIZE", help="memory of a worker, such as 8G [its share of what this machine has free]")
     parser.add_argument("--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]")
+    parser.add_argument("--exact", action="store_true", help=f"count all views of an epoch [at most {SAMPLED_VIEWS}]")
     parser.add_argument("--recalibrate", action="store_true", help="measure the speed of this machine again")
     parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
     parser.add_job_keys()
@@ -53,21 +54,30 @@ def plan(argv: list[str]) -> int:
     if options.per_machine < 0:
         raise ConfigError(f"--per-machine: got {options.per_machine}, expected at least 1")
     limit = Limit(None if options.memory_limit is None else bytes_of(options.memory_limit), options.per_machine)
+    views = sys.maxsize if options.exact else SAMPLED_VIEWS
     strategies = listed("--strategies", options.strategies, STRATEGIES) or ([keys["strategy"]] if "strategy" in keys else list(STRATEGIES))
     jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))))
     modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
 
     def program() -> int:
         start_logging(jobs[0].log_level, start().rank, 1)
-        held = skeleton(jobs[0], load_graph(jobs[0]))
+        graph = load_graph(jobs[0])
         speed = machine(options.recalibrate)
-        rows = planned(held, jobs, workers, speed, modes, limit.per_machine)
+
+        def rows_on(workers: Sequence[int]) -> list[Row]:
+            found = []
+            for same in alike(jobs):
+                held = skeleton(same[0], graph)
+                found += planned(held, same, workers, speed, modes, limit.per_machine, views, limit.bytes)
+            return found
+
+        rows = rows_on(workers)
         if options.json:
             write_json(Path(options.json), rows)
         say(report(rows, limit, speed))
         if not any(limit.fits(row) for row in rows):
-            more = [p for p in MORE_WORKERS if max(workers) < p <= held.graph.n_nodes]
-            raise MemoryLimitError(refusal(rows, planned(held, jobs, more, speed, modes, limit.per_machine), limit))
+            more = [p for p in MORE_WORKERS if max(workers) < p <= graph.n_nodes]
+            raise MemoryLimitError(refusal(rows, rows_on(more), limit))
         return 0
 
     return run_main(program)
@@ -95,6 +105,14 @@ def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Seque
     ways = [{"partitioner" if name in choices("partitioner") else "masters": name} for name in partitioners] or [{}]
     return [Job(**{**{key: x for key, x in keys.items() if read(key, strategy)}, "strategy": strategy, **way})
             for strategy in strategies for way in ways]
+
+
+def alike(jobs: Sequence[Job]) -> list[list[Job]]:
+    """The jobs, together where one dry run of the model holds for all: where the first layer has totals in all of them, or in none."""
+    found: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        found.setdefault((job.precompute, job.strategy if job.precompute == "auto" else ""), []).append(job)
+    return list(found.values())
 
 
 def numbers(name: str, text: str) -> list[int]:
@@ -148,6 +166,6 @@ def write_json(path: Path, rows: Sequence[Row]) -> None:
     """
     try:
         with atomic_file(path) as f:
-            f.write((json.dumps([{**asdict(row), "seconds": row.seconds} for row in rows], indent=1) + "\n").encode())
+            f.write((json.dumps([row.figures() for row in rows], indent=1) + "\n").encode())
     except OSError as error:
         raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --json") from error

@@ -19,7 +19,8 @@ ROW_BYTES = 40
 SHARE = 0.25
 
 
-def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_step: int, independent: bool) -> Macrobatches | None:
+def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_step: int, independent: bool,
+                      room: int | None = None) -> Macrobatches | None:
     """The macrobatches of a job; None if it has none.
 
     Args:
@@ -28,6 +29,8 @@ def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_st
         caches: Fetch the features of views that a worker computes alone.
         views_per_step: Views of a step.
         independent: Whether each worker computes views of its own.
+        room: Bytes of this worker that macrobatch=auto may use; None for its share of a part of the
+            free memory.
 
     Collective: all ranks of the strategy's partition.
     """
@@ -39,7 +42,8 @@ def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_st
     first = bytes_of(structure(views, strategy.layers), independent) if independent else bytes_of(views[0], False)
     n_bytes, line = max(int(comm.all_max(np.array(first))), 1), ""
     if job.macrobatch == "auto":
-        limit = int(comm.all_min(np.array(int(SHARE * available_bytes()) // int((comm.machines == comm.machines[comm.rank]).sum()))))
+        own = int((comm.machines == comm.machines[comm.rank]).sum())
+        limit = int(comm.all_min(np.array(int(SHARE * available_bytes()) // own if room is None else room)))
         groups = sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))
         size = min(max(limit // n_bytes, 1), groups)
         line = (f"macrobatch=auto: {size} of the {groups} groups of views of an epoch are expanded together; a group takes about "

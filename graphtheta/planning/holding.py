@@ -66,7 +66,7 @@ def _bound(job: Job, held: Skeleton, placement: Placement, work: Work, rank: int
     if not work.searched:
         # views of the whole graph read columns in memory where they are stored
         columns = {name: held.partition.node.column(name) for name in work.found.stored if name in held.partition.node}
-        read = sum(prod(x.shape[1:]) for name, x in columns.items() if x.nbytes or (name == "x" and held.feature_bytes))
+        read = sum(prod(x.shape[1:]) for name, x in columns.items() if x.nbytes or name in held.blank)
         bound = replace(bound, views=0, values=max(bound.values - read * extent.rows * np.dtype(job.dtype).itemsize, 0))
     with backend_scope(job.backend):
         return bound if _in_chunks(work.found) else replace(bound, chunks=0)

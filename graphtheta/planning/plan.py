@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.layer.memory import MemoryBound
+from graphtheta.engine.layer.memory import MemoryBound, available_bytes
 from graphtheta.job.job import Job
 from graphtheta.partitioners.auto import Work as Training
 from graphtheta.partitioners.auto import choose
@@ -14,19 +15,14 @@ from graphtheta.partitioners.pairs import AUTO, Pair, pair_of
 from graphtheta.planning.holding import largest_bound
 from graphtheta.planning.machine import Machine
 from graphtheta.planning.placement import Placement
-from graphtheta.planning.skeleton import Sampled, Skeleton
-from graphtheta.planning.work import Work, dealt, reduced, work_of
+from graphtheta.planning.rehearsal import Rehearsal, exchanged, rehearse
+from graphtheta.planning.skeleton import SAMPLED_VIEWS, Sampled, Skeleton
+from graphtheta.planning.work import Work, reduced, work_of
+from graphtheta.staleness.registry import EXACT
 
 MODES = ("cooperative", "independent")
 # memory that a worker among several has for messages, besides the buffers of its moves
 MESSAGE_BYTES = 18 << 20
-
-# messages between two workers that deal views: nodes, edges, and their uses; and requests and features
-DEALT_KINDS = 5
-# seconds to deal a group of views, besides its bytes: of each use of an edge, and of the group
-DEALT, GROUP = 2e-7, 2.5e-3
-# messages to a partner at every hop of the search of a view: of senders and of receivers
-ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,11 @@ class Row:
         steps: Updates of an epoch.
         views: Views of an epoch.
         counted: How many of them were counted; the figures of an epoch are exact if all were.
-        sent: Bytes that all workers send in an epoch: halo moves or dealt views, and sums of gradients.
+        moved, summed, built: Bytes that all workers send in an epoch: in halo moves, to sum
+            gradients, and to make views, with the features of views that one worker computes.
         messages: Messages of these.
+        hits, misses: Rows that caches of features hold of those that views read, and the others.
+        macrobatch: Groups of views that are expanded together.
         compute, build, transfer: Seconds of an epoch that workers compute, build views, and send.
         processor: Processor seconds of an epoch, of all workers, without waiting and sending.
     """
@@ -56,30 +55,43 @@ class Row:
     steps: int
     views: int
     counted: int
-    sent: int
+    moved: int
+    summed: int
+    built: int
     messages: int
+    hits: int
+    misses: int
+    macrobatch: int
     compute: float
     build: float
     transfer: float
     processor: float
 
     @property
+    def sent(self) -> int:
+        """Bytes that all workers send in an epoch."""
+        return self.moved + self.summed + self.built
+
+    @property
     def seconds(self) -> float:
         """Seconds of an epoch, without evaluation."""
         return self.compute + self.build + self.transfer
+
+    def figures(self) -> dict[str, Any]:
+        """All figures by name."""
+        return {**asdict(self), "sent": self.sent, "seconds": self.seconds}
 
     @property
     def name(self) -> str:
         """The way as one would write it as flags."""
         mode = f" --mode {self.mode}" if self.mode else ""
+        mode += f" --macrobatch {self.macrobatch}" if self.macrobatch > 1 else ""
         return f"--strategy {self.strategy}{mode} --partitioner {self.partitioner} --masters {self.masters} on {self.workers} worker(s)"
 
 
 def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine: Machine, modes: Sequence[str] = MODES,
-            per_machine: int = 0) -> list[Row]:
+            per_machine: int = 0, views: int = SAMPLED_VIEWS, limit: int | None = None) -> list[Row]:
     """Predict a job in several ways, in this process, without running it.
-
-    Views are those of the jobs; at most ``SAMPLED_VIEWS`` of an epoch are counted.
 
     Args:
         held: A job without features.
@@ -88,6 +100,9 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
         machine: Speed of the machines.
         modes: Modes of mini- and cluster-batch on several workers.
         per_machine: Workers of a machine; 0 for all.
+        views: How many views of an epoch are counted, at most; those of an epoch with a cache or
+            macrobatches all are.
+        limit: Bytes of memory of a worker, which bound macrobatch=auto; None for what this machine has free.
 
     Raises:
         GraphThetaError: Job and graph do not fit together.
@@ -97,12 +112,12 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
     placed: dict[tuple[int, str, str], tuple[Pair, Placement]] = {}
     for job in jobs:
         if job.strategy not in sampled:
-            sampled[job.strategy] = held.sampled(job)
+            sampled[job.strategy] = held.sampled(job, views)
         for size in workers:
             key = size, job.partitioner, job.masters
             if key not in placed:
                 placed[key] = _placed(job, held, size)
-            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size)
+            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size, views, limit)
             rows += way.rows(modes)
     return rows
 
@@ -125,65 +140,64 @@ class _Way:
     placement: Placement
     machine: Machine
     together: int
+    views: int
+    limit: int | None
 
     def rows(self, modes: Sequence[str]) -> Iterator[Row]:
         """A row for each mode."""
-        works = [work_of(self.held, view, self.placement) for _, view in self.sampled.views]
-        if self.job.strategy == "global" or self.placement.size == 1:
-            yield self._cooperative(works, "")
-            return
-        for mode in modes:
-            yield self._cooperative(works, mode) if mode == "cooperative" else self._independent(works)
+        size = self.placement.size
+        works = [exchanged(self.held, self.job, self.pair, size)] if self.job.exchange != EXACT and size > 1 else \
+            [work_of(self.held, view, self.placement) for _, view in self.sampled.views]
+        one = self.job.strategy == "global" or size == 1
+        for mode in [""] if one else modes:
+            # cooperative workers fetch no features
+            unread = {"fetch_batch": 0, "machine_cache": "0"} if mode == "cooperative" else {}
+            yield self._row(self.job.change(mode=mode, **unread) if mode else self.job, mode, works)
 
-    def _cooperative(self, works: list[Work], mode: str) -> Row:
-        """All workers compute each view together."""
-        views = self.sampled.steps
-        bytes_, messages = self._gradients()
-        each = self.job.views_per_step or 1
-        compute = views * float(np.mean([self.machine.compute(work.parts, self.together).max() for work in works]))
-        build = views * self._expansion(works)
-        sent = np.mean([work.sent for work in works], axis=0) + bytes_
-        posted = np.mean([work.messages for work in works], axis=0) + messages
-        return self._row(mode, works, views * sent, views * posted, -(-views // each), compute, build)
-
-    def _independent(self, works: list[Work]) -> Row:
-        """Each worker computes views of its own, which all have expanded together."""
-        size, views = self.placement.size, self.sampled.steps
-        per_step = self.job.views_per_step or size
-        groups = sum(-(-min(per_step, views - i) // size) for i in range(0, views, per_step))
-        bytes_, messages = self._gradients()
-        sent = np.zeros(size)
-        for number, view in self.sampled.views:
-            sent += dealt(self.held, view, self.placement, number % per_step % size) * (views / len(works))
-        whole = [work.parts.sum(axis=0, keepdims=True) for work in works]
-        compute = groups * float(np.mean([self.machine.compute(parts, self.together)[0] for parts in whole]))
-        edges = float(np.mean([sum(share.edges.sum() for share in {id(s): s for s in work.shares}.values()) for work in works]))
-        build = views * self._expansion(works) + groups * (DEALT * edges + GROUP)
-        posted = groups * (DEALT_KINDS * (size - 1) + messages)
-        return self._row("independent", works, sent + groups * bytes_, posted, -(-views // per_step), compute, build)
-
-    def _expansion(self, works: list[Work]) -> float:
-        """Seconds in which the workers build a view: each searches its part, and waits for messages about rows at every hop."""
-        size, searched = self.placement.size, any(work.searched for work in works)
-        hops = len({id(share) for share in works[0].shares})
-        rounds = (ROUNDS * hops + 1) * (size - 1) if searched else 0
-        return self.sampled.seconds / size * max(1.0, self.together / self.machine.cores) + rounds * self.machine.message
-
-    def _gradients(self) -> tuple[np.ndarray, np.ndarray]:
-        model = self.held.prepared.model
-        return reduced(self.held.order, list(model.parameters()), self.placement.size)
-
-    def _row(self, mode: str, works: list[Work], sent: np.ndarray, messages: np.ndarray, steps: int, compute: float,
-             build: float) -> Row:
-        job, process, size = self.job, self.held.process, self.placement.size
-        most = largest_bound(job.change(mode=mode) if mode else job, self.held, self.placement, works)
-        views, sampled = self.sampled.steps, self.sampled
-        # the graph is freed before the first step
-        memory = max(process.loading, process.building + most.partition, process.holding + most.partition + sampled.peak,
-                     process.base + sampled.libraries + most.total) + (MESSAGE_BYTES if size > 1 else 0)
-        work = np.mean([work.parts.sum(axis=(0, 1)) for work in works], axis=0)
-        processor = views * (sampled.seconds + float(work @ self.machine.seconds))
+    def _row(self, job: Job, mode: str, works: list[Work]) -> Row:
+        size, views, alone = self.placement.size, self.sampled.steps, mode == "independent"
+        each = job.views_per_step or (size if alone else 1)
+        # gradients are summed for each group of views
+        groups = sum(-(-min(each, views - i) // size) for i in range(0, views, each)) if alone else views
+        parts = [work.parts.sum(axis=0, keepdims=True) if alone else work.parts for work in works]
+        moved = np.zeros((2, size)) if alone else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
+        summed = groups * np.array(reduced(self.held.order, list(self.held.prepared.model.parameters()), size))
+        compute = groups * float(np.mean([self.machine.compute(part, self.together).max() for part in parts]))
+        most = largest_bound(job, self.held, self.placement, works)
+        memory = self._memory(most)
+        rehearsal = self._rehearsed(job, works[0].searched, memory)
+        built = np.array([rehearsal.sent, rehearsal.messages]) * (views / rehearsal.views)
+        build = self._build(rehearsal)
+        sent, messages = moved + summed
+        counted = min(len(works), rehearsal.views if works[0].searched and size > 1 else views)
         # workers of a machine share its memory and its cores
         transfer = float(sent.max() * self.together * self.machine.byte + messages.max() * self.machine.message) if size > 1 else 0.0
-        return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory, most, steps, views, len(works),
-                   round(sent.sum()), round(messages.sum()), compute, build, transfer, processor)
+        work = np.mean([work.parts.sum(axis=(0, 1)) for work in works], axis=0)
+        processor = views * (self.sampled.processor + float(work @ self.machine.seconds))
+        return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory + int(rehearsal.held.max()), most,
+                   -(-views // each), views, counted, round(moved[0].sum()), round(summed[0].sum()),
+                   round(built[0].sum()), round((moved + summed + built)[1].sum()), rehearsal.hits, rehearsal.misses, rehearsal.macrobatch,
+                   compute, build, transfer, processor)
+
+    def _memory(self, most: MemoryBound) -> int:
+        """Bytes of the worker that needs most, without caches and macrobatches."""
+        process, sampled = self.held.process, self.sampled
+        # the graph is freed before the first step
+        return max(process.loading, process.building + most.partition, process.holding + most.partition + sampled.peak,
+                   process.base + sampled.libraries + most.total) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
+
+    def _rehearsed(self, job: Job, searched: bool, memory: int) -> Rehearsal:
+        """What making the views sends."""
+        size, none = self.placement.size, np.zeros(self.placement.size, np.int64)
+        ahead = job.macrobatch != "1" or (job.feature_cache, job.machine_cache) != ("0", "0")
+        if not searched or (size == 1 and not ahead):
+            return Rehearsal(1, none, none, none + self.sampled.seconds, none, 0, 0, 1)
+        room = max((available_bytes() // self.together if self.limit is None else self.limit) - memory, 0)
+        return rehearse(self.held, job, self.pair, size, self.sampled.steps if ahead else self.views, self.together, room)
+
+    def _build(self, rehearsal: Rehearsal) -> float:
+        """Seconds of an epoch in which the workers make views: their work, and messages, for which they wait."""
+        share = self.sampled.steps / rehearsal.views
+        seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
+        waits = float(rehearsal.messages.max() * self.machine.message + rehearsal.sent.max() * self.together * self.machine.byte)
+        return share * (seconds + waits)

@@ -48,12 +48,15 @@ def report(rows: Sequence[Row], limit: Limit, machine: Machine) -> str:
     fitting = [row for row in rows if limit.fits(row)]
     best = min(fitting, key=lambda row: row.seconds) if fitting else None
     sampled = [row for row in rows if row.counted < row.views]
-    lines.append("memory is that of the worker that needs most; bytes sent are those of halo moves, or of views that are dealt, and of "
-                 "sums of gradients\n"
+    lines.append("memory is that of the worker that needs most; bytes sent are those of halo moves, of sums of gradients, and of making "
+                 "views with their features\n"
                  f"seconds of an epoch without evaluation, on machines like this one with {machine.cores} core(s), whose speed was fitted "
                  f"within {machine.error:.0%}")
     if sampled:
-        lines[-1] += f"\n~ scaled from {sampled[0].counted} sampled views; all other bytes, messages and updates are exact"
+        lines[-1] += (f"\n~ scaled from {sampled[0].counted} sampled views, --exact counts all; all other bytes, messages and updates are "
+                      "exact")
+    lines += [f"{row.name}: caches hold {row.hits / (row.hits + row.misses):.1%} of the {figure(row.hits + row.misses)} rows that views of "
+              "the first epoch read from others" for row in rows if row.hits + row.misses]
     if best is not None:
         parts = ", ".join(f"{f.name} {amount(getattr(best.bound, f.name))}" for f in fields(MemoryBound) if getattr(best.bound, f.name))
         lines.append(f"shortest epoch of those that fit: {best.name}\n"

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time
-from typing import Any
+from time import process_time, thread_time
 
 import numpy as np
 
@@ -14,17 +14,21 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe
 from graphtheta.engine.layer.memory import resident_bytes
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
+from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.store.column import Read, Ready
 from graphtheta.engine.view.level import Counts
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
-from graphtheta.engine.view.view import GraphView
+from graphtheta.engine.view.view import PRECOMPUTED, GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.job.job import Job
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.sparse import is_sparse
+from graphtheta.staleness.registry import make_exchange
+from graphtheta.tasks.kind import TaskKind
+from graphtheta.train.aggregation import first_totals
 from graphtheta.train.make_model import Factory
 from graphtheta.train.prepare import Prepared, build_strategy, prepare
 
@@ -38,14 +42,15 @@ class BlankColumn:
     """A column of zeros that takes no memory: the shape and type of one whose values do not matter.
 
     Args:
-        like: A column or an array, [n_rows, ...].
+        shape: [n_rows, ...].
+        dtype: Type of the values.
+        nbytes: Bytes of memory that it counts as.
     """
 
-    def __init__(self, like: Any):
-        self.shape: tuple[int, ...] = like.shape
-        self.dtype: np.dtype = like.dtype
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int = 0):
+        self.shape, self.dtype = shape, dtype
         self.sparse = False
-        self.nbytes = 0
+        self.nbytes = nbytes
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         n = self.shape[0] if rows is None else len(rows)
@@ -76,7 +81,7 @@ class Sampled:
     Attributes:
         steps: Views of the epoch.
         views: Number and view, ascending.
-        seconds: Processor seconds to build one.
+        seconds, processor: Processor seconds to build one: of the worker's own thread, and of all.
         libraries, peak: Bytes that making the strategy has added to the process, afterwards and at
             most.
     """
@@ -84,6 +89,7 @@ class Sampled:
     steps: int
     views: list[tuple[int, GraphView]]
     seconds: float
+    processor: float
     libraries: int
     peak: int
 
@@ -95,24 +101,28 @@ class Skeleton:
     Attributes:
         job: The job.
         prepared: Its model, task and graph; dense node features are blank.
+        kind: Kind of the task, before it has made a task.
         partition: The whole graph on one worker.
         settings: Settings of its passes.
+        precomputed: Whether the first layer has totals.
         found: Dry run of the model.
         task: The objective of training.
         order: Parameters in the order in which their gradients are final.
-        feature_bytes: Bytes of the blank features of a node in the memory of a worker.
+        blank: By name, bytes of a row of each blank node column in the memory of a worker.
         density: Share of the numbers of the features that are stored.
         process: Memory of this process.
     """
 
     job: Job
     prepared: Prepared
+    kind: TaskKind
     partition: Partition
     settings: PassSettings
+    precomputed: bool
     found: Probe
     task: Task
     order: list[Parameter]
-    feature_bytes: int
+    blank: dict[str, int]
     density: float
     process: Process
 
@@ -121,29 +131,41 @@ class Skeleton:
         """The message-passing graph."""
         return self.prepared.graph
 
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of the blank columns of a node in the memory of a worker."""
+        return sum(self.blank.values())
+
     def traced(self, counts: list[Counts]) -> Probe:
         """Dry run of the model over levels of these sizes."""
-        with backend_scope(self.job.backend), pass_scope(self.settings):
+        with backend_scope(self.job.backend), halo_scope(self.job.halo), pass_scope(self.settings):
             return probe(self.prepared.model, self.partition, counts)
+
+    def blanked(self, partition: Partition) -> Partition:
+        """A worker's part of the graph with the blank columns, which count as rows in its memory."""
+        like, n = self.partition.node, partition.n_masters
+        return partition.overlay({name: BlankColumn((n, *like.column(name).shape[1:]), like.column(name).dtype, width * n)
+                                  for name, width in self.blank.items()}, {})
 
     def strategy(self, job: Job) -> Strategy:
         """The strategy of a job that differs from this one in keys of the strategy only."""
-        return build_strategy(job, self.graph, self.partition, self.found.layers, self.task)
+        return build_strategy(job, self.graph, self.partition, self.found.layers, self.task, self.precomputed)
 
-    def sampled(self, job: Job) -> Sampled:
-        """Some views of the first epoch of a job that differs from this one in keys of the strategy only."""
-        before, most = current_bytes(), resident_bytes()
+    def sampled(self, job: Job, most: int = SAMPLED_VIEWS) -> Sampled:
+        """Some views of the first epoch of a job that differs from this one in keys of the strategy only; ``most`` bounds their number."""
+        before, high = current_bytes(), resident_bytes()
         strategy = self.strategy(job)
         n, libraries = strategy.steps_per_epoch, max(current_bytes() - before, 0)
-        peak = resident_bytes() - before if resident_bytes() > most else libraries
-        first, views, seconds = strategy.batch(0, 0), [], []
-        if n == 1:
-            return Sampled(1, [(0, first)], 0.0, libraries, peak)
-        for i in sorted(set(np.linspace(0, n - 1, SAMPLED_VIEWS).astype(int).tolist())):
-            began = process_time()
+        peak = resident_bytes() - before if resident_bytes() > high else libraries
+        # compiles kernels
+        strategy.batch(0, 0)
+        views, seconds = [], []
+        for i in sorted(set(np.linspace(0, n - 1, min(n, most)).astype(int).tolist())):
+            began = thread_time(), process_time()
             views.append((i, strategy.batch(0, i)))
-            seconds.append(process_time() - began)
-        return Sampled(n, views, float(np.median(seconds)), libraries, peak)
+            seconds.append((thread_time() - began[0], process_time() - began[1]))
+        own, all_threads = np.mean(seconds, axis=0).tolist()
+        return Sampled(n, views, own, all_threads, libraries, peak)
 
 
 def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
@@ -155,29 +177,47 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         model: A function that makes the model; None makes the job's.
 
     Raises:
-        ConfigError: The job precomputes totals.
+        ConfigError: What the job sends depends on values.
         GraphThetaError: Job, graph and model do not fit together.
     """
-    if job.precompute != "no":
-        raise ConfigError(f"graphtheta plan does not predict precompute={job.precompute}, whose totals are made from the features; drop "
-                          "--precompute")
+    _check_predictable(job)
     held, dtype = graph.x, np.dtype(job.dtype)
-    blank = isinstance(held, np.ndarray)
-    prepared = prepare(job, graph.replace(x=BlankColumn(held)) if blank else graph, model)
-    made, loading = prepared.model, resident_bytes()
+    blank = {"x": int(np.prod(held.shape[1:])) * dtype.itemsize} if isinstance(held, np.ndarray) else {}
+    prepared = prepare(job, graph.replace(x=BlankColumn(held.shape, held.dtype)) if blank else graph, model)
+    made, kind, loading = prepared.model, copy(prepared.kind), resident_bytes()
     partition = build_partition(prepared.graph, SerialComm(), dtype=dtype, seed=job.seed)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset())
     with backend_scope(job.backend), pass_scope(settings):
         prepared.check_columns(made, partition)
+        partition, settings, saving = first_totals(job, prepared, made, partition)
+    if saving is not None:
+        # of zeros, because the features are
+        totals = partition.node.column(PRECOMPUTED)
+        blank[PRECOMPUTED] = saving.width * totals.dtype.itemsize
+        partition = partition.overlay({PRECOMPUTED: BlankColumn(totals.shape, totals.dtype)}, {})
+    with backend_scope(job.backend), halo_scope(job.halo), pass_scope(settings):
         found, order = probe(made, partition), gradient_order(made, partition)
     prepared.kind.check_output(made, found)
-    width = int(np.prod(held.shape[1:])) * dtype.itemsize if blank else 0
     density = held.nnz / max(int(np.prod(held.shape)), 1) if is_sparse(held) else 1.0
     part, arrays = partition.nbytes(), graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0)
     now, peak = current_bytes(), resident_bytes()
     process = Process(now - part - arrays + KERNEL_BYTES, loading, (peak if peak > loading else now) - part, now - part)
     task, _ = prepared.build_task(partition, found.layers)
-    return Skeleton(job, prepared, partition, settings, found, task, order, width, density, process)
+    return Skeleton(job, prepared, kind, partition, settings, saving is not None, found, task, order, blank, density, process)
+
+
+def _check_predictable(job: Job) -> None:
+    """Refuse jobs whose messages depend on values.
+
+    Raises:
+        ConfigError: They do.
+    """
+    exchange = make_exchange(job.exchange, job.seed)
+    if exchange is not None and exchange.by_values:
+        raise ConfigError(f"graphtheta plan does not predict exchange={job.exchange}, whose messages depend on values; with "
+                          "--exchange exact it predicts the most that is sent")
+    if job.history.partition(":")[0] == "hec":
+        raise ConfigError("graphtheta plan does not predict history=hec, whose workers have views of their own; give another --history")
 
 
 def current_bytes() -> int:

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.layer.dry_run import Operation, Probe
-from graphtheta.engine.train.deal import packed
-from graphtheta.engine.train.fetch import request_bytes, row_bytes
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import GraphView
 from graphtheta.ops.autodiff.buffers import BLOCK
@@ -62,28 +60,37 @@ def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
         placement: Divides the view.
     """
     levels = {id(level): placement.share(view, level) for level in view.levels}
-    shares = [levels[id(level)] for level in view.levels]
+    pairs = None if view.pairs is None else placement.share(view, view.pairs)
+    return divided(skeleton, [levels[id(level)] for level in view.levels], pairs, placement.owned(view.space.gid), view.rows is not None)
+
+
+def divided(skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes: np.ndarray, searched: bool) -> Work:
+    """Count a view that is divided among workers.
+
+    Args:
+        skeleton: The job.
+        shares: The levels of the summing supersteps, in their order; equal levels may be one object.
+        pairs: Scored pairs, if there are any.
+        nodes: Rows of the view by owner, [size].
+        searched: Whether building the view lists its edges.
+    """
     found = skeleton.traced([share.counts for share in shares])
     summing, by_step = iter(shares), {}
     for number, step in enumerate(found.supersteps):
         if step.program is not None and step.made_by is not None:
-            by_step[number] = next(summing) if step.made_by.sum is not None else placement.share(view, _pairs(view))
-    sent = messages = np.zeros(placement.size, np.int64)
+            share = next(summing) if step.made_by.sum is not None else pairs
+            assert share is not None
+            by_step[number] = share
+    sent = messages = np.zeros(len(nodes), np.int64)
     for again, entries in ((False, found.traffic), (True, found.again)):
         for entry in entries:
             part = moved(entry, again, by_step[entry.superstep])
             sent, messages = sent + part[0], messages + part[1]
-    nodes = placement.owned(view.space.gid)
     parts = _parts(skeleton, found, by_step, nodes)
-    if view.rows is not None:
+    if searched:
         # rows of the features are copied into the frame of the view
         parts.add(NODES, 2 * skeleton.feature_bytes * nodes, skeleton.feature_bytes * nodes // np.dtype(skeleton.job.dtype).itemsize)
-    return Work(parts.found, sent, messages, shares, nodes, found, view.rows is not None)
-
-
-def _pairs(view: GraphView) -> Any:
-    assert view.pairs is not None
-    return view.pairs
+    return Work(parts.found, sent, messages, shares, nodes, found, searched)
 
 
 def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> _Parts:
@@ -167,25 +174,3 @@ def reduced(order: Sequence[Parameter], parameters: list[Parameter], size: int) 
         found.append((int(book["bytes"]), int(book["messages"])))
     counted = np.array(found, np.int64)
     return counted[:, 0], counted[:, 1]
-
-
-def dealt(skeleton: Skeleton, view: GraphView, placement: Placement, to: int) -> np.ndarray:
-    """Bytes that each worker sends so that one of them can compute a view alone, [size] int64.
-
-    Args:
-        skeleton: The job.
-        view: One of its views on one worker.
-        placement: Divides the view.
-        to: The worker that computes it.
-    """
-    weighted = any(s.weight is not None for level in view.levels for p in level.passes for s in p.selections)
-    nodes, edges, uses, *pairs = packed(view, skeleton.found.layers, weighted)
-    owner, worker = placement.owners[nodes["gid"]], placement.workers[edges["gid"]]
-    found = [(nodes, owner), (edges, worker), (uses, worker[uses["edge"]])]
-    found += [(kind, worker[kind["edge"]] if "edge" in kind else placement.owners[kind["src"]]) for kind in pairs]
-    each = [sum(prod(x.shape[1:]) * x.dtype.itemsize for x in columns.values()) * np.bincount(of, minlength=placement.size)
-            for columns, of in found]
-    features = np.bincount(owner, row_bytes(view.partition, view.rows), placement.size).astype(np.int64)
-    total: np.ndarray = np.sum([*each, features], axis=0)
-    total[to] = request_bytes(view.partition, int(np.count_nonzero(owner != to)))
-    return total

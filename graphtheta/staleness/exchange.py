@@ -26,9 +26,11 @@ class HaloExchange(Reuse):
 
     Attributes:
         name: Name in a job.
+        by_values: Whether what is sent depends on the values of the rows.
     """
 
     name: ClassVar[str]
+    by_values: ClassVar[bool] = False
 
     @abstractmethod
     def view(self, exact: GraphView, epoch: int) -> GraphView:

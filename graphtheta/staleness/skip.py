@@ -35,6 +35,7 @@ class Skip(MovePolicy):
     """
 
     name = "skip"
+    by_values = True
 
     def __init__(self, threshold: float = 0.1):
         super().__init__()

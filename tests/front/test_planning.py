@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,14 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.memory import Extent
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.deal import dealt_bytes
 from graphtheta.errors import ConfigError, PartitionError
-from graphtheta.planning import skeleton as skeletons
 from graphtheta.planning.holding import partition_bytes
 from graphtheta.planning.machine import Machine
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.plan import Row, planned
 from graphtheta.planning.report import Limit, refusal, report
 from graphtheta.planning.skeleton import Skeleton, skeleton
-from graphtheta.planning.work import dealt, reduced, work_of
+from graphtheta.planning.work import reduced, work_of
 
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
@@ -87,39 +86,69 @@ def test_bytes_of_a_batch_are_exact(name: str) -> None:
         np.testing.assert_array_equal(found, run_simulated(size, counted, {**BATCHES[name], "partitioner": partitioner}))
 
 
-@pytest.mark.parametrize("name", BATCHES)
-def test_bytes_of_dealt_views_are_exact(name: str) -> None:
-    held = bare(name, True)
-    strategy, placement = held.strategy(held.job), Placement.of(held.graph, 3, "vertex-cut", "hash", 3)
-    views = [strategy.batch(0, i) for i in range(3)]
-    parts = np.array([dealt(held, view, placement, i) for i, view in enumerate(views)])
+# what an epoch sends: strategies in both modes, macrobatches, caches, totals, orders, histories, halos
+SAMPLED: dict[str, Any] = {"model": "sage", "strategy": "mini", "batch_size": 4, "fanout": "3,2"}
+ALONE: dict[str, Any] = {**SAMPLED, "mode": "independent"}
+EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
+    "mini": (3, {"model": "gcn", "strategy": "mini", "batch_size": 3}),
+    "several views a step": (2, {**ALONE, "views_per_step": 3}),
+    "clusters": (3, {**BATCHES["clusters"], "mode": "independent"}),
+    "gas": (2, {**BATCHES["clusters"], "model": "gcn", "history": "gas"}),
+    "links": (2, {**BATCHES["links"], "mode": "independent"}),
+    "labor": (3, {**ALONE, "sampler": "labor"}),
+    "macrobatch": (3, {**SAMPLED, "macrobatch": "3"}),
+    "macrobatch with features": (3, {**ALONE, "macrobatch": "2", "fetch_batch": 1}),
+    "cache": (3, {**ALONE, "feature_cache": "8", "cache_policy": "lru"}),
+    "belady": (2, {**ALONE, "feature_cache": "8", "cache_policy": "belady:window=3", "macrobatch": "2"}),
+    "cache of a machine": (4, {**ALONE, "feature_cache": "4", "machine_cache": "9"}),
+    "totals": (3, {**ALONE, "model": "gcn", "dropout": 0.0, "precompute": "yes"}),
+    "totals of a global batch": (3, {"model": "sage", "dropout": 0.0, "precompute": "yes"}),
+    "proximity": (2, {**SAMPLED, "order": "proximity"}),
+    "narrow halo": (3, {"model": "gcn", "halo": "bf16", "hidden": 16}),
+    "bns": (3, {"model": "gcn", "exchange": "bns:rate=0.3", "partitioner": "1d-dst"}),
+    "pipegcn": (3, {"model": "gcn", "exchange": "pipegcn", "partitioner": "1d-dst"}),
+}
 
-    def own(comm: Comm) -> int:
-        one = gt.Trainer(graph=GRAPH, comm=comm, partitioner="vertex-cut", **KEYS, **BATCHES[name])
-        return dealt_bytes([one.strategy.batch(0, i) for i in range(3)], one.strategy.layers)
 
-    np.testing.assert_array_equal(parts.sum(axis=0), run_simulated(3, own))
+@pytest.mark.parametrize("name", EPOCHS)
+def test_an_epoch_is_exact(name: str) -> None:
+    size, keys = EPOCHS[name]
+    job = gt.Job(**{**KEYS, **keys})
+    machines = 2 if job.machine_cache != "0" else 1
+    (row,) = planned(skeleton(job, GRAPH), [job], [size], SPEED, [job.mode], size // machines, views=sys.maxsize)
 
-
-def test_an_epoch_of_few_views_is_exact() -> None:
-    keys = {"model": "gcn", "strategy": "mini", "batch_size": 3}
-    (row,) = planned(skeleton(gt.Job(**KEYS, **keys), GRAPH), [gt.Job(**KEYS, **keys)], [3], SPEED, ["cooperative"])
-
-    def epoch(comm: Comm) -> float:
-        one = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, **keys)
+    def epoch(comm: Comm) -> list[float]:
+        comm.machines = np.arange(size) * machines // size
+        one = gt.Trainer(graph=GRAPH, comm=comm, job=job)
+        if row.views == 1:
+            # bns tells workers the ids of their halo rows once
+            one.train_epoch(0)
         before = comm.ledger.snapshot()
-        one.train_epoch(0)
-        since = comm.ledger.since(before)
-        return since["move"]["bytes"] + since["reduce"]["bytes"]
+        one.train_epoch(0 if row.views > 1 else 1)
+        books = comm.ledger.since(before)
+        # losses, and in cooperative mode numbers of targets, are summed in this stage
+        losses = 8 * row.views * (1 if row.mode == "independent" else 2)
+        messages = 1 if row.mode == "independent" else 1 + row.views
+        return [books["move"]["bytes"], books["reduce"]["bytes"], books["batch"]["bytes"] + books["other"]["bytes"] - losses,
+                sum(book["messages"] for book in books.values()) - messages, *one.caches.counts()]
 
-    assert 1 < row.views == row.counted and row.steps == row.views
-    assert row.sent == sum(run_simulated(3, epoch))
+    assert row.counted == row.views and row.steps == -(-row.views // (job.views_per_step or (size if job.mode == "independent" else 1)))
+    assert [row.moved, row.summed, row.built, row.messages, row.hits, row.misses] == np.sum(run_simulated(size, epoch), axis=0).tolist()
 
 
-def test_many_views_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skeletons, "SAMPLED_VIEWS", 2)
+def test_macrobatches_stay_within_the_limit() -> None:
+    job = gt.Job(**KEYS, **{**ALONE, "batch_size": 1}, macrobatch="auto")
+    held = skeleton(job, GRAPH)
+    alone, free = (planned(held, [job.change(macrobatch=size)], [2], SPEED, ["independent"])[0] for size in ("1", "auto"))
+    groups, limit = free.steps, alone.memory + (free.memory - alone.memory) // 2
+    (bounded,) = planned(held, [job], [2], SPEED, ["independent"], limit=limit)
+    assert alone.macrobatch == 1 < bounded.macrobatch < free.macrobatch == groups
+    assert alone.memory < bounded.memory <= limit and f"--macrobatch {bounded.macrobatch} " in bounded.name
+
+
+def test_many_views_are_sampled() -> None:
     held = bare("mini", True)
-    rows = planned(held, [held.job], [2], SPEED)
+    rows = planned(held, [held.job], [2], SPEED, views=2)
     views = rows[0].views
     assert {row.mode: (row.counted, row.steps) for row in rows} == {"cooperative": (2, views), "independent": (2, -(-views // 2))}
     assert "scaled from 2 sampled views" in report(rows, Limit(1 << 40, 0), SPEED)
@@ -209,7 +238,8 @@ def test_command_refuses_with_figures(monkeypatch: pytest.MonkeyPatch, capsys: p
     (("--partitioners", "metiss"), "unknown name 'metiss'"), (("--memory-limit", "8X"), "--memory-limit: got '8X'"),
     (("--memory-limit", "0"), "--memory-limit: got '0'"), (("--per-machine", "-1"), "--per-machine: got -1"),
     (("--strategies", "global", "--batch-size", "3"), "batch_size=3 has no meaning with strategy=global"),
-    (("--strategies", "global", "--precompute", "--model", "gcn"), "does not predict precompute"),
+    (("--strategies", "global", "--exchange", "skip", "--partitioner", "1d-dst"), "does not predict exchange=skip"),
+    (("--strategies", "mini", "--history", "hec", "--partitioner", "1d-dst"), "does not predict history=hec"),
     (("--workers", "65"), "plan at most 64 workers"),
 ])
 def test_wrong_flags_are_one_message(words: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch,

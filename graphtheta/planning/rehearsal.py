@@ -1,0 +1,160 @@
+"""What making views sends, from a rehearsal: simulated workers make the views of an epoch without features.
+
+Samplers draw by hashes, and views depend on no value of a model. So the views of a run, the rows
+that they read, and what caches and macrobatches do with them are known before it runs. The workers
+of a rehearsal are built and make their views by the code of the run, and their ledgers count. They
+hold the structure of the graph once more, and columns of zeros that take no memory.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from time import thread_time
+from typing import NamedTuple
+
+import numpy as np
+
+from graphtheta.caching.setup import make_caches, with_cached_columns
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.settings import pass_scope
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.train.step import Training
+from graphtheta.engine.view.level import Counts
+from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.view import GraphView
+from graphtheta.job.job import Job
+from graphtheta.macrobatch.merged import MergedComm
+from graphtheta.macrobatch.setup import make_macrobatches
+from graphtheta.ops.functions.optim import SGD
+from graphtheta.ops.kernels import pool
+from graphtheta.partitioners.pairs import Pair
+from graphtheta.planning.placement import Ends, Share
+from graphtheta.planning.skeleton import Skeleton
+from graphtheta.planning.work import Work, divided
+from graphtheta.train.prepare import build_strategy
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What workers do to make the first views of the first epoch.
+
+    Attributes:
+        views: Number of these views.
+        sent, messages: Bytes and messages of each worker, [size] int64.
+        seconds: Processor seconds of each worker, on one thread, [size].
+        held: Bytes of caches and macrobatches of each worker, [size] int64.
+        hits, misses: Rows of all workers that caches held, and that they did not.
+        macrobatch: Groups of views that are expanded together.
+    """
+
+    views: int
+    sent: np.ndarray
+    messages: np.ndarray
+    seconds: np.ndarray
+    held: np.ndarray
+    hits: int
+    misses: int
+    macrobatch: int
+
+
+def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None) -> Rehearsal:
+    """Make the first views of the first epoch.
+
+    Args:
+        held: A job without features.
+        job: The same job with other keys of the strategy, and its mode.
+        pair: Divides the graph.
+        size: Number of workers.
+        views: How many views; those of the last step are complete.
+        per_machine: Workers of a machine; 0 for all.
+        room: Bytes of a worker that ``macrobatch=auto`` may use; None as in a run.
+
+    Raises:
+        GraphThetaError: Job and graph do not fit together.
+    """
+    found = np.array(run_simulated(size, _worker, held, job, pair, views, per_machine or size, room))
+    made, sent, messages, seconds, n_bytes, hits, misses, macrobatch = found.T
+    return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), seconds, n_bytes.astype(np.int64), int(hits.sum()),
+                     int(misses.sum()), int(macrobatch[0]))
+
+
+class _Maker(Training):
+    """A training whose work items end when their views are made."""
+
+    def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
+        with self.job_comm.ledger.stage("batch"):
+            view = make()
+            for name in self.stored:
+                view.node_column(name, view.space.n)
+        return [0.0] * n
+
+
+def _worker(comm: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None) -> list[float]:
+    """The figures of a worker, in the order in which ``rehearse`` reads them."""
+    # of this thread, which is that of the worker
+    pool.set_threads(1)
+    comm.machines = np.arange(comm.size) // per_machine
+    independent = job.mode == "independent" and comm.size > 1
+    each = job.views_per_step or (comm.size if independent else 1)
+    strategy = _strategy(comm, held, job, pair)
+    caches = make_caches(job, strategy, each, independent)
+    ahead = make_macrobatches(job, strategy, caches, each, independent, room)
+    maker = _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
+                   stored=held.found.stored, independent=independent, features=caches.features, foresight=caches.foresight, ahead=ahead)
+    n = min(-(-views // each) * each, strategy.steps_per_epoch)
+    before, began = comm.ledger.snapshot(), thread_time()
+    maker.run(0, 0, n)
+    seconds, since = thread_time() - began, comm.ledger.since(before)
+    sent = [sum(book[field] for book in since.values()) for field in ("bytes", "messages")]
+    n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
+    return [n, *sent, seconds, n_bytes, *map(float, caches.counts()), macrobatch]
+
+
+def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
+    graph, dtype = held.graph, np.dtype(job.dtype)
+    halo_comm = comm if job.macrobatch == "1" else MergedComm(comm)
+    partition = build_partition(graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
+    partition = with_cached_columns(job, held.blanked(partition))
+    task = copy(held.kind).objective(graph, partition)
+    with pass_scope(held.settings):
+        return build_strategy(job, graph, partition, held.found.layers, task, held.precomputed)
+
+
+def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> Work:
+    """The view of the first epoch of a job whose halo exchange changes views, as the workers have it.
+
+    Args:
+        held, job, pair, size: As for ``rehearse``.
+
+    Raises:
+        GraphThetaError: Job and graph do not fit together.
+    """
+    each = run_simulated(size, _levels, held, job, pair)
+    nodes, levels = np.array([n for n, _ in each]), [own for _, own in each]
+    return divided(held, [_share(*same) for same in zip(*levels, strict=True)], None, nodes, False)
+
+
+class _Level(NamedTuple):
+    """A level on one worker; ``sent`` has, for each pass and end, the rows that each other worker reads, [size]."""
+
+    rows_in: int
+    rows_out: int
+    edges: int
+    sent: list[list[np.ndarray]]
+    counts: Counts
+
+
+def _levels(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[int, list[_Level]]:
+    """Rows and levels of a worker."""
+    view = _strategy(comm, held, job, pair).batch(0, 0)
+    return view.space.n, [_Level(level.n_in, level.n_out, level.n_edges, [
+        [np.diff(end.plan.send_ptr) for end in (p.senders, p.receivers)] for p in level.passes], level.counts) for level in view.levels]
+
+
+def _share(*same: _Level) -> Share:
+    """A level, from that of each worker."""
+    rows_in, rows_out, edges, sent, counts = zip(*same, strict=True)
+    ends = [Ends(*(np.array([worker[end] for worker in workers]) for end in (0, 1))) for workers in zip(*sent, strict=True)]
+    return Share(np.array(rows_in), np.array(rows_out), np.array(edges), ends, counts[0])
