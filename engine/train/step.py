@@ -17,7 +17,7 @@ import numpy as np
 
 from ...ops.autodiff.tape import Change, Tape, Var
 from ...ops.backend.fused import backend_scope
-from ...ops.functions.optim import Optimiser
+from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..layer.settings import PassSettings, pass_scope

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
-from ...ops.functions.optim import Optimiser
+from ...ops.optimisers.optim import Optimiser
 
 Schedule = Callable[[int], float]
 

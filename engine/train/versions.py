@@ -26,7 +26,7 @@ import numpy as np
 from graphtheta.errors import FormatError
 
 from ...ops.autodiff.tape import Change, Parameter, version_scope
-from ...ops.functions.optim import Optimiser
+from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
 from .update import UpdateRule
 

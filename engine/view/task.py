@@ -17,9 +17,9 @@ from graphtheta.rng import Purpose, key, uniform
 
 from ...ops.autodiff.tape import Var
 from ...ops.functions.elementwise import mul, softplus, square, sub
-from ...ops.functions.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
-from ...ops.functions.pick import log_softmax, pick
 from ...ops.kernels.batch import expand
+from ...ops.losses.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from ...ops.losses.pick import log_softmax, pick
 from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route

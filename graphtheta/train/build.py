@@ -31,7 +31,7 @@ from graphtheta.macrobatch.merged import MergedComm
 from graphtheta.macrobatch.setup import make_macrobatches
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
-from graphtheta.ops.functions.optim import SGD, Adam, AdamW, Optimiser
+from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.tasks.kind import GraphInfo, TaskKind

@@ -19,8 +19,8 @@ import numpy as np
 from graphtheta import rng
 from graphtheta.rng import Purpose
 
+from ..compile.fusion_code import FusionWriter, Leaf, Step, Structure
 from .buffers import by_blocks, empty, row_blocks
-from .fusion_code import FusionWriter, Leaf, Step, Structure
 from .operation import Operation
 from .space import RowSpace
 from .tape import Parameter, Tape, Var, current, needs_grad, value_of

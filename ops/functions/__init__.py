@@ -1,1 +1,1 @@
-"""The primitives that users call, with their gradient rules, and optimisers."""
+"""The functions that users call, as primitives with their gradient rules."""

@@ -17,7 +17,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.train.versions import ParameterManager
 from graphtheta.ops.autodiff.tape import Parameter
-from graphtheta.ops.functions.optim import SGD
+from graphtheta.ops.optimisers.optim import SGD
 
 KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=300,n_edges=1500", "hidden": 8, "epochs": 3, "dtype": "float64", "seed": 3,
                         "backend": "reference"}

@@ -10,9 +10,9 @@ from graphtheta.errors import ShapeError, UserFunctionError
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import space_of, value_of
-from .elementwise import exp, log
-from .rows import same_rows
-from .shape import max, sum
+from ..functions.elementwise import exp, log
+from ..functions.rows import same_rows
+from ..functions.shape import max, sum
 
 
 @primitive("pick", rowwise=False)

@@ -16,7 +16,7 @@ from ..autodiff.buffers import by_blocks, empty, row_blocks
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import current, value_of
-from .rows import same_rows
+from ..functions.rows import same_rows
 
 
 def _share(terms: Any, total: float, dtype: Any) -> Any:

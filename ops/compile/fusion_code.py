@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..compile.scalar import Scalar
+from .scalar import Scalar
 
 # per axis of a value: the loop it runs with, or None for an axis of length 1
 Index = tuple[int | None, ...]

@@ -1,0 +1,1 @@
+"""Losses, and what is made for losses of users."""

@@ -1,0 +1,1 @@
+"""Optimisers, which change parameters by their gradients."""
