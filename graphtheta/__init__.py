@@ -35,10 +35,10 @@ _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.modu
            "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
-    "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat",
+    "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat", "cos",
     "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "log_softmax",
-    "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "primitive", "relu", "reshape", "sigmoid", "softplus", "sqrt", "square",
-    "stack", "sum", "tanh", "to_dense",
+    "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "power", "primitive", "relu", "reshape", "sigmoid", "sin",
+    "softplus", "sqrt", "square", "stack", "stop_gradient", "sum", "tanh", "to_dense", "where",
 )
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},

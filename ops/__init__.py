@@ -10,12 +10,15 @@ from .autodiff.traits import Traits
 from .compile.scalar import Scalar
 from .edge.program import softmax
 from .functions import operators  # noqa: F401  (fills the operators of variables)
+from .functions.comparison import where
+from .functions.constant import stop_gradient
 from .functions.dense import linear, matmul, to_dense
 from .functions.dropout import dropout
 from .functions.elementwise import (
     absolute,
     add,
     clip,
+    cos,
     div,
     elu,
     exp,
@@ -29,6 +32,7 @@ from .functions.elementwise import (
     power,
     relu,
     sigmoid,
+    sin,
     softplus,
     sqrt,
     square,
@@ -68,6 +72,7 @@ __all__ = [
     "cast",
     "clip",
     "concat",
+    "cos",
     "current",
     "default_dtype",
     "defvjp",
@@ -109,13 +114,16 @@ __all__ = [
     "segment_softmax",
     "segment_sum",
     "sigmoid",
+    "sin",
     "softmax_cross_entropy",
     "softplus",
     "sqrt",
     "square",
     "stack",
+    "stop_gradient",
     "sub",
     "sum",
     "tanh",
     "to_dense",
+    "where",
 ]

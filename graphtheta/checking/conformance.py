@@ -22,6 +22,7 @@ from graphtheta.engine.layer.superstep import fallback_text
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import CheckError, ConfigError, GraphThetaError
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
+from graphtheta.ops.functions.constant import HeldConstants
 
 # allowed relative errors of sums in another order, and of the same sums
 ROUNDING, SAME = 1e-9, 1e-12
@@ -209,11 +210,13 @@ class _Subject:
 
     def check_gradients(self, tolerance: float) -> float:
         """Central differences along one random direction of every parameter and input."""
-        model, step, worst = self.copy(), 1e-6, 0.0
-        exact = self.run(model)
+        model, step, worst, constants = self.copy(), 1e-6, 0.0, HeldConstants()
+        with constants.recording():
+            exact = self.run(model)
 
         def value(case: Case) -> float:
-            out = self.run(model, case)["values"]
+            with constants.again():
+                out = self.run(model, case)["values"]
             return float((out * trial.weights(np.arange(trial.N_NODES), out.shape)).sum())
 
         for name, d, put in trial.directions(model, self.case):

@@ -157,11 +157,9 @@ class Tracer:
         if not prim.rowwise:
             raise UserFunctionError(f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply")
         rows = any(a.rows for a in args)
-        learned = any(a.requires_grad for a in args)
-        made = Expr(prim, args, static, leaf=None, rows=rows, dims=(), dtype=np.float32, requires_grad=learned)
-        for i, a in enumerate(args):
-            if a.requires_grad:
-                prim.rule(i)
+        # every missing rule is an error, and an argument whose rule is None passes nothing on
+        learned = [a for i, a in enumerate(args) if a.requires_grad and prim.rule(i) is not None]
+        made = Expr(prim, args, static, leaf=None, rows=rows, dims=(), dtype=np.float32, requires_grad=bool(learned))
         made.dims, made.dtype = self._infer(prim, args, static, rows)
         made.requires_grad = made.requires_grad and made.dtype.kind == "f"
         self._add(name, made)

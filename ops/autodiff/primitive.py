@@ -70,6 +70,8 @@ class Primitive(Operation):
             return [None if r is None else by_rows(r)(gs[0], y, *values, **static) for r in rules]
 
         current().add(self.name, args, [out], vjp)
+        if all(r is None for r in rules):
+            out.needs_grad = False
         return out
 
     def _space(self, args: tuple[Any, ...], y: Any) -> RowSpace | None:

@@ -35,6 +35,7 @@ class Traits:
         random: It draws for each row in training and is the identity otherwise. Its arguments are
             the value, the ids of rows and the key of the draws; its keywords are rate and site
             (call site).
+        integers: Its scalar form computes integers of 32 or 64 bits as well.
         lazy: How lazy elementwise fusion runs an operation without a scalar form: "axes" (adds trailing axes of length 1), "draw"
             or "total" (sums over axes).
         sign: The operator printed between its arguments, such as "+".
@@ -55,6 +56,7 @@ class Traits:
     joined: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None = None
     constant: int | None = None
     random: bool = False
+    integers: bool = False
     lazy: str = ""
     sign: str = ""
     written: Callable[[list[str], dict[str, Any]], str] | None = None

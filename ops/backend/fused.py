@@ -137,13 +137,14 @@ def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> 
         raise
 
 
-def _column(e: Expr, columns: Columns) -> np.ndarray:
-    """All rows of an integer column, or of a part of it."""
+def _column(e: Expr, columns: Columns) -> np.ndarray | None:
+    """All rows of an integer column, or of a part of it; None of what is computed from several."""
     if e.leaf is not None:
         found: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]]
         return found
     assert e.prim is not None
-    return np.asarray(e.prim.forward(_column(e.args[0], columns), **e.static))
+    below = _column(e.args[0], columns) if e.traits.structural else None
+    return None if below is None else np.asarray(e.prim.forward(below, **e.static))
 
 
 # ---- values without rows are computed once, by the primitives themselves
@@ -286,7 +287,7 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
         return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
     if i in constants:
         value = np.asarray(constants[i])
-        value = value.astype(dtype, copy=False) if value.dtype.kind == "f" or e.dims == () else value
+        value = value.astype(dtype, copy=False) if value.dtype.kind in "fb" or e.dtype.kind == "f" else value
         if not e.dims:
             return {f"c{i}": value[()]}
         found = {f"c{i}": value.reshape(_matrix(e.dims))}

@@ -42,7 +42,7 @@ class Embedding(Lowering):
             for cell in s.slices((width,)):
                 buffer.add(cell, g(cell.through(np.arange(width) + p * width)))
 
-    def check(self, e: Expr, constants: Callable[[Expr], np.ndarray], column: Callable[[Expr], np.ndarray]) -> None:
+    def check(self, e: Expr, constants: Callable[[Expr], np.ndarray], column: Callable[[Expr], np.ndarray | None]) -> None:
         check_range(column(e.args[1]), len(constants(e.args[0])), **e.static)
 
 

@@ -47,7 +47,8 @@ def unsupported(phase: Phase) -> str:
     """What in a phase has no compiled form, and the remedy; empty if all has one.
 
     Kernels are made of operations that are elementwise or have a lowering and of aggregators that have one, and compute in the one
-    float type of the phase. Integers are read, and parts of them are taken, as they are.
+    float type of the phase. Masks are 0 and 1 in this type. Integers are read, and parts of them are taken, as they are; operations
+    that declare it compute integers of 32 and 64 bits.
     """
     dtype = phase.dtype
     computed = [(e, e.prim) for e in phase.order if e.prim is not None and e.rows]
@@ -58,16 +59,20 @@ def unsupported(phase: Phase) -> str:
     sums = {a.name for a in phase.aggregators.values() if a not in AGGREGATES}
     if sums:
         return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max and min have one"
-    other = sorted({f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype != dtype and not _selects(e)})
+    other = sorted({f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype not in (dtype, bool) and not _integer(e)})
     if other:
         return (f"its gather computes {', '.join(other)}, and compiled gathers compute in {dtype} only; compute it in transform, or store "
                 "it with the graph, as one of its edge_columns")
     return ""
 
 
-def _selects(e: Expr) -> bool:
-    """Whether it is an integer column, or the same numbers in another shape or a part of them."""
-    return e.dtype.kind in "iu" and (e.leaf is not None or (e.traits.structural and _selects(e.args[0])))
+def _integer(e: Expr) -> bool:
+    """Whether it is an integer that kernels can compute: a column, a part of one, or what operations for integers make of them."""
+    if e.prim is None or e.dtype.kind not in "iu":
+        return e.dtype.kind in "iu"
+    if e.traits.structural:
+        return _integer(e.args[0])
+    return e.traits.integers and e.dtype.name in ("int32", "int64")
 
 
 def saved_at_most(phase: Phase) -> int:

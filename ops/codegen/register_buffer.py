@@ -16,10 +16,11 @@ class RegisterBuffer:
         shape: Trailing shape.
         backing: Array and row if it is in memory; None for variables.
         first: Where in the row it begins.
+        dtype: Of its numbers; by default that of the kernel.
     """
 
-    def __init__(self, source: Source, name: str, shape: Shape, backing: tuple[str, str] | None = None, first: int = 0):
-        self.source, self.name, self.shape = source, name, shape
+    def __init__(self, source: Source, name: str, shape: Shape, backing: tuple[str, str] | None = None, first: int = 0, dtype: str = ""):
+        self.source, self.name, self.shape, self.dtype = source, name, shape, dtype
         self.backing, self.first = backing, first
         self.filled: set[int] = set()
         self._cells = slices(shape, source.lanes) if backing is None else []
@@ -28,12 +29,12 @@ class RegisterBuffer:
     @classmethod
     def scratch(cls, source: Source, name: str, shape: Shape, dtype: str = "") -> RegisterBuffer:
         """One in scratch space."""
-        return cls(source, name, shape, (source.buffer(name, int(np.prod(shape)), dtype), "0"))
+        return cls(source, name, shape, (source.buffer(name, int(np.prod(shape)), dtype), "0"), dtype=dtype)
 
     @classmethod
-    def best(cls, source: Source, name: str, shape: Shape) -> RegisterBuffer:
+    def best(cls, source: Source, name: str, shape: Shape, dtype: str = "") -> RegisterBuffer:
         """One in variables, unless the kernel works in loops."""
-        return cls.scratch(source, name, shape) if source.rolled else cls(source, name, shape)
+        return cls.scratch(source, name, shape, dtype) if source.rolled else cls(source, name, shape, dtype=dtype)
 
     def get(self, cell: LaneSlice) -> str:
         """The numbers of a lane slice."""
@@ -87,7 +88,7 @@ class RegisterBuffer:
         name = f"copy_{self.name}"
         if self.source.known[self.source.section].get(name) is None:
             self.source.known[self.source.section][name] = name
-            self.source.buffer(name, int(np.prod(self.shape)))
+            self.source.buffer(name, int(np.prod(self.shape)), self.dtype)
             for c in self._cells:
                 self.source.write(name, "0", c, self.variable(c))
         return name, "0"

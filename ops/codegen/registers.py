@@ -72,7 +72,7 @@ class Registers:
         if lowering is not None and not e.traits.structural:
             self.values.saved[n] = lowering.forward(self, e, f"t{n}")
             return
-        buffer = RegisterBuffer.best(self.source, f"t{n}", e.dims)
+        buffer = RegisterBuffer.best(self.source, f"t{n}", e.dims, self.values.kind(e))
         for cell in self.source.slices(e.dims):
             buffer.set(cell, self.values.text(e, cell))
         self.values.saved[n] = buffer
@@ -135,7 +135,7 @@ class Registers:
             return self.values.saved[n].memory()
         if self.values.is_alias(e):
             return self.memory(e.args[0])
-        buffer = RegisterBuffer.scratch(self.source, f"m{n}", e.dims)
+        buffer = RegisterBuffer.scratch(self.source, f"m{n}", e.dims, self.values.kind(e))
         for cell in self.source.slices(e.dims):
             buffer.set(cell, self.values.text(e, cell))
         return buffer.memory()

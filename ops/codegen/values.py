@@ -41,6 +41,10 @@ class Values:
         """The scalar form of an elementwise expression."""
         return None if e.prim is None else e.prim.form(e.static)
 
+    def kind(self, e: Expr) -> str:
+        """The type in which the kernel holds an expression."""
+        return e.dtype.name if e.dtype.kind in "iu" else self.variant.dtype
+
     def is_alias(self, e: Expr) -> bool:
         """Whether it is the identity: dropout outside of training."""
         return e.traits.random and not self.variant.training
@@ -85,6 +89,8 @@ class Values:
         if name == "gid":
             return f"single({self.source.arg('edge_gid')}[se])"
         text = self.source.read(self.source.arg(f"{kind}{self.number[id(e)]}"), self.row(e), cell)
+        # a mask is 0 or 1 in the type of the kernel
+        text = f"as_float({text})" if e.dtype.kind == "b" else text
         return self.source.once(text, "row" if kind == self.fixed_end and cell.start == "0" else "")
 
     def row(self, e: Expr) -> str:

@@ -12,7 +12,8 @@ T, ELEMENT = np.{dtype}, numba.{dtype}
 ZERO, ONE = T(0), T(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 globals().update(lane_math.FUNCTIONS)
-as_float = lane_tools.as_type(ELEMENT)
+as_float, as_int32, as_int64 = (lane_tools.as_type(kind) for kind in (ELEMENT, numba.int32, numba.int64))
+less, less_equal, equal = (lane_tools.comparison(how, ELEMENT) for how in ("<", "<=", "=="))
 FAST = {{"reassoc", "contract", "nsz", "arcp"}}
 # kernels allocate nothing and are called from Python alone, so references are not counted and no
 # entry for C is made; compilation takes a third less time
@@ -37,6 +38,6 @@ def inside_table(i, size):
 
 # elementwise functions of vectors that scalar forms may call
 FUNCTIONS = frozenset((
-    "absolute", "as_float", "clip", "cube", "elu", "elu_slope", "exp", "gelu", "gelu_slope", "if_ge", "if_gt", "if_positive", "inside",
-    "leaky_relu", "log", "maximum", "minimum", "power", "relu", "sigmoid", "sigmoid_slope", "sign", "single", "softplus", "sqrt", "square",
-    "step", "tanh", "tanh_slope"))
+    "absolute", "as_float", "as_int32", "as_int64", "clip", "cos", "cube", "elu", "elu_slope", "equal", "exp", "gelu", "gelu_slope",
+    "if_ge", "if_gt", "if_positive", "inside", "leaky_relu", "less", "less_equal", "log", "maximum", "minimum", "pow", "power", "relu",
+    "sigmoid", "sigmoid_slope", "sign", "sin", "single", "softplus", "sqrt", "square", "step", "tanh", "tanh_slope", "unchanged", "where"))

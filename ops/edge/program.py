@@ -20,6 +20,7 @@ from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 from ..functions.elementwise import exp, sub
+from ..functions.shape import softmax_over
 from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, SUM, Aggregator, aggregator
 from .symbolic import SymbolicTrace
 
@@ -44,17 +45,23 @@ def ones_like(x: Any) -> Any:
 defvjp(ones_like, x=None)
 
 
-def softmax(score: Any) -> Any:
-    """Softmax of an edge score over the in-edges of each destination; used inside ``gather`` only.
+def softmax(score: Any, axis: int | tuple[int, ...] | None = None) -> Any:
+    """Softmax of an edge score over the in-edges of each destination, inside ``gather``; with an axis, over that axis, anywhere.
 
     Args:
-        score: Edge expression, [edges, ...]; each trailing column is normalised by itself.
+        score: Without ``axis`` an edge expression, [edges, ...], of which each trailing column is
+            normalised by itself; with it any value, [..., d].
+        axis: Negative axis or axes to normalise over, so that each row is normalised by itself.
 
     Raises:
-        UserFunctionError: Used outside of gather.
+        UserFunctionError: Used outside of gather without an axis.
+        ShapeError: An axis is the row axis or does not exist.
     """
+    if axis is not None:
+        return softmax_over(score, axis)
     if not isinstance(score, Expr):
-        raise UserFunctionError("gt.softmax normalises scores over the in-edges of a node, so it is used inside gather, on edge values")
+        raise UserFunctionError("gt.softmax normalises scores over the in-edges of a node, so it is used inside gather, on edge values; "
+                                "for the softmax over the last axis of a value use gt.softmax(x, axis=-1)")
     return _edge_softmax(score)
 
 

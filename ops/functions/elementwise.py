@@ -19,18 +19,18 @@ _INV_SQRT_2PI = (2 * np.pi) ** -0.5
 
 
 @primitive("add", scalar=Scalar("({0} + {1})", ("{g}", "{g}")),
-           traits=Traits(additive=True, neutral=0, commutative=True, sign="+"))
+           traits=Traits(additive=True, neutral=0, commutative=True, integers=True, sign="+"))
 def _add(x: Any, y: Any) -> Any:
     return np.add(x, y)
 
 
-@primitive("sub", scalar=Scalar("({0} - {1})", ("{g}", "-{g}")), traits=Traits(additive=True, neutral=0, sign="-"))
+@primitive("sub", scalar=Scalar("({0} - {1})", ("{g}", "-{g}")), traits=Traits(additive=True, neutral=0, integers=True, sign="-"))
 def _sub(x: Any, y: Any) -> Any:
     return np.subtract(x, y)
 
 
 @primitive("mul", scalar=Scalar("({0} * {1})", ("{g} * {1}", "{g} * {0}")),
-           traits=Traits(linear=(0, 1), kept_axes=all_axes, neutral=1, commutative=True, sign="*"))
+           traits=Traits(linear=(0, 1), kept_axes=all_axes, neutral=1, commutative=True, integers=True, sign="*"))
 def _mul(x: Any, y: Any) -> Any:
     return np.multiply(x, y)
 
@@ -41,12 +41,12 @@ def _div(x: Any, y: Any) -> Any:
     return np.true_divide(x, y)
 
 
-@primitive("maximum", scalar=Scalar("maximum({0}, {1})", ("if_ge({0}, {1}, {g})", "if_gt({1}, {0}, {g})")))
+@primitive("maximum", scalar=Scalar("maximum({0}, {1})", ("if_ge({0}, {1}, {g})", "if_gt({1}, {0}, {g})")), traits=Traits(integers=True))
 def _maximum(x: Any, y: Any) -> Any:
     return np.maximum(x, y)
 
 
-@primitive("minimum", scalar=Scalar("minimum({0}, {1})", ("if_ge({1}, {0}, {g})", "if_gt({0}, {1}, {g})")))
+@primitive("minimum", scalar=Scalar("minimum({0}, {1})", ("if_ge({1}, {0}, {g})", "if_gt({0}, {1}, {g})")), traits=Traits(integers=True))
 def _minimum(x: Any, y: Any) -> Any:
     return np.minimum(x, y)
 
@@ -91,7 +91,7 @@ def minimum(x: Any, y: Any) -> Any:
 
 
 @primitive("neg", scalar=Scalar("(-{0})", ("-{g}",)),
-           traits=Traits(linear=(0,), kept_axes=all_axes, involution=True, written=lambda x, static: f"-{x[0]}"))
+           traits=Traits(linear=(0,), kept_axes=all_axes, involution=True, integers=True, written=lambda x, static: f"-{x[0]}"))
 def neg(x: Any) -> Any:
     """-x."""
     return np.negative(x)
@@ -115,13 +115,25 @@ def sqrt(x: Any) -> Any:
     return np.sqrt(x)
 
 
-@primitive("square", scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)))
+@primitive("sin", threaded=True, scalar=Scalar("sin({0})", ("{g} * cos({0})",), costly=True))
+def sin(x: Any) -> Any:
+    """Sine of x in radians."""
+    return np.sin(x)
+
+
+@primitive("cos", threaded=True, scalar=Scalar("cos({0})", ("-{g} * sin({0})",), costly=True))
+def cos(x: Any) -> Any:
+    """Cosine of x in radians."""
+    return np.cos(x)
+
+
+@primitive("square", scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)), traits=Traits(integers=True))
 def square(x: Any) -> Any:
     """x * x."""
     return np.square(x)
 
 
-@primitive("absolute", scalar=Scalar("absolute({0})", ("{g} * sign({0})",)))
+@primitive("absolute", scalar=Scalar("absolute({0})", ("{g} * sign({0})",)), traits=Traits(integers=True))
 def absolute(x: Any) -> Any:
     """|x|; gradient 0 at 0."""
     return np.abs(x)
@@ -172,6 +184,8 @@ defvjp(neg, x=lambda g, y, x: -g)
 defvjp(exp, x=lambda g, y, x: g * y)
 defvjp(log, x=lambda g, y, x: g / x)
 defvjp(sqrt, x=lambda g, y, x: g * 0.5 / y)
+defvjp(sin, x=lambda g, y, x: g * np.cos(x))
+defvjp(cos, x=lambda g, y, x: -g * np.sin(x))
 defvjp(square, x=lambda g, y, x: g * 2 * x)
 defvjp(absolute, x=lambda g, y, x: g * np.sign(x))
 defvjp(relu, x=lambda g, y, x: g * (y > 0))
@@ -229,13 +243,31 @@ defvjp(_elu, x=lambda g, y, x, alpha: np.where(x > 0, g, g * (y + alpha)))
 defvjp(_clip, x=lambda g, y, x, low, high: g * (y == x))
 
 
-def power(x: Any, exponent: float) -> Any:
-    """x ** exponent for a constant exponent.
+@primitive("pow", scalar=Scalar(
+    "pow({0}, {1})", ("{g} * {1} * pow({0}, {1} - T(1))", "if_positive({0}, {g} * {y} * log({0}))"), costly=True))
+def _pow(x: Any, exponent: Any) -> Any:
+    return np.power(x, exponent)
 
-    Raises:
-        UserFunctionError: The exponent is not a number.
+
+def _pow_exponent(g: Any, y: Any, x: Any, exponent: Any) -> Any:
+    return unbroadcast(np.where(x > 0, g * y * np.log(np.where(x > 0, x, 1)), 0), exponent)
+
+
+defvjp(_pow, x=lambda g, y, x, exponent: unbroadcast(g * exponent * np.power(x, exponent - 1), x), exponent=_pow_exponent)
+
+
+def power(x: Any, exponent: Any) -> Any:
+    """x ** exponent, aligned.
+
+    Args:
+        x: Base. For an exponent that is no number it should be positive: a negative base gives NaN,
+            and 0 gives an infinite gradient for exponents below 1.
+        exponent: A number; or a parameter or value, into which a gradient flows: y log(x), and 0
+            where x is not positive.
     """
-    return _power(x, exponent=_constant("power", "exponent", exponent))
+    if isinstance(exponent, (int, float, np.generic)) and not isinstance(x, (int, float, np.generic)):
+        return _power(x, exponent=_constant("power", "exponent", exponent))
+    return _pow(*align(x, exponent))
 
 
 def leaky_relu(x: Any, slope: float = 0.01) -> Any:

@@ -29,17 +29,19 @@ def _embedding_table(g: Any, y: Any, table: Any, index: Any, of: str = "", among
 defvjp(embedding_p, table=_embedding_table, index=None)
 
 
-def check_range(index: np.ndarray, size: int, of: str, among: str) -> None:
+def check_range(index: np.ndarray | None, size: int, of: str, among: str) -> None:
     """Every index is a row of the table.
 
     Args:
-        index: Integers of any shape.
+        index: Integers of any shape; None for those in which a kernel has found one that is not.
         size: Rows of the table.
         of, among: What the index and the table are called.
 
     Raises:
         ShapeError: One is not; negative ones do not count from the end.
     """
+    if index is None:
+        raise ShapeError(f"embedding: {of} holds numbers outside of 0 to {size - 1}, the rows of {among}")
     if index.size and not (int(index.min()) >= 0 and int(index.max()) < size):
         raise ShapeError(f"embedding: {of} holds numbers from {index.min()} to {index.max()}; expected 0 to {size - 1}, "
                          f"the rows of {among}")

@@ -54,7 +54,13 @@ def expand_last_p(x: Any, *, n: int) -> Any:
 defvjp(expand_last_p, x=lambda g, y, x, n: g.reshape(x.shape))
 
 
-@primitive("cast", scalar=lambda dtype: Scalar("as_float({0})", ("{g}",)), traits=Traits(free=True, identity=always, written=first))
+def _cast_form(dtype: str) -> Scalar:
+    kind = np.dtype(dtype).kind
+    value = "as_float({0})" if kind == "f" else "(T(1) - equal({0}, T(0)))" if kind == "b" else f"as_{dtype}({{0}})"
+    return Scalar(value, ("{g}",))
+
+
+@primitive("cast", scalar=_cast_form, traits=Traits(free=True, identity=always, written=first, integers=True))
 def _cast(x: Any, *, dtype: str) -> Any:
     """x in another type."""
     return np.asarray(x).astype(dtype)
@@ -139,15 +145,31 @@ def same_dtype(*args: Any) -> list[Any]:
     Raises:
         UserFunctionError: Variables of different float types are combined.
     """
-    typed = [a for a in args if isinstance(a, (Var, Parameter, Expr))]
-    floats = {np.dtype(a.dtype) for a in typed if a.dtype.kind == "f"}
+    floats = {np.dtype(a.dtype) for a in args if isinstance(a, (Var, Parameter, Expr)) and a.dtype.kind == "f"}
     if len(floats) > 1:
         raise UserFunctionError(f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one with gt.cast, or "
                                 "choose one type for the whole job")
     if not floats:
-        return list(args)
+        return _same_integer(args)
     dtype = floats.pop()
     return [_adapt(a, dtype) for a in args]
+
+
+def _same_integer(args: tuple[Any, ...]) -> list[Any]:
+    """Integers and masks as one integer type; Python integers adapt to it, and numbers with a fraction stay as they are."""
+    known = [np.dtype(a.dtype) for a in args if getattr(a, "dtype", None) is not None]
+    if not known or any(d.kind not in "biu" for d in known):
+        return list(args)
+    dtype = np.result_type(*known, *(np.int64 for a in args if type(a) is int and not _fits(a, known)))
+    if dtype.kind not in "biu":
+        return list(args)
+    return [a if isinstance(a, float) else np.asarray(a, dtype) if not isinstance(a, (Var, Parameter, Expr)) else
+            a if a.dtype == dtype else cast(a, dtype) for a in args]
+
+
+def _fits(x: int, known: list[np.dtype]) -> bool:
+    dtype = np.result_type(*known)
+    return dtype.kind in "iu" and np.iinfo(dtype).min <= x <= np.iinfo(dtype).max
 
 
 def _adapt(a: Any, dtype: np.dtype) -> Any:
@@ -172,10 +194,17 @@ def align(*args: Any) -> list[Any]:
         UserFunctionError: Rows of different sets, or different float types, are combined.
     """
     out = same_dtype(*same_rows(*args))
-    if any(map(has_rows, out)):
-        width = max(len(trailing(a)) for a in out)
-        out = [expand_last(a, width - len(trailing(a))) if has_rows(a) else a for a in out]
-    return out
+    # in arithmetic a mask counts as 1 and 0
+    masks = all(np.dtype(getattr(a, "dtype", type(a))).kind == "b" for a in out)
+    return same_axes(*(cast(a, np.int32) for a in out) if masks else out)
+
+
+def same_axes(*args: Any) -> list[Any]:
+    """Add trailing axes to values with rows, at the right, up to as many as the others have."""
+    if not any(map(has_rows, args)):
+        return list(args)
+    width = max(len(trailing(a)) for a in args)
+    return [expand_last(a, width - len(trailing(a))) if has_rows(a) else a for a in args]
 
 
 def unbroadcast(g: Any, x: Any) -> Any:

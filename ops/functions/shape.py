@@ -15,7 +15,8 @@ from graphtheta.errors import ShapeError
 
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Shape, Traits, always, first
-from .elementwise import div, neg
+from .constant import stop_gradient
+from .elementwise import div, exp, neg, sub
 from .rows import has_rows, same_dtype, same_rows, trailing, unbroadcast
 
 Axis = int | tuple[int, ...] | None
@@ -88,6 +89,12 @@ def max(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
 def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """Smallest value over trailing axes; ties and arguments as for ``max``."""
     return neg(max(neg(x), axis, keepdims))
+
+
+def softmax_over(x: Any, axis: Any = -1) -> Any:
+    """Softmax over trailing axes; a number of -inf gets 0, and where all are -inf the result is NaN."""
+    e = exp(sub(x, stop_gradient(max(x, axis, keepdims=True))))
+    return div(e, sum(e, axis, keepdims=True))
 
 
 def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:

@@ -25,6 +25,12 @@ LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4
 TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 
 
+# pi / 2 in two parts; Taylor polynomials are accurate to 1e-9 within a quarter of pi
+PI_HALF_HIGH, PI_HALF_LOW, LARGEST_ANGLE = 1.5707963267948966, 6.123233995736766e-17, 2.0**30
+SIN = (2.7557319223985893e-06, -1.984126984126984e-04, 8.333333333333333e-03, -1.6666666666666666e-01)
+COS = (-2.7557319223985888e-07, 2.48015873015873e-05, -1.388888888888889e-03, 4.1666666666666664e-02, -0.5)
+
+
 def _single(x: V) -> bool:
     return bool(x.element == FLOAT)
 
@@ -132,7 +138,18 @@ def cube(x: V) -> V:
 
 def absolute(x: V) -> V:
     """|x|."""
-    return x.call("llvm.fabs")
+    return x.call("llvm.fabs") if x.floating else (x < 0).choose(-x, x)
+
+
+def unchanged(x: V) -> V:
+    """x."""
+    return x
+
+
+def pow(x: V, y: V) -> V:
+    """x to the power of y, lane by lane through the C library."""
+    n = max(x.n, y.n)
+    return x.repeated(n).call("llvm.pow", y)
 
 
 def maximum(x: V, y: V) -> V:
@@ -163,6 +180,42 @@ def sign(x: V) -> V:
 def step(x: V, below: V) -> V:
     """1 above zero, else ``below``: the slope of a leaky relu."""
     return (x > 0.0).choose(1.0, below)
+
+
+def sin(x: V) -> V:
+    """Sine."""
+    return _circular(x, "llvm.sin", 0)
+
+
+def cos(x: V) -> V:
+    """Cosine: the sine a quarter of a turn later."""
+    return _circular(x, "llvm.cos", 1)
+
+
+def _circular(x: V, name: str, quarters: int) -> V:
+    """Single precision in double precision: a polynomial of the distance to the nearest multiple of a quarter turn."""
+    if not _single(x):
+        return x.call(name)
+    wide = x.to(ir.DoubleType())
+    n = (wide * (2 / math.pi)).call("llvm.rint")
+    r = n.call("llvm.fma", -PI_HALF_HIGH, wide)
+    r = n.call("llvm.fma", -PI_HALF_LOW, r)
+    z = r * r
+    sine, cosine = _polynomial(z, SIN) * z * r + r, _polynomial(z, COS) * z + 1.0
+    turn = n.to(ir.IntType(64)) + quarters
+    y = (turn & 1).equals(1).choose(cosine, sine)
+    near = (turn & 2).equals(2).choose(-y, y).to(FLOAT)
+    # numbers of this size are rare, and their sine says little: the C library computes it
+    far = (x.call("llvm.fabs") < LARGEST_ANGLE).value
+    bits = ir.IntType(x.n)
+    some = x.b.icmp_unsigned("!=", x.b.bitcast(far, bits), ir.Constant(bits, (1 << x.n) - 1))
+    before = x.b.block
+    with x.b.if_then(some, likely=False):
+        exact, inside = V(x.b, far).choose(near, x.call(name)), x.b.block
+    made = x.b.phi(near.value.type)
+    made.add_incoming(near.value, before)
+    made.add_incoming(exact.value, inside)
+    return V(x.b, made)
 
 
 def relu(x: V) -> V:
@@ -232,8 +285,9 @@ def unless_one(weight: V, g: V) -> V:
 
 
 FUNCTIONS = {f.__name__: lanewise(f) for f in (
-    exp, log, tanh, sigmoid, softplus, sqrt, square, cube, absolute, maximum, minimum, clip, inside, sign, step, relu, leaky_relu, elu,
-    elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight, softmax_share, unless_one)}
+    exp, log, sin, cos, pow, unchanged, tanh, sigmoid, softplus, sqrt, square, cube, absolute, maximum, minimum, clip, inside, sign, step,
+    relu, leaky_relu, elu, elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight, softmax_share,
+    unless_one)}
 
 
 def gelu(x: V, erf: Callable[[V], V]) -> V:

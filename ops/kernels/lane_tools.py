@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .lanes import INDEX, Lanes, V, vector, widest, width
+from .lanes import BIT, INDEX, Lanes, V, vector, widest, width
 
 
 @intrinsic
@@ -35,13 +35,13 @@ def same(typing: Any, x: Any, y: Any) -> Any:
 
 @intrinsic
 def where(typing: Any, holds: Any, yes: Any, no: Any) -> Any:
-    """``yes`` where the mask holds, else ``no``; of whatever types."""
+    """``yes`` where the mask holds, else ``no``; of whatever types. A mask of numbers holds where they are not 0."""
     kind = widest((yes, no)) if isinstance(yes, Lanes) or isinstance(no, Lanes) else Lanes(yes, holds.n)
     kind = Lanes(kind.element, max(kind.n, holds.n))
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         m, y, n = (vector(context, builder, x, k, kind.element).repeated(kind.n) for x, k in zip(arguments, sig.args, strict=True))
-        return m.choose(y, n).value
+        return (m if m.element == BIT else m.unequal(0)).choose(y, n).value
 
     return kind(holds, yes, no), generate
 
@@ -91,6 +91,28 @@ def some(typing: Any, x: Any, y: Any) -> Any:
     return types.boolean(x, y), generate
 
 
+def comparison(how: str, element: Any) -> Any:
+    """``compare(x, y)``: 1 where a comparison holds, else 0, as ``element``; two integers are compared as integers."""
+
+    @intrinsic
+    def compare(typing: Any, x: Any, y: Any) -> Any:
+        kind = Lanes(element, max(k.n for k in (x, y) if isinstance(k, Lanes)))
+
+        def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+            a, b = (vector(context, builder, v, k, k).repeated(kind.n) for v, k in zip(arguments, sig.args, strict=True))
+            there = context.get_value_type(element)
+            if a.floating or b.floating:
+                a, b = a.to(there), b.to(there)
+            elif a.element != b.element:
+                a, b = a.to(ir.IntType(64)), b.to(ir.IntType(64))
+            holds = a.compared(how, b)
+            return builder.uitofp(holds.value, ir.VectorType(there, kind.n))
+
+        return kind(x, y), generate
+
+    return compare
+
+
 def as_type(element: Any) -> Any:
     """``as_type(x)``: the numbers of a vector, or a number, as another type."""
 
@@ -102,7 +124,8 @@ def as_type(element: Any) -> Any:
             v = vector(context, builder, arguments[0], x, x if not isinstance(x, Lanes) else x.element)
             unsigned = isinstance(x, Lanes) and (x.element == types.boolean or not getattr(x.element, "signed", True))
             if unsigned and not v.floating:
-                return builder.uitofp(v.value, ir.VectorType(context.get_value_type(element), v.n))
+                to_float = isinstance(element, types.Float)
+                return (builder.uitofp if to_float else builder.zext)(v.value, ir.VectorType(context.get_value_type(element), v.n))
             return v.to(context.get_value_type(element)).value
 
         return kind(x), generate

@@ -123,26 +123,32 @@ class V:
     def __neg__(self) -> V:
         return V(self.b, self.b.fneg(self.value)) if self.floating else 0 - self
 
-    def _compare(self, how: str, x: Any, swap: bool = False) -> V:
+    def compared(self, how: str, x: Any) -> V:
         a, b = self._pair(x)
         return V(self.b, (a.b.fcmp_ordered if a.floating else a.b.icmp_signed)(how, a.value, b.value))
 
     def __lt__(self, x: Any) -> V:
-        return self._compare("<", x)
+        return self.compared("<", x)
 
     def __le__(self, x: Any) -> V:
-        return self._compare("<=", x)
+        return self.compared("<=", x)
 
     def __gt__(self, x: Any) -> V:
-        return self._compare(">", x)
+        return self.compared(">", x)
 
     def __ge__(self, x: Any) -> V:
-        return self._compare(">=", x)
+        return self.compared(">=", x)
 
     def equals(self, x: Any) -> V:
-        return self._compare("==", x)
+        return self.compared("==", x)
+
+    def unequal(self, x: Any) -> V:
+        a, b = self._pair(x)
+        return V(self.b, (a.b.fcmp_unordered if a.floating else a.b.icmp_signed)("!=", a.value, b.value))
 
     def is_nan(self) -> V:
+        if not self.floating:
+            return V(self.b, ir.Constant(ir.VectorType(BIT, self.n), None))
         return V(self.b, self.b.fcmp_unordered("uno", self.value, self.value))
 
     def __and__(self, x: Any) -> V:

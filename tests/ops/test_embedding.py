@@ -87,8 +87,14 @@ def test_columns_and_their_parts_are_fused(name):
     assert not unsupported(phase_of(lambda e: (e.src.z * SELECTIONS[name](e), {"t": e.type, "p": e.pair[..., 1]})))
 
 
-@pytest.mark.parametrize("index", [lambda e: e.type * 2, lambda e: e.type + e.src.kind, lambda e: e.pair.sum(-1),
-                                   lambda e: gt.cast(e.size, "int64")])
+@pytest.mark.parametrize("index", [lambda e: e.type * 2, lambda e: e.type + e.src.kind, lambda e: gt.cast(e.size, "int64"),
+                                   lambda e: gt.where(e.size > 1, e.type, e.src.kind - 1), lambda e: (e.pair * e.type)[..., 0]])
+def test_integers_that_are_computed_are_fused(index):
+    assert not unsupported(phase_of(lambda e: (e.src.z * embedding(table(4, 4), index(e)), {"new": index(e)})))
+
+
+@pytest.mark.parametrize("index", [lambda e: e.pair.sum(-1), lambda e: gt.cast(e.size, "int16"),
+                                   lambda e: gt.concat([e.pair, e.pair])[..., 3]])
 def test_other_integers_are_not(index):
     assert "computes" in unsupported(phase_of(lambda e: e.src.z * embedding(table(4, 4), index(e))))
     assert "computes" in unsupported(phase_of(lambda e: (e.src.z, {"new": index(e)})))
@@ -139,4 +145,7 @@ def test_compiled_loops_name_what_they_cannot_look_up():
     weights, z = table(3, 4), np.ones((5, 4), np.float32)
     phase = phase_of(lambda e: e.src.z * embedding(weights, e.type))
     with pytest.raises(ShapeError, match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table codes"):
+        passed(phase, np.array([0, 1, 2, 3, 0]), weights, z)
+    phase = phase_of(lambda e: e.src.z * embedding(weights, e.type + e.type))
+    with pytest.raises(ShapeError, match=r"add\(edge.type, edge.type\) holds numbers outside of 0 to 2, the rows of the table codes"):
         passed(phase, np.array([0, 1, 2, 3, 0]), weights, z)

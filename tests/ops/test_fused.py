@@ -27,7 +27,7 @@ from graphtheta.ops.codegen.kernel import residuals_of
 pytestmark = pytest.mark.fused
 DTYPES = {"float64": 1e-12, "float32": 1e-5}
 NODES = {"a": (), "s": (2,), "t": (2,), "z": (2, 3), "y": (2, 3), "m": (2, 1), "n": (1, 3), "w": (4,)}
-EDGES = {"attr": (3,), "weight": (), "old": (2,), "kind": ()}
+EDGES = {"attr": (3,), "weight": (), "old": (2,), "kind": (), "time": ()}
 CARRIED = frozenset({"old"})
 
 
@@ -74,8 +74,10 @@ def run(comm, gather, sum, graph, dtype, direction, training, scale, nodes, plac
                 s.weight = 1 + drawn(9, partition.edge_gid[s.stored], (), dtype) ** 2
     columns = {n: Var(drawn(i, partition.masters, s, dtype), view.space, True) for i, (n, s) in enumerate(nodes.items())}
     gid, space = partition.edge_gid, RowSpace(partition.edge_gid, "edge")
+    columns |= {"k": Var((partition.masters % 3).astype(np.int32), view.space), "b": Var(partition.masters % 2 == 0, view.space)}
     edges = {"attr": Var(drawn(20, gid, (3,), dtype), space, True), "weight": Var(drawn(21, gid, (), dtype), space),
-             "old": Var(drawn(22, level.gid, (2,), dtype), RowSpace(level.gid, "edge"), True), "kind": Var(gid % 4, space)}
+             "old": Var(drawn(22, level.gid, (2,), dtype), RowSpace(level.gid, "edge"), True), "kind": Var(gid % 4, space),
+             "time": Var(gid * 3**15, space)}
     schema = lambda xs: {n: (x.shape[1:], x.dtype, x.needs_grad) for n, x in xs.items()}
     program = trace(gather, schema(columns), schema(edges), sum, "Mine")
     with Tape(seed=3, all_sum=comm.all_sum, training=training) as tape:
@@ -160,6 +162,17 @@ ROWWISE = {
     "to_dense": lambda e: gt.to_dense(e.src.z * 2.0),
     "embedding": lambda e: gt.embedding(parameter(4, 2, 3), e.kind) * e.src.z,
     "getitem": lambda e: e.src.z[..., ::-1] * e.dst.y[..., [0, 0, 2]] + gt.tanh(e.src.z)[..., 1:2, None, 0],
+    "less": lambda e: e.src.z * (e.src.z < e.dst.s) + (e.kind > e.src.k) * e.dst.y,
+    "less_equal": lambda e: e.src.z * (e.src.z <= parameter(2, 3)) + (e.kind >= 2) * e.dst.y,
+    "equal": lambda e: (e.kind == 1) * e.src.z + (e.kind != e.src.k) * e.dst.y + (e.src.z == e.dst.y) * e.src.s,
+    "logical_and": lambda e: ((e.src.z > 0.0) & (e.dst.s < 0.5)) * e.dst.y + ((e.kind == 1) | e.src.b) * e.src.z,
+    "logical_not": lambda e: ~(e.src.z > e.dst.y) * e.src.z,
+    "where": lambda e: gt.where(e.src.z > e.dst.s, e.src.s, e.dst.y * parameter(3)) + gt.where(e.kind, e.src.z, 1.0)
+    + gt.where(e.src.b, gt.tanh(e.src.z), gt.log(e.src.z)),
+    "sin": lambda e: gt.sin(e.src.z * e.dst.y * 40.0),
+    "cos": lambda e: gt.cos((e.time - e.src.k) * parameter(2, 3) * 1e-8),
+    "stop_gradient": lambda e: gt.stop_gradient(gt.tanh(e.src.z)) * e.dst.y + gt.softmax(e.src.z * e.dst.y, axis=-1),
+    "pow": lambda e: (gt.square(e.src.z) + 0.1) ** parameter(3) + gt.power(gt.relu(e.dst.y), gt.square(e.src.z) + 1.5) + 2.0 ** e.src.z,
     "dropout": lambda e: gt.dropout(e.src.z, 0.4) + gt.dropout(gt.tanh(e.dst.y), 0.2),
 }
 ALL_SUMS = ("max", "min", "mean", "sum")
@@ -269,6 +282,28 @@ def test_edges_that_stand_for_several(sum):
     both(lambda e: e.src.z * e.dst.s, sum, scale=True)
 
 
+INTEGERS = {
+    "index": lambda e: gt.embedding(parameter(9, 2, 3), gt.minimum(e.kind * 2 + e.src.k, 8)) * e.src.z,
+    "rows of integers": lambda e: gt.where(e.time - e.dst.k < 3**18, e.src.z, gt.cast(gt.absolute(-e.kind), parameter.dtype) * e.dst.y),
+    "of floats": lambda e: gt.embedding(parameter(4, 2), gt.maximum(gt.cast(gt.tanh(e.src.a) * 4.0, "int64"), 0)) * e.src.s,
+    "of masks": lambda e: gt.embedding(parameter(4, 2), (e.src.a > 0) + e.src.b * (e.kind > 1)) * e.dst.t,
+    "left behind": lambda e: (e.src.z, {"code": e.kind * 3 - e.src.k, "large": e.time + e.kind, "near": gt.cast(e.src.z > 0, "int32")}),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_are_computed_as_integers(name):
+    found = both(INTEGERS[name], dtype="float32", size=2)
+    if name == "left behind":
+        assert {found[0][f"edge {n}"].dtype.name for n in ("code", "large")} == {"int64"}
+
+
+def test_integers_and_masks_of_wide_rows():
+    """In loops over scratch memory."""
+    nodes = {"z": (1100,), "y": (1100,)}
+    both(lambda e: gt.where((e.src.z > e.dst.y) & (e.src.z * e.kind < 1.0), gt.tanh(e.src.z), e.dst.y), nodes=nodes)
+
+
 @pytest.mark.parametrize("shape", [(128, 41), (0,), (2, 0), (1,), (1, 1)], ids=str)
 def test_widths(shape):
     nodes = {"z": shape, "y": shape, "s": shape[:1]}
@@ -362,8 +397,8 @@ def test_whole_models_under_every_strategy(monkeypatch):
                 np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10 * np.abs(theirs).max(), err_msg=str(key))
 
 
-def test_falls_back_where_integers_are_computed():
-    gather = lambda e: gt.embedding(parameter(4, 2), gt.cast(e.weight * 0.0, np.int64)) * e.src.s
+def test_falls_back_where_integers_are_summed():
+    gather = lambda e: gt.embedding(parameter(4, 2), gt.stack([gt.cast(e.weight * 0.0, np.int64)] * 2).sum(-1)) * e.src.s
     both(gather)
     (phase,) = trace(gather, {"s": ((2,), np.float64, True)}, {"weight": ((), np.float64, False)}, "sum", "Mine").phases
     assert not fused.usable(phase)

@@ -7,7 +7,7 @@ from scipy import special
 
 import graphtheta.ops as gt
 from graphtheta.errors import UserFunctionError
-from graphtheta.ops import Parameter, RowSpace, Var
+from graphtheta.ops import Parameter, RowSpace, Tape, Var
 from graphtheta.ops.autodiff.expr import Expr, Tracer
 
 VALUES = np.array([[1.0, 2], [3, 4]])
@@ -30,18 +30,50 @@ def test_operators_inside_gather_make_expressions(f):
     assert (e.dims, e.dtype) == ((2,), np.float32)
 
 
+COMPARISONS = [lambda x: x > 2, lambda x: x >= 2.0, lambda x: x < 2, lambda x: np.float64(2) >= x, lambda x: x == 2, lambda x: x != 2,
+               lambda x: np.full(2, 2.0) < x, lambda x: (x > 1) & (x < 4), lambda x: (x < 2) | (x > 3), lambda x: ~(x > 2)]
+
+
+@pytest.mark.parametrize("f", COMPARISONS)
+def test_comparisons_follow_numpy_and_give_masks(f):
+    for x in (Var(VALUES, RowSpace(np.arange(2)), True), Parameter(VALUES)):
+        with Tape() as tape:
+            mask = f(x)
+            assert not mask.needs_grad and not tape.nodes
+        assert mask.dtype == bool and np.array_equal(mask.value, f(VALUES))
+    with Tracer() as tracer:
+        e = f(tracer.leaf("src", "x", (2,), np.float32))
+    assert (e.dims, e.dtype, e.requires_grad) == ((2,), bool, False)
+
+
+def test_integers_are_compared_exactly():
+    """2^53 + 1 is no float64, and 2^24 + 1 no float32."""
+    x = Var(np.array([2**53, 2**53 + 1]), RowSpace(np.arange(2)))
+    assert (x == 2**53 + 1).value.tolist() == [False, True] and (x * 2 + 1).dtype == np.int64
+    assert (Var(np.array([1], np.int32)) + 2**40).value.tolist() == [2**40 + 1]
+
+
+def test_masks_count_as_one():
+    x = Var(VALUES, RowSpace(np.arange(2)))
+    assert np.array_equal(((x > 1) + (x > 2)).value, [[0, 1], [2, 2]])
+    assert np.array_equal(((x > 1) * x).value, [[0, 2], [3, 4]]) and ((x > 1) * x).dtype == x.dtype
+
+
 def test_operators_do_not_iterate_over_rows():
     with pytest.raises(TypeError):
         iter(Parameter(VALUES))
 
 
 REFUSED = [
-    (lambda x: x > 0, "compared with >"), (lambda x: x == 1, "compared with =="), (lambda x: x >= 0, "compared with >="),
-    (lambda x: np.ones(2) > x, "gt.maximum"), (lambda x: max(x, 0), "gt.maximum"), (lambda x: 1 if x else 0, "condition"),
+    (lambda x: max(x, 0), "choose with gt.where"), (lambda x: 1 if x else 0, "condition"), (lambda x: 0 if x > 1 else 1, "condition"),
     (lambda x: x and x, "condition"), (float, "one Python number"), (int, "one Python number"), (math.exp, "gt.exp"), (list, "looped over"),
     (np.exp, "use gt.exp"), (np.sum, "use gt.sum"), (lambda x: np.concatenate([x, x]), "use gt.concat"), (np.arctan, "gt.primitive"),
-    (lambda x: np.where(x, 1, 0), "gt.clip"), (special.expit, "use gt.sigmoid"), (np.asarray, "NumPy array"),
-    (lambda x: np.add(x, 1, where=True), "NumPy's add"),
+    (lambda x: np.where(x > 0, 1, 0), "use gt.where"), (special.expit, "use gt.sigmoid"), (np.asarray, "NumPy array"),
+    (lambda x: np.add(x, 1, where=True), "NumPy's add"), (lambda x: x == "all", "not with 'all'"),
+    (lambda x: x < [1, 2], "not with [1, 2]"),
+    (lambda x: x & (x > 0), "compare it with a number first"), (lambda x: ~x, "compare it with a number first"),
+    (lambda x: gt.where(x, x, 0.0), "is no comparison"), (lambda x: gt.where(x > 0, 1.0, 0.0), "both values are numbers"),
+    (lambda x: x != "all", "not with 'all'"),
 ]
 
 

@@ -51,9 +51,15 @@ KEY = (("...",), ("slice", 1, None, None))
 CASES = {
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), BINARY),
     "div": [((rows(2, 3), positive(2, 1)), {}), ((fixed(3), positive(2, 3)), {}), ((rows(2, 3), np.array([1.0, 2.0, -1.5])), {})],
-    **dict.fromkeys(("neg", "exp", "square", "absolute", "relu", "sigmoid", "tanh", "softplus", "gelu", "edge_softmax"), UNARY),
+    **dict.fromkeys(("neg", "exp", "square", "absolute", "relu", "sigmoid", "tanh", "softplus", "gelu", "sin", "cos"), UNARY),
+    "edge_softmax": UNARY,
     **{name: [((positive(),), {}), ((positive(2, 3),), {})] for name in ("log", "sqrt")},
     "power": [((positive(3),), {"exponent": e}) for e in (-0.5, 0, 1, 2.5)] + [((rows(3),), {"exponent": 3})],
+    "pow": [((positive(2, 3), rows(2, 1)), {}), ((positive(3), fixed(3)), {}), ((np.abs(fixed(3)), rows(2, 3)), {})],
+    "where": [((Rows(_rng.normal(size=(N, 2, 1)) > 0), rows(2, 3), fixed(3)), {}),
+              ((np.array([1, 0]), rows(2), rows(2)), {})],
+    # masks and constants have no gradient
+    **{name: [] for name in ("less", "less_equal", "equal", "logical_and", "logical_not", "stop_gradient")},
     "leaky_relu": [((rows(3),), {"slope": 0.2})],
     "elu": [((rows(3),), {"alpha": 1.3})],
     "clip": [((rows(3),), {"low": -0.5, "high": None}), ((rows(3),), {"low": -0.5, "high": 0.5})],
