@@ -38,7 +38,7 @@ _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat", "cos",
     "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "log_softmax",
     "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "power", "primitive", "relu", "reshape", "sigmoid", "sin",
-    "softplus", "sqrt", "square", "stack", "stop_gradient", "sum", "tanh", "to_dense", "where",
+    "softplus", "sqrt", "square", "stack", "stop_gradient", "sum", "tanh", "to_dense", "typed_matmul", "where",
 )
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},

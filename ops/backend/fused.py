@@ -22,7 +22,7 @@ from graphtheta.rng import Purpose
 from ..autodiff import buffers
 from ..autodiff.expr import Expr
 from ..autodiff.tape import value_of
-from ..codegen import Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
+from ..codegen import TABLES, Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
 from ..compile.generated import compiled
 from ..compile.header import HEADER
 from ..edge.aggregator import State
@@ -254,6 +254,7 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
+    given |= _tables(phase, kernel, given)
     partial = partial or {}
     rest = [given.get(name) for name in kernel.arguments[2:]]
     moving = [(i, partial[name]) for i, name in enumerate(kernel.arguments[2:]) if name in partial]
@@ -261,6 +262,7 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
 
     # later parts of a hub sum into spill rows
     instead = {name: _flat(x) for name, x in (spill or {}).items()} | {"target": traversal.spill}
+    instead |= _tables(phase, kernel, instead)
     spilling = [instead.get(name, x) for name, x in zip(kernel.arguments[2:], rest, strict=True)]
 
     def block(b: int) -> None:
@@ -297,6 +299,14 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
     if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
         return {}
     return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}
+
+
+def _tables(phase: Phase, kernel: Kernel, given: dict[str, Any]) -> dict[str, Any]:
+    """Columns whose rows are tables, as the matrix of all rows of all tables."""
+    wanted = [name for name in kernel.arguments if name.endswith(TABLES)]
+    columns = {name: name.removesuffix(TABLES) for name in wanted}
+    width = {name: prod(phase.order[int(column.lstrip("gsrcdte"))].dims[1:]) for name, column in columns.items()}
+    return {name: given[column].reshape(-1, width[name]) for name, column in columns.items() if column in given}
 
 
 def _matrix(shape: tuple[int, ...], transposed: bool = False) -> tuple[int, int]:

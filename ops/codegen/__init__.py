@@ -24,6 +24,9 @@ from . import concat, dropout, embedding, extremes, product, reductions, softmax
 from .boundary import numbers
 from .kernel import Kernel, generate, saved_at_most, unsupported, worth_saving
 from .lowering import lowering_of
+from .values import TABLES
 from .variant import Residuals, Variant
 
-__all__ = ["Kernel", "Residuals", "Variant", "generate", "lowering_of", "numbers", "saved_at_most", "unsupported", "worth_saving"]
+__all__ = [
+    "TABLES", "Kernel", "Residuals", "Variant", "generate", "lowering_of", "numbers", "saved_at_most", "unsupported", "worth_saving",
+]

@@ -98,9 +98,11 @@ class Gradients:
             return self.registers.block_sum(f"gc{n}", a.dims)
         if a.leaf is not None and n not in self.stored:
             name = self.source.arg(f"g{a.leaf[0]}{n}")
-            if a.leaf[0] == self.values.fixed_end:
-                return self.registers.row_sum(name, a.dims)
-            return RegisterBuffer(self.source, name, a.dims, (name, self.values.row(a)))
+            if a.leaf[0] != self.values.fixed_end:
+                return RegisterBuffer(self.source, name, a.dims, (name, self.values.row(a)))
+            # rows of tables are added in memory
+            return RegisterBuffer(self.source, name, a.dims, (name, "tr")) if id(a) in self.values.tables else \
+                self.registers.row_sum(name, a.dims)
         if n not in self.buffers:
             self.buffers[n] = self.registers.total(f"g{n}", a.dims)
         return self.buffers[n]

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..autodiff.expr import Expr
 from .boundary import numbers
-from .values import Values
+from .values import TABLES, Values
 
 # edges between prefetch and read of a row, cache lines prefetched at most, bytes of a line
 AHEAD, MOST_LINES, LINE = 8, 16, 64
@@ -17,7 +18,8 @@ def prefetches(values: Values) -> list[str]:
         return []
     lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
     if any(row != "far" for _, row, _ in scattered):
-        lines += ["el = at[later]", "sl = start + positions[el]" if values.variant.listed else "sl = start + el"]
+        lines += ["el = at[later]" if values.variant.mode == "sender" else "el = later",
+                  "sl = start + positions[el]" if values.variant.listed else "sl = start + el"]
     for name, row, size in scattered:
         lines += [f"prefetch({name}, {row}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
     return lines
@@ -33,10 +35,14 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
     variant, arguments, found = values.variant, values.source.arguments, []
     sender, item = variant.mode == "sender", np.dtype(variant.dtype).itemsize
     for n, e in enumerate(values.phase.order):
-        if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or f"{e.leaf[0]}{n}" not in arguments:
+        if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge"):
             continue
         kind, name = e.leaf
         size = e.dtype.itemsize * int(np.prod(e.dims))
+        if id(e) in values.tables and f"{kind}{n}{TABLES}" in arguments and (row := _table_row(values, e)):
+            found.append((f"{kind}{n}{TABLES}", row, size // e.dims[0]))
+        if f"{kind}{n}" not in arguments:
+            continue
         if kind == "edge" and sender:
             found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
         elif kind not in ("edge", values.fixed_end):
@@ -50,3 +56,10 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
         if variant.residuals:
             found.append(("kept", "el", item * numbers(values.phase, variant.residuals)))
     return found
+
+
+def _table_row(values: Values, table: Expr) -> str:
+    """The row of all tables that a later edge reads; empty if a scattered read would be needed to find it."""
+    index, at_end = values.tables[id(table)], table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end)
+    stored = index.leaf is not None and index.leaf[0] == "edge" and index.leaf[1] not in values.variant.carried
+    return f"far * {table.dims[0]} + edge{values.number[id(index)]}[sl, 0]" if at_end and stored else ""

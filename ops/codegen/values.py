@@ -6,10 +6,14 @@ import numpy as np
 from ..autodiff.expr import Expr
 from ..compile.scalar import Scalar
 from ..edge.program import Phase
+from ..functions.embedding import own_embedding_p
 from .lane_slice import LaneSlice, broadcast
 from .register_buffer import RegisterBuffer
 from .source import Source
 from .variant import Variant
+
+# ends the name of a column whose rows are tables, as the matrix of all rows of all tables
+TABLES = "_tables"
 
 
 class Values:
@@ -20,6 +24,7 @@ class Values:
         saved: Values that are in register buffers, by number.
         intermediates: Other values that gradients of saved values read, by number.
         fixed_end: The end, "src" or "dst", that all edges of a row share.
+        tables: Columns, by id, of which edges read one row of each table, with the index.
     """
 
     def __init__(self, source: Source, phase: Phase, variant: Variant):
@@ -28,6 +33,7 @@ class Values:
         self.saved: dict[int, RegisterBuffer] = {}
         self.intermediates: dict[int, RegisterBuffer] = {}
         self.fixed_end = "src" if variant.mode == "sender" else "dst"
+        self.tables = {id(e.args[0]): e.args[1] for e in phase.order if e.prim is own_embedding_p and e.rows}
 
     def uses(self) -> dict[int, list[Expr]]:
         """The uses of each expression; those of an alias instead of the alias."""

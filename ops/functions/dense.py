@@ -24,11 +24,11 @@ _PARTS, _ROWS, _ENTRIES = 32, 1024, 20
     work="contraction", contraction=True, linear=(0, 1), kept_axes=lambda x, y, static: len(x) - 1, sign="@"))
 def matmul_p(x: Any, w: Any) -> Any:
     """The last axis of x against the first of w."""
-    flat = w.reshape(w.shape[0], prod(w.shape[1:]))
-    return _product(_flat(x), flat).reshape(x.shape[:-1] + w.shape[1:])
+    matrix = w.reshape(w.shape[0], prod(w.shape[1:]))
+    return product(flat(x), matrix).reshape(x.shape[:-1] + w.shape[1:])
 
 
-def _product(x: Any, w: Any) -> Any:
+def product(x: Any, w: Any) -> Any:
     """x @ w of two axes each, by blocks of rows; each thread runs BLAS with one thread."""
     out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
     if is_sparse(x):
@@ -41,8 +41,10 @@ def _product(x: Any, w: Any) -> Any:
     return out
 
 
-def _long_product(x: Any, g: Any) -> Any:
+def long_product(x: Any, g: Any) -> Any:
     """x.T @ g of two axes each: products of parts of the long axis, added in order."""
+    if is_sparse(x):
+        return _sparse_long_product(x, g)
     count = max(1, min(_PARTS, x.shape[0] // _ROWS))
     ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
     # BLAS is faster with the narrow factor in front, and that is g more often than not
@@ -62,7 +64,7 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     return parts.sum(axis=0) if count > 1 else parts[0]
 
 
-def _flat(x: Any) -> Any:
+def flat(x: Any) -> Any:
     """All axes but the last as one; sparse rows have no more than two."""
     return x if is_sparse(x) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
@@ -71,12 +73,12 @@ def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
     if is_sparse(x):
         return None
     width = prod(w.shape[1:])
-    return _product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(x.shape)
+    return product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(x.shape)
 
 
 def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:
     g = g.reshape(prod(x.shape[:-1]), prod(w.shape[1:]))
-    return (_sparse_long_product(x, g) if is_sparse(x) else _long_product(_flat(x), g)).reshape(w.shape)
+    return long_product(flat(x), g).reshape(w.shape)
 
 
 # sparse rows are input features: constants

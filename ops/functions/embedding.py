@@ -1,4 +1,4 @@
-"""Rows of a table chosen by integers, such as the vector of an edge's type."""
+"""Rows of tables chosen by integers, such as the vector of an edge's type."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +10,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
-from .rows import has_rows
+from .rows import has_rows, same_rows, trailing
 
 
 @primitive("embedding", traits=Traits(free=True))
@@ -27,6 +27,22 @@ def _embedding_table(g: Any, y: Any, table: Any, index: Any, of: str = "", among
 
 
 defvjp(embedding_p, table=_embedding_table, index=None)
+
+
+@primitive("own_embedding", traits=Traits(free=True))
+def own_embedding_p(tables: Any, index: Any, *, of: str = "the index", among: str = "the table") -> Any:
+    """A row of the table that each row has, by number."""
+    check_range(index, tables.shape[1], of, among)
+    return tables[np.arange(len(index)), index]
+
+
+def _own_embedding_tables(g: Any, y: Any, tables: Any, index: Any, of: str = "", among: str = "") -> Any:
+    out = np.zeros_like(tables)
+    out[np.arange(len(index)), index] = g
+    return out
+
+
+defvjp(own_embedding_p, tables=_own_embedding_tables, index=None)
 
 
 def check_range(index: np.ndarray | None, size: int, of: str, among: str) -> None:
@@ -48,22 +64,32 @@ def check_range(index: np.ndarray | None, size: int, of: str, among: str) -> Non
 
 
 def embedding(table: Any, index: Any) -> Any:
-    """Rows of a parameter chosen by an integer value of each node or edge, such as its type.
+    """Rows of a table chosen by an integer value of each node or edge, such as its type or relation.
 
     Args:
-        table: [k, ...], rowless.
-        index: [n] or [n, ...] integers in [0, k).
+        table: [k, ...], rowless; or [n, k, ...], a table for each node or edge, such as the node's
+            values for each relation. In ``gather`` the latter is a column: ``edge.src.z``.
+        index: [n] or, for a rowless table, [n, ...] integers in [0, k).
 
     Returns:
-        [*index.shape, *table.shape[1:]].
+        [*index.shape, ...].
 
     Raises:
-        UserFunctionError: The index is not of an integer type, or the table has rows.
-        ShapeError: An index is out of range.
+        UserFunctionError: The index is not of an integer type, or a table that has rows is computed
+            on the edge.
+        ShapeError: An index is out of range, or shapes do not fit.
     """
-    if has_rows(table) or np.dtype(index.dtype).kind not in "iu":
-        raise UserFunctionError("embedding looks up rows of a parameter by an integer value, such as a column of gt.Graph(..., "
-                                f"node_columns=..., edge_columns=...); expected (parameter, integers), got {table!r} and {index!r}")
+    if np.dtype(index.dtype).kind not in "iu":
+        raise UserFunctionError("embedding looks up rows of a table by an integer value, such as a column of gt.Graph(..., "
+                                f"node_columns=..., edge_columns=...); expected (table, integers), got {table!r} and {index!r}")
     of = repr(index) if isinstance(index, Expr) else getattr(index, "name", "")
     among = getattr(table, "name", "")
-    return embedding_p(table, index, of=of or "the index", among=f"the table {among}" if among else "the table")
+    named = {"of": of or "the index", "among": f"the table {among}" if among else "the table"}
+    if not has_rows(table):
+        return embedding_p(table, index, **named)
+    if isinstance(table, Expr) and table.leaf is None:
+        raise UserFunctionError(f"embedding: the table {table!r} is computed on the edge; return it from transform, and read it as "
+                                "edge.src.NAME or edge.dst.NAME")
+    if not trailing(table) or trailing(index) or not has_rows(index):
+        raise ShapeError(f"embedding: a table with rows is [rows, k, ...] and its index [rows]; got {table!r} and {index!r}")
+    return own_embedding_p(*same_rows(table, index), **named)

@@ -149,3 +149,74 @@ def test_compiled_loops_name_what_they_cannot_look_up():
     phase = phase_of(lambda e: e.src.z * embedding(weights, e.type + e.type))
     with pytest.raises(ShapeError, match=r"add\(edge.type, edge.type\) holds numbers outside of 0 to 2, the rows of the table codes"):
         passed(phase, np.array([0, 1, 2, 3, 0]), weights, z)
+
+
+# ---- tables that rows have
+
+TABLES = {"z": ((3, 4), np.float32, True)}
+
+
+def own(e):
+    """One row of each table, and all rows: gradients of both are added up."""
+    return embedding(e.src.z, e.type) * e.dst.z.sum(-2) + e.src.z.sum(-2) * embedding(e.dst.z, e.type)
+
+
+def test_each_row_has_a_table_of_its_own():
+    z, index = Var(np.arange(24.0).reshape(4, 3, 2), SPACE, True), np.array([2, 0, 0, 1])
+    with Tape() as tape:
+        out = embedding(z, Var(index, SPACE))
+    np.testing.assert_array_equal(out.value, z.value[np.arange(4), index])
+    expected = np.zeros((4, 3, 2))
+    expected[np.arange(4), index] = 1
+    np.testing.assert_array_equal(tape.backward(out).of(z), expected)
+
+
+def test_a_table_that_rows_have_is_a_column_with_one_number_for_each_row():
+    z, pair = Var(np.zeros((4, 3, 2)), SPACE), Var(np.zeros((4, 2), int), SPACE)
+    with pytest.raises(ShapeError, match=r"a table with rows is \[rows, k, ...\] and its index \[rows\]"):
+        embedding(z, pair)
+    with pytest.raises(ShapeError, match="holds numbers from 0 to 3; expected 0 to 2"):
+        embedding(z, Var(np.arange(4), SPACE))
+    with pytest.raises(UserFunctionError, match=r"the table .* is computed on the edge; return it from transform"):
+        trace(lambda e: embedding(e.src.z * 2, e.type), TABLES, EDGES, "sum", "Mine")
+
+
+@pytest.mark.fused
+def test_compiled_loops_read_one_row_of_a_table(monkeypatch):
+    """Also where the edges of a hub are summed in parts."""
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
+    rng = np.random.default_rng(0)
+    (phase,) = trace(own, TABLES, EDGES, "sum", "Mine").phases
+    assert not unsupported(phase)
+    n, m = 12, 300
+    dst = np.sort(np.where(rng.random(m) < 0.5, 5, rng.integers(0, n, m)))
+    src, code = rng.integers(0, n, m).astype(np.int32), rng.integers(0, 3, m).astype(np.int32)
+    order = np.argsort(src, kind="stable").astype(np.int32)
+    z = rng.standard_normal((n, 3, 4)).astype(np.float32)
+    columns = Columns({"z": z}, {"z": z}, {"type": code}, frozenset(), {})
+    rows, none = np.arange(n, dtype=np.int32), np.zeros(0, np.int32)
+    into = EdgeLists(np.searchsorted(dst, np.arange(n + 1)), rows, src, none, None, 0, 0, 0, None)
+    out_of = EdgeLists(np.searchsorted(src[order], np.arange(n + 1)), rows, dst[order].astype(np.int32), order, None, 0, 0, 0, None)
+    states, g = {"": {"sum": np.zeros((n, 4), np.float32)}}, rng.standard_normal((n, 4)).astype(np.float32)
+    fused.forward(phase, columns, into, np.arange(m), states, {})
+    one, whole, one_dst, whole_dst = z[src, code], z.sum(1)[src], z[dst, code], z.sum(1)[dst]
+    expected = np.zeros((n, 4))
+    np.add.at(expected, dst, one * whole_dst + whole * one_dst)
+    np.testing.assert_allclose(states[""]["sum"], expected, rtol=1e-4, atol=1e-4)
+    grads = Columns({"z": np.zeros_like(z)}, {"z": np.zeros_like(z)}, {}, frozenset(), {})
+    fused.backward(phase, columns, into, out_of, np.arange(m), {"": {"g": g}}, {}, grads)
+    for end, chosen, all_rows, got in ((src, whole_dst, one_dst, grads.src["z"]), (dst, whole, one, grads.dst["z"])):
+        expected = np.zeros((n, 3, 4))
+        np.add.at(expected, (end, code), g[dst] * chosen)
+        np.add.at(expected, end, (g[dst] * all_rows)[:, None])
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.fused
+def test_compiled_loops_name_a_row_that_a_table_lacks():
+    (phase,) = trace(lambda e: embedding(e.src.z, e.type), TABLES, EDGES, "sum", "Mine").phases
+    rows = np.arange(4, dtype=np.int32)
+    columns = Columns({"z": np.ones((4, 3, 4), np.float32)}, {}, {"type": rows}, frozenset(), {})
+    lists = EdgeLists(np.arange(5), rows, rows, rows, None, 0, 0, 0, None)
+    with pytest.raises(ShapeError, match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table"):
+        fused.forward(phase, columns, lists, rows, {"": {"sum": np.zeros((4, 4), np.float32)}}, {})

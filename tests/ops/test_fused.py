@@ -74,6 +74,7 @@ ROWWISE = {
     "matmul": lambda e: gt.matmul(e.attr, parameter(3, 2, 3)) + gt.matmul(e.src.z * e.dst.y, parameter(3, 3)),
     "to_dense": lambda e: gt.to_dense(e.src.z * 2.0),
     "embedding": lambda e: gt.embedding(parameter(4, 2, 3), e.kind) * e.src.z,
+    "own_embedding": lambda e: gt.embedding(e.dst.table, e.kind) * gt.embedding(e.src.table, e.kind) * e.src.z,
     "getitem": lambda e: e.src.z[..., ::-1] * e.dst.y[..., [0, 0, 2]] + gt.tanh(e.src.z)[..., 1:2, None, 0],
     "less": lambda e: e.src.z * (e.src.z < e.dst.s) + (e.kind > e.src.k) * e.dst.y,
     "less_equal": lambda e: e.src.z * (e.src.z <= parameter(2, 3)) + (e.kind >= 2) * e.dst.y,
