@@ -33,9 +33,10 @@ from .division import divide
 from .edge_source import GraphEdges
 from .exchange import NOTHING, MovePlan, plan_requests
 from .partitioner import DEFAULT_PLACEMENT, assign
-from .relation import EDGE, EdgeBlock, Served, StoredRelation
+from .relation import EDGE, RELATION, EdgeBlock, Served, StoredRelation
 from .rows import MakeDirectory, Rows, whole_rows
 from .sliced import sliced_rows
+from .table import occurrences_of
 
 MASTER, MIRROR = 0, 1
 # on one rank
@@ -204,7 +205,7 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
     sources, destinations = (_build_plan(comm, rows, mirrors) for mirrors in used)
     edges = StoredRelation(EDGE, rows.edges, True, n_edges=graph.n_edges, blocks=rows.blocks, sources=sources, destinations=destinations)
     return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((rows.masters, rows.mirrors)), len(rows.masters), rows.directory,
-                     {EDGE: edges}, _node_columns(graph, rows, dtype), _edge_columns(graph, rows.edges, dtype),
+                     {EDGE: edges}, _node_columns(graph, rows, dtype), _edge_columns(graph, comm, rows.edges, dtype),
                      job_comm=comm if job_comm is None else job_comm)
 
 
@@ -219,10 +220,15 @@ def _node_columns(graph: Any, rows: Rows, dtype: Any) -> ColumnStore:
     return _store(made, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, rows.masters, dtype)
 
 
-def _edge_columns(graph: Any, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:
-    ones = {} if graph.edge_weight is not None else {"weight": np.ones(len(edge_ids), dtype)}
+def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:
+    made = {} if graph.edge_weight is not None else {"weight": np.ones(len(edge_ids), dtype)}
+    if RELATION in graph.edge_columns:
+        # the edges of the same relation at the same node
+        codes, span = graph.edge_columns[RELATION][edge_ids].astype(np.int64), graph.n_nodes
+        ends = {"in_degree": graph.dst[edge_ids], "out_degree": graph.src[edge_ids]}
+        made |= {name: occurrences_of(comm, codes * span + end).astype(dtype) for name, end in ends.items()}
     given = {name: getattr(graph, f"edge_{name}") for name in ("weight", "attr", *ROLES)}
-    return _store(ones, given | graph.edge_columns, edge_ids, dtype)
+    return _store(made, given | graph.edge_columns, edge_ids, dtype)
 
 
 def _store(made: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any) -> ColumnStore:

@@ -14,6 +14,8 @@ from .exchange import MovePlan
 
 # the relation of a graph's edges, and the node set at both its ends
 EDGE, NODE = "edge", "node"
+# the column with the kind of each edge, if a graph has several kinds
+RELATION = "relation"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import numpy as np
 
 from ...ops.autodiff.buffers import by_blocks
 from ...ops.kernels.sort import mark_ends
+from ...ops.partition.counting_sort import occurrences
 from ..comm.communicator import Comm
-from .blocks import edge_blocks, occurrences
+from .blocks import edge_blocks
 from .directory import DenseDirectory, Directory
 from .edge_source import EdgeChunk, EdgeSource
 from .relation import EdgeBlock

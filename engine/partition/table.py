@@ -57,6 +57,30 @@ class Route:
         return out
 
 
+def home_of(comm: Comm) -> Home:
+    """The function from keys to workers by hash."""
+    return lambda keys: (bits(_HOMES, keys) % np.uint64(comm.size)).astype(np.int32)
+
+
+def occurrences_of(comm: Comm, keys: np.ndarray) -> np.ndarray:
+    """How often each key occurs over all workers, [n] int64.
+
+    Args:
+        comm: The workers.
+        keys: Of this worker, [n] int64.
+
+    Collective: all ranks of comm.
+    """
+    own, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    route = Route(home_of(comm)(own), comm.size)
+    received, parts = (comm.all_to_all(route.parts(x)) for x in (own, counts))
+    known, where = np.unique(np.concatenate(received), return_inverse=True)
+    total = np.zeros(len(known), np.int64)
+    np.add.at(total, where, np.concatenate(parts))
+    bounds = np.cumsum([0, *map(len, received)])
+    return route.back(comm.all_to_all([total[where[a:b]] for a, b in pairwise(bounds)]))[at]
+
+
 class Table:
     """Integers by key. Each entry is stored at the home of its key, a worker.
 
@@ -70,7 +94,7 @@ class Table:
     """
 
     def __init__(self, comm: Comm, keys: np.ndarray, values: np.ndarray, home: Home | None = None):
-        self._comm, self._home = comm, home or (lambda keys: (bits(_HOMES, keys) % np.uint64(comm.size)).astype(np.int32))
+        self._comm, self._home = comm, home or home_of(comm)
         route = Route(self._home(keys), comm.size)
         held, rows = (np.concatenate(comm.all_to_all(route.parts(x))) for x in (keys, values))
         order = np.argsort(held, kind="stable")

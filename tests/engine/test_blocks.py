@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition import blocks
-from graphtheta.engine.partition.blocks import counting_sort, occurrences
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.engine.partition.rows import CACHED_ROWS, SAMPLED_EDGES
+from graphtheta.ops.partition import counting_sort as sorts
+from graphtheta.ops.partition.counting_sort import counting_sort, occurrences
 
 ODD = graphs.odd_graphs()
 
@@ -100,8 +101,8 @@ def check(graph, size, placement):
 @pytest.fixture
 def several_threads(monkeypatch):
     """Small sorts are divided into parts too."""
-    monkeypatch.setattr(blocks, "KEYS_PER_THREAD", 1)
-    monkeypatch.setattr(blocks, "threads", lambda: 3)
+    monkeypatch.setattr(sorts, "KEYS_PER_THREAD", 1)
+    monkeypatch.setattr(sorts, "threads", lambda: 3)
 
 
 @pytest.mark.parametrize("name", ODD)
