@@ -10,14 +10,18 @@ from .gat_e import GATE
 from .gcn import GCN
 from .gin import GIN
 from .gipa import GIPA
+from .hgt import HGT
 from .mlp import MLP
 from .network import Network
 from .norm import BatchNorm, LayerNorm
 from .registry import MODELS, register_model
+from .rgat import RGAT
+from .rgcn import RGCN
 from .sage import SAGE
+from .simple_hgn import SimpleHGN
 from .user import load_user
 
 __all__ = [
-    "GAT", "GATE", "GCN", "GIN", "GIPA", "MLP", "MODELS", "SAGE", "BatchNorm", "Design", "DotDecoder", "EdgeDecoder", "HadamardDecoder",
-    "LayerNorm", "Network", "NetworkOptions", "NodeHead", "build_model", "load_user", "register_model",
+    "GAT", "GATE", "GCN", "GIN", "GIPA", "HGT", "MLP", "MODELS", "RGAT", "RGCN", "SAGE", "BatchNorm", "Design", "DotDecoder", "EdgeDecoder",
+    "HadamardDecoder", "LayerNorm", "Network", "NetworkOptions", "NodeHead", "SimpleHGN", "build_model", "load_user", "register_model",
 ]

@@ -16,7 +16,8 @@ from .registry import find_model, readers
 DECODERS = ("none", "dot", "hadamard", "edge")
 
 
-def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, decoder: str = "none", **options: Any) -> Network:
+def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, relations: int = 0, types: int = 0,
+                decoder: str = "none", **options: Any) -> Network:
     """Build a network of a model by name.
 
     Args:
@@ -24,6 +25,7 @@ def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, decoder: s
         d_in: Width of the node features.
         d_out: Number of classes, labels or values.
         d_edge: Width of the edge attributes.
+        relations, types: Number of relations of the edges and of types of the nodes.
         decoder: "none" for node tasks, "edge" for values of edges, "dot" or "hadamard" for links.
         **options: Options that the model declares; those not given have their defaults.
 
@@ -38,10 +40,11 @@ def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, decoder: s
             raise ConfigError(f"option {key!r} has no meaning for {name}, only for {', '.join(readers(key))}; leave it out")
         if key not in own:
             raise ConfigError(f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are {', '.join(own)}")
-    return assemble(name, design, d_in, d_out, d_edge, decoder, read_options(design.options, options))
+    return assemble(name, design, d_in, d_out, d_edge, decoder, read_options(design.options, options), relations=relations, types=types)
 
 
-def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str, o: NetworkOptions) -> Network:
+def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str, o: NetworkOptions, *, relations: int = 0,
+             types: int = 0) -> Network:
     """Build a network of a design.
 
     Args:
@@ -50,6 +53,7 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
         d_in, d_out, d_edge: Widths of node features, outputs and edge attributes.
         decoder: As in ``build_model``.
         o: Options, of the class that the design declares.
+        relations, types: As in ``build_model``.
 
     Raises:
         ConfigError: Unknown decoder, or features that the model needs and the graph lacks.
@@ -60,13 +64,20 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
         raise ConfigError(f"{name} reads node features and the graph has none; give it x, for example node degrees")
     if design.reads_edges and d_edge < 1:
         raise ConfigError(f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a model such as gat")
+    if design.relational and relations < 1:
+        raise ConfigError(f"{name} reads relations of edges and the graph has none; give codes, edge_columns={{'relation': codes}}, "
+                          "or use a model such as gat")
+    if design.typed and types < 1:
+        raise ConfigError(f"{name} reads types of nodes and the graph has none; make it of types, "
+                          "gt.Graph({(src, name, dst): edges}, ...), or use rgat")
+    sizes = {**({"relations": relations} if design.relational else {}), **({"types": types} if design.typed else {})}
     end = d_out if decoder == "none" else o.hidden
     head_follows = design.whole or o.jumping != "none"
     embed = MLP(d_in, (), o.hidden) if design.whole else None
     layers, widths, width = [], [], o.hidden if design.whole else d_in
     for i in range(o.layers):
         last = i == o.layers - 1 and not head_follows
-        layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o)
+        layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o, **sizes)
         if isinstance(layer, Layer):
             layer.direction = o.direction
         layers.append(layer)

@@ -92,11 +92,17 @@ class Design:
         residual: Where the network adds a residual, if the option is set: "before" or "after" norm
             and activation; "none" if the layer adds it itself.
         reads_edges: Whether it needs edge attributes.
+        relational: Whether it needs relations of edges; its function then has the keyword
+            ``relations``, their number.
+        typed: Whether it needs types of nodes; its function then has the keyword ``types``, their
+            number.
     """
 
-    layer: Callable[[int, int, int, bool, Any], tuple[Module, int]]
+    layer: Callable[..., tuple[Module, int]]
     options: type[NetworkOptions] = NetworkOptions
     activation: str = "relu"
     whole: bool = False
     residual: str = "after"
     reads_edges: bool = False
+    relational: bool = False
+    typed: bool = False

@@ -6,7 +6,7 @@ from inspect import isclass
 from graphtheta.errors import ConfigError
 from graphtheta.wording import did_you_mean
 
-from . import gat, gat_e, gcn, gin, gipa, mlp, sage
+from . import gat, gat_e, gcn, gin, gipa, hgt, mlp, rgat, rgcn, sage, simple_hgn
 from .design import Design, NetworkOptions
 
 PUBLISHED: dict[str, Design] = {
@@ -16,6 +16,10 @@ PUBLISHED: dict[str, Design] = {
     "gat": gat.DESIGN,
     "gat_e": gat_e.DESIGN,
     "gipa": gipa.DESIGN,
+    "rgcn": rgcn.DESIGN,
+    "rgat": rgat.DESIGN,
+    "simple_hgn": simple_hgn.DESIGN,
+    "hgt": hgt.DESIGN,
     "mlp": mlp.DESIGN,
 }
 # the published models and those of users

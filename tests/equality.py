@@ -22,7 +22,7 @@ from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 
-N, E, D, A, CLASSES = 40, 160, 5, 3, 4
+N, E, D, A, CLASSES, RELATIONS, TYPES = 40, 160, 5, 3, 4, 3, 2
 STEPS = 2
 PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
 
@@ -35,6 +35,11 @@ MODELS = {
     "gat D6": ("gat", {"separate": True, "attention_dropout": 0.4}),
     "gat_e": ("gat_e", {"residual": True, "attention_dropout": 0.4}),
     "gipa": ("gipa", {"norm": "batch", "edge_drop": 0.2, "residual": True}),
+    "rgcn": ("rgcn", {}),
+    "rgcn bases": ("rgcn", {"bases": 2, "norm": "batch"}),
+    "rgat": ("rgat", {"attention_dropout": 0.4, "feature_dropout": 0.2}),
+    "hgt": ("hgt", {"attention_dropout": 0.4}),
+    "simple_hgn": ("simple_hgn", {"residual": True, "attention_dropout": 0.4}),
 }
 LINK_MODELS = {"gcn dot": ("gcn", {"decoder": "dot"}), "sage max hadamard": ("sage", {"decoder": "hadamard", "aggregator": "max"})}
 EDGE_MODELS = {"gat_e": ("gat_e", {"decoder": "edge"}), "gin": ("gin", {"decoder": "edge", "norm": "batch"})}
@@ -59,7 +64,8 @@ def example():
     ends[:, 50:60] = ends[:, 60:70]
     train = rng.random(N) < 0.4
     return Graph(ends, N, x=rng.standard_normal((N, D)), y=rng.integers(0, CLASSES, N), train=train, edge_attr=rng.standard_normal((E, A)),
-                 edge_weight=rng.random(E), edge_y=rng.standard_normal(E), edge_train=rng.random(E) < 0.3)
+                 edge_weight=rng.random(E), edge_y=rng.standard_normal(E), edge_train=rng.random(E) < 0.3,
+                 edge_columns={"relation": rng.integers(0, RELATIONS, E)}, node_columns={"type": rng.integers(0, TYPES, N)})
 
 
 def node_task(part, graph):
@@ -100,7 +106,8 @@ def run(comm, placement, task_name):
 def build(kind, d_out, options, part):
     """A model of two layers and the state it starts from."""
     with init_scope(5):
-        model = build_model(kind, D, d_out, A, **declared(kind, hidden=4, heads=2, dropout=0.3), **options)
+        usual = declared(kind, hidden=4, heads=2, dropout=0.3)
+        model = build_model(kind, D, d_out, A, relations=RELATIONS, types=TYPES, **usual, **options)
     assert probe(model, part).layers == [("in", 1), ("in", 0)]
     return model, {name: x.copy() for name, x in model.state().items()}
 

@@ -37,7 +37,8 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     Raises:
         ConfigError: It cannot be made.
     """
-    sizes = {"d_in": graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features}
+    sizes = {"d_in": graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
+             "relations": graph.n_relations, "types": graph.n_types}
     with dtype_scope(job.dtype), init_scope(job.seed):
         found = given if given is not None else load_user(job.model) if in_file(job.model) else find_model(job.model)
         if isinstance(found, Design):

@@ -35,7 +35,8 @@ def batches(name, graph, size=1, task="node", placement=equality.PLACEMENTS[0], 
         made, d_out, _ = equality.TASKS[task](p, graph)
         usual = equality.declared(kind, hidden=4, heads=2, dropout=0.3)
         with dtype_scope("float64"), init_scope(5):
-            model = equality.build_model(kind, equality.D, d_out, equality.A, **{**usual, **chosen})
+            model = equality.build_model(kind, equality.D, d_out, equality.A, relations=equality.RELATIONS, types=equality.TYPES,
+                                         **{**usual, **chosen})
         layers, found = probe(model, p).layers, []
         for strategy in (GlobalBatch(p, layers, made), MiniBatch(p, layers, made, batch_size=made.n_targets)):
             view = strategy.batch(0, 0)

@@ -26,7 +26,10 @@ DRAWS = 20
 OWN = {"gcn": {"normalisation": ("sym", "row")}, "sage": {"aggregator": ("mean", "max", "sum")}, "gin": {"train_eps": (False, True)},
        "gat": {"separate": (False, True), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
        "gat_e": {"attention_dropout": (0.0, 0.3), "out_heads": (1, 2)},
-       "gipa": {"reduce": ("sum", "mean", "max"), "edge_drop": (0.0, 0.2)}, "mlp": {}}
+       "gipa": {"reduce": ("sum", "mean", "max"), "edge_drop": (0.0, 0.2)}, "mlp": {},
+       "rgcn": {"bases": (0, 2), "relation_sum": (True,)}, "rgat": {"bases": (0, 2)}, "simple_hgn": {"out_heads": (1, 2)},
+       "hgt": {"attention_dropout": (0.0, 0.3)}}
+RELATIONS, TYPES = 3, 2
 
 
 @cache
@@ -36,7 +39,8 @@ def connected():
     n, nodes = 24, np.arange(24)
     src, dst = np.concatenate((rng.integers(0, n, 110), rng.permutation(n))), np.concatenate((rng.integers(0, n, 110), nodes))
     dst[:20] = 3
-    graph = graphs.fill(src, dst, n)
+    graph = graphs.fill(src, dst, n, edge_columns={"relation": rng.integers(0, RELATIONS, len(src))},
+                        node_columns={"type": rng.integers(0, TYPES, n)})
     return build_partition(graph, SerialComm(), dtype=np.float64)
 
 
@@ -44,7 +48,7 @@ def gradients(name, draw, decoder, options):
     """The largest number in the gradient of each parameter, in general position, of a random linear function of the outputs."""
     rng, part = np.random.default_rng(draw), connected()
     with dtype_scope("float64"):
-        model = build_model(name, 4, 3, 3, layers=3, **declared(name, hidden=6, heads=2), decoder=decoder, **options)
+        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=TYPES, layers=3, **declared(name, hidden=6, heads=2), decoder=decoder, **options)
     for p in model.parameters():
         p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
     seeds = None if decoder == "none" else EdgeTask(part, part.edge.read("train")).masked(part.edge.read("train"))
@@ -78,7 +82,7 @@ def attention(comm, name, options):
     """The gradients of what is read by scores only, where one in-edge of every node is sampled."""
     part = build_partition(graphs.random_graph(), comm, dtype=np.float64)
     with dtype_scope("float64"), init_scope(3):
-        model = build_model(name, 4, 3, 3, **declared(name, hidden=6, heads=2), **options)
+        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=TYPES, **declared(name, hidden=6, heads=2), **options)
     layers, task = probe(model, part).layers, NodeTask(part, "classes")
     view = MiniBatch(part, layers, task, batch_size=task.n_targets, sampler=NeighbourSampler((1,) * len(layers))).batch(0, 0)
     with Tape(seed=1, all_sum=comm.all_sum) as tape:

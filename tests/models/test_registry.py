@@ -64,7 +64,7 @@ def file(tmp_path):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_built_by_name(name):
-    model = build_model(name, 5, 3, 2, layers=3, hidden=4)
+    model = build_model(name, 5, 3, 2, relations=3, types=2, layers=3, hidden=4)
     assert len(model.parameters()) == len({p.name for p in model.parameters()})
 
 
@@ -154,7 +154,7 @@ def test_a_model_declares_the_options_that_it_reads(name):
     design = PUBLISHED[name]
     spy = Spy(design.options())
     for last in (False, True):
-        design.layer(4, 4, 4, last, spy)
+        design.layer(4, 4, 4, last, spy, **({"relations": 3} if design.relational else {}), **({"types": 2} if design.typed else {}))
     assert set(design.options.own()) == spy.seen - {*NetworkOptions.model_fields, "has_bias"}
 
 
