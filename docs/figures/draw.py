@@ -218,7 +218,51 @@ def compiler() -> Figure:
     return f
 
 
-FIGURES = {"layers": layers, "halo": halo, "frame": frame, "overlap": overlap, "compiler": compiler}
+def types() -> Figure:
+    """From dicts to one numbering."""
+    f = Figure(980, 388, "Types and relations given as dicts, and the one numbering of nodes and of edges that they become")
+    f.text(24, 32, "Given: dicts by type and by relation", bold=True, size=14)
+    kinds = [("paper", 90, 70, "blue"), ("author", 120, 0, "green"), ("subject", 50, 40, "amber")]
+    y = 52.0
+    for name, height, width, colour in kinds:
+        f.text(24, y + height / 2 + 4, name)
+        f.box(96, y, 30, height, "", colour)
+        if width:
+            f.box(136, y, width, height, "x", colour, 12)
+        else:
+            f.text(140, y + height / 2 + 4, "no features", size=11, soft=True)
+        y += height + 14
+    f.text(222, 100, "author writes paper", mono=True, size=12)
+    f.text(222, 124, "paper has subject", mono=True, size=12)
+    f.text(222, 148, "ids of each type from 0", size=11, soft=True)
+    f.arrow((372, 176), (436, 176))
+    f.text(450, 32, "Stored: one graph", bold=True, size=14)
+    y = 52.0
+    for code, (name, height, width, colour) in enumerate(kinds):
+        f.box(450, y, 30, height, str(code), colour, 12)
+        f.box(490, y, 110, height, "", "plain")
+        if width:
+            f.box(490 if code == 0 else 560, y, width, height, "", colour)
+        f.text(612, y + height / 2 + 4, name, size=12)
+        y += height
+    f.text(450, y + 20, "type", mono=True, size=12)
+    f.text(520, y + 20, "x: zero outside", size=12)
+    f.text(520, y + 36, "of the own columns", size=12)
+    x = 710.0
+    rows = [("relation", "", ""), ("0", "author", "paper"), ("1", "paper", "subject"), ("2", "paper", "author"), ("3", "subject", "paper")]
+    for i, (code, src, dst) in enumerate(rows):
+        top = 52 + i * 44
+        if i:
+            f.box(x, top, 60, 34, code, "violet", 12)
+            f.text(x + 74, top + 22, f"{src} -> {dst}", size=12)
+        else:
+            f.text(x, top + 22, "relation", mono=True, size=12)
+            f.text(x + 74, top + 22, "edges, in one numbering", size=12)
+    f.text(x, 52 + 5 * 44 + 12, "2 and 3 are the inverse relations of 0 and 1", size=11, soft=True)
+    return f
+
+
+FIGURES = {"layers": layers, "halo": halo, "frame": frame, "overlap": overlap, "compiler": compiler, "types": types}
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE

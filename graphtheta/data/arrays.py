@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphtheta.data import validation
+from graphtheta.data import typed, validation
 from graphtheta.data.columns import Columns, check_columns, described
+from graphtheta.data.typed import RELATION, TYPE
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
 from graphtheta.sparse import is_sparse
@@ -59,12 +60,19 @@ class GraphArrays:
     node_columns: Columns
     edge_columns: Columns
 
-    def __init__(self, edge_index: Any, n_nodes: int | None = None, *, x: Any = None, y: Any = None, n_classes: int | None = None,
+    def __init__(self, edge_index: Any, n_nodes: Any = None, *, x: Any = None, y: Any = None, n_classes: int | None = None,
                  multilabel: bool | None = None, edge_attr: Any = None, edge_weight: Any = None, edge_y: Any = None, train: Any = None,
                  val: Any = None, test: Any = None, edge_train: Any = None, edge_val: Any = None, edge_test: Any = None,
                  node_ids: Any = None, node_columns: Mapping[str, Any] | None = None,
                  edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = "",
                  folder: str = ""):
+        if isinstance(edge_index, Mapping):
+            arrays = {"x": x, "y": y, "edge_attr": edge_attr, "edge_weight": edge_weight, "edge_y": edge_y, "train": train, "val": val,
+                      "test": test, "edge_train": edge_train, "edge_val": edge_val, "edge_test": edge_test, "node_ids": node_ids}
+            others = {"n_classes": n_classes, "multilabel": multilabel, "name": name, "where": where, "folder": folder}
+            columns_of = {"node_columns": node_columns, "edge_columns": edge_columns}
+            GraphArrays.__init__(self, **typed.joined(edge_index, n_nodes, {**arrays, **columns_of, **others, "meta": meta}))
+            return
         put = partial(object.__setattr__, self)
         src, dst = validation.check_edges(edge_index, where)
         columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
@@ -122,6 +130,38 @@ class GraphArrays:
     def n_edge_features(self) -> int:
         """Width of the edge attributes; 0 without."""
         return 0 if self.edge_attr is None else int(self.edge_attr.shape[1])
+
+    @property
+    def node_types(self) -> tuple[str, ...]:
+        """Names of the types of nodes, in the order of their codes; empty for a graph that was not made of types."""
+        return tuple(self.meta.get("node_types", ()))
+
+    @property
+    def relations(self) -> tuple[tuple[str, str, str], ...]:
+        """Source type, name and destination type of each relation, in the order of their codes; empty if they have no names."""
+        return tuple((src, name, dst) for src, name, dst in self.meta.get("relations", ()))
+
+    @property
+    def n_relations(self) -> int:
+        """Number of relations: of those with names, else the largest code of the edge column "relation" + 1; 0 without."""
+        codes = self.edge_columns.get(RELATION)
+        return 0 if codes is None else len(self.relations) or int(codes.max(initial=-1)) + 1
+
+    @property
+    def n_types(self) -> int:
+        """Number of types of nodes: of those with names, else the largest code of the node column "type" + 1; 0 without."""
+        codes = self.node_columns.get(TYPE)
+        return 0 if codes is None else len(self.node_types) or int(codes.max(initial=-1)) + 1
+
+    def nodes_of(self, kind: str) -> np.ndarray:
+        """The nodes of a type, ascending, in the order of the numbers within the type, [n] int64.
+
+        Raises:
+            DataError: There is no such type.
+        """
+        if kind not in self.node_types:
+            raise DataError(f"{self.name}: there is no node type {kind!r}; it has {', '.join(map(repr, self.node_types)) or 'no types'}")
+        return np.flatnonzero(self.node_columns[TYPE] == self.node_types.index(kind))
 
     @property
     def label_kind(self) -> str:

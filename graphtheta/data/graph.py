@@ -19,6 +19,10 @@ class Graph(GraphArrays):
     float32 would round raise an error, except in named columns, which store integers. Duplicate
     edges and self loops are allowed.
 
+    A heterogeneous graph is given as dicts: ``edge_index`` by (source type, name, destination type) in the
+    numbers of each type, other edge arrays by the same keys, and ``n_nodes`` and node arrays by type; named
+    columns are dicts of such dicts. See :mod:`graphtheta.data.typed`.
+
     Args:
         edge_index: [2, n_edges] integers, row 0 sources and row 1 destinations; or the pair (src, dst).
         n_nodes: Number of nodes; by default the rows of the node arrays, else the largest id + 1.
@@ -64,8 +68,12 @@ class Graph(GraphArrays):
         """Add the missing reverse edges, with the attributes of the edge they reverse; see :func:`graphtheta.data.transform.symmetrise`."""
         return transform.symmetrise(self)
 
+    def with_inverse_relations(self) -> Graph:
+        """Add the reverse of every edge as another relation; see :func:`graphtheta.data.transform.add_inverse_relations`."""
+        return transform.add_inverse_relations(self)
+
     def deduplicated(self) -> Graph:
-        """Keep the first of several edges with the same ends."""
+        """Keep the first of several edges with the same ends and relation."""
         return transform.deduplicate(self)
 
     def reversed(self) -> Graph:

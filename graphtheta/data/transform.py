@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.arrays import G, GraphArrays
+from graphtheta.data.arrays import EDGE_MASKS, G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.data.lazy import CHUNK, Extended, Kept, LazyArray, Read, Selected, Without
+from graphtheta.data.typed import RELATION
 from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
 
@@ -65,26 +66,58 @@ def pair_key(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
     return src * n_nodes + dst
 
 
+def edge_key(graph: GraphArrays, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+    """One number per ordered pair of ends and relation, [k * n_edges] int64, for ends of all edges k times."""
+    key = pair_key(src, dst, graph.n_nodes)
+    codes = graph.edge_columns.get(RELATION)
+    if codes is None:
+        return key
+    return np.unique(key, return_inverse=True)[1] * graph.n_relations + np.tile(codes, len(src) // max(1, graph.n_edges))
+
+
 def first_of_each(key: np.ndarray) -> np.ndarray:
     """The first position of every distinct key, in order of position."""
     return np.sort(np.unique(key, return_index=True)[1])
 
 
 def deduplicate(graph: G) -> G:
-    """Keep the first of several edges with the same source and destination."""
-    return keep_edges(graph, first_of_each(pair_key(graph.src, graph.dst, graph.n_nodes)))
+    """Keep the first of several edges with the same source, destination and relation."""
+    return keep_edges(graph, first_of_each(edge_key(graph, graph.src, graph.dst)))
 
 
 def symmetrise(graph: G) -> G:
     """Add the reverse of every edge that has none, and merge duplicates.
 
     Where an edge is stored in both directions each keeps its own attributes; an added one copies attributes, columns,
-    weight, target and masks of the edge it reverses. Of duplicates the first is kept.
+    weight, target and masks of the edge it reverses. Of duplicates the first is kept. Edges of several relations are no
+    duplicates of each other.
     """
     src = np.concatenate((graph.src, graph.dst))
     dst = np.concatenate((graph.dst, graph.src))
-    first = first_of_each(pair_key(src, dst, graph.n_nodes))
+    first = first_of_each(edge_key(graph, src, dst))
     return graph.replace(edge_index=(src[first], dst[first]), **take_edges(graph, first % max(1, graph.n_edges)))
+
+
+def add_inverse_relations(graph: G) -> G:
+    """Add the reverse of every edge, in a relation of its own: that of relation r is r + n_relations.
+
+    If relations have names, the reverse of (src, name, dst) is (dst, rev_name, src). An added edge
+    copies attributes, columns and weight of the edge that it reverses. It belongs to no edge mask and
+    has no target.
+
+    Raises:
+        DataError: The graph has no edge column "relation".
+    """
+    if not graph.n_relations:
+        raise DataError(f"{graph.name}: the graph has no relations to invert; give their codes as edge_columns={{'relation': codes}}, or "
+                        "add reverse edges with symmetrised()")
+    rows = take_edges(graph, np.tile(np.arange(graph.n_edges), 2))
+    for field in rows.keys() & {*EDGE_MASKS, "edge_y"}:
+        rows[field][graph.n_edges:] = False if field in EDGE_MASKS else np.nan
+    rows["edge_columns"][RELATION][graph.n_edges:] += graph.n_relations
+    if graph.relations:
+        rows["meta"] = {**graph.meta, "relations": [*graph.relations, *((dst, f"rev_{name}", src) for src, name, dst in graph.relations)]}
+    return graph.replace(edge_index=(np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))), **rows)
 
 
 def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> G:

@@ -218,8 +218,8 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
     table = np.eye(len(names), dtype=np.float32) if how == "onehot" else random_code(len(names), CODE_WIDTH) if how == "code" else None
     train, val, test = masks_of(split)
     x = random_features(len(ids), features) if features else None
-    return Graph(ends, len(ids), x=x, edge_attr=None if table is None else table[kind],
-                 edge_train=train, edge_val=val, edge_test=test, node_ids=ids, name=path.stem,
+    return Graph(ends, len(ids), x=x, edge_attr=None if table is None else table[kind], edge_columns={"relation": kind}, edge_train=train,
+                 edge_val=val, edge_test=test, node_ids=ids, name=path.stem,
                  meta={**meta, "relation_names": names.tolist()}, where=str(path))
 
 

@@ -15,6 +15,7 @@ from graphtheta.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.data.graph import Graph
 from graphtheta.data.split import split_nodes
 from graphtheta.datasets import builder, generate
+from graphtheta.datasets.heterogeneous import heterogeneous
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.datasets.reader_planetoid import read_planetoid
 from graphtheta.errors import ConfigError
@@ -76,6 +77,10 @@ ENTRIES: dict[str, Entry] = {
     "bitcoin_otc": Entry("trust ratings over time (edge regression or sign)", builder.ratings, "bitcoin_otc.npz", {"target": str}),
     "fb15k_237": Entry("237 relations (link prediction)", builder.knowledge, "fb15k_237.npz", {"features": int, "relations": str}),
     "wn18rr": Entry("11 relations (link prediction)", builder.knowledge, "wn18rr.npz", {"features": int, "relations": str}),
+    "hetero_acm": Entry("papers, authors and subjects: field of each paper", heterogeneous, "hetero_acm.npz",
+                        {"labels": int, "inverse": bool}),
+    "hetero_movielens100k": Entry("users, movies and ratings, without labels", heterogeneous, "hetero_movielens100k.npz",
+                                  {"labels": int, "inverse": bool}, "none"),
     "graphchallenge_sbm_50k": Entry("50,000 nodes in 44 known blocks", builder.topology, "graphchallenge_sbm_50k.npz", FEATURES, "random"),
     "biogrid_all": Entry("protein interactions, topology only", builder.topology, "biogrid_all.npz", FEATURES, "none"),
     "cnr_2000": Entry("web crawl, topology only, directed", builder.topology, "cnr_2000.npz", FEATURES, "none"),

@@ -137,9 +137,9 @@ def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
         return file.read("src", "iu", 1), file.read("dst", "iu", 1)
     several = [f for f in file.fields if f.startswith("edge_index__")]
     if several:
-        raise FormatError(f"{file.path}: several kinds of edges ({', '.join(several)}); files with more than one type of node or edge are "
-                          "not supported: number all nodes together and save all edges under 'edge_index', with a code of their types "
-                          "under 'edge_columns.type'")
+        raise FormatError(f"{file.path}: several kinds of edges ({', '.join(several)}); a file has one; give the arrays of types to "
+                          "gt.Graph as dicts, or number all nodes together and save all edges under 'edge_index', with codes of their "
+                          "relations under 'edge_columns.relation'")
     raise FormatError(f"{file.path}: field 'edge_index' is missing; the file has {file.listed()}")
 
 

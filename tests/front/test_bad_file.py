@@ -163,7 +163,7 @@ GRAPHS: dict[str, Case] = {
     "ids of users": (fields(edge_index=ends(9_876_543_210_123), **NO_ROWS), DataError,
                      ["9876543210124 nodes", "without gaps", "node_ids"]),
     "several kinds of edges": (fields(edge_index=None, edge_index__a__b__c=GOOD["edge_index"]), FormatError,
-                               ["more than one type", "edge_columns.type"]),
+                               ["gt.Graph as dicts", "edge_columns.relation"]),
     "a feature that is NaN": (fields(x=nan_at(7)), DataError, ["my.npz: x: node 7, column 1 is nan", "replace or drop"]),
     "a feature beyond float32": (fields(x=np.full((N, 1), 1e300)), DataError, ["x: node 0, column 0 is 1e+300", "float32"]),
     "features as text": (fields(x=np.full((N, 1), "1.5")), FormatError, ["'x'", "<U3", "convert it"]),

@@ -175,6 +175,11 @@ def test_some_colleges():
 
 
 @data
-def test_graphs_of_several_types_are_refused():
-    with pytest.raises(FormatError, match="more than one type"):
-        named("hetero_acm")
+def test_graphs_of_several_types():
+    g = named("hetero_acm:labels=20")
+    assert g.node_types == ("paper", "author", "subject") and g.n_relations == 4 and g.n_features == 1902 + 1902 + 60
+    assert [int(mask.sum()) for mask in (g.train, g.val, g.test)] == [60, 1000, 1000] and g.train[:4019].sum() == 60
+    with pytest.raises(ConfigError, match="labels=7 is not among its splits, 20, 40, 60"):
+        named("hetero_acm:labels=7")
+    g = named("hetero_movielens100k:inverse=no")
+    assert (g.n_nodes, g.n_edges, g.n_relations, g.n_edge_features, g.y) == (2677, 234725, 6, 4, None)

@@ -145,6 +145,26 @@ def test_symmetrised_copies_attributes_and_merges():
     assert g.n_edges == 5
 
 
+def test_edges_of_two_relations_are_no_duplicates():
+    ends, codes = [[0, 0, 0, 1], [1, 1, 1, 0]], {"relation": [0, 1, 0, 1]}
+    g = Graph(ends, 2, edge_columns=codes)
+    assert g.n_relations == 2 and Graph(ends, 2).n_relations == 0
+    assert g.deduplicated().edge_columns["relation"].tolist() == [0, 1, 1]
+    both = g.symmetrised()
+    assert list(zip(*both.edge_index.tolist(), both.edge_columns["relation"].tolist(), strict=True)) == [
+        (0, 1, 0), (0, 1, 1), (1, 0, 1), (1, 0, 0)]
+
+
+def test_inverse_relations():
+    g = Graph([[0, 1], [1, 2]], edge_attr=[[1.0], [2.0]], edge_y=[5.0, 6.0], edge_train=[True, False], edge_columns={"relation": [1, 0]})
+    both = g.with_inverse_relations()
+    assert both.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]] and both.edge_attr[:, 0].tolist() == [1, 2, 1, 2]
+    assert both.edge_columns["relation"].tolist() == [1, 0, 3, 2] and both.n_relations == 4
+    assert both.edge_train.tolist() == [True, False, False, False] and np.isnan(both.edge_y[2:]).all()
+    with pytest.raises(DataError, match=r"no relations to invert; give their codes.*symmetrised\(\)"):
+        Graph([[0], [1]]).with_inverse_relations()
+
+
 def test_deduplicated_and_reversed():
     g = Graph([[0, 1, 0], [1, 0, 1]], edge_weight=[1, 2, 3])
     assert g.deduplicated().edge_weight.tolist() == [1, 2]

@@ -1,0 +1,142 @@
+"""Heterogeneous graphs: nodes and edges of several types, given as dicts, joined to one graph.
+
+Nodes of all types are numbered together, type after type in the order in which the dicts name them.
+The node column ``type`` and the edge column ``relation`` hold codes, the positions of the names in
+``meta["node_types"]`` and ``meta["relations"]``.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graphtheta.data.validation import Origin, check_edges, is_column
+from graphtheta.errors import DataError
+from graphtheta.sparse import is_sparse
+
+TYPE, RELATION = "type", "relation"
+NODE_FIELDS, EDGE_FIELDS = ("x", "y", "train", "val", "test", "node_ids"), ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val",
+                                                                            "edge_test")
+
+
+def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a graph of one numbering.
+
+    Args:
+        edge_index: Edges [2, n_edges] by (source type, name, destination type), in numbers of the types.
+        n_nodes: Number of nodes by type; None, or types left out: rows of their arrays, else largest id + 1.
+        fields: The other arguments of ``Graph``: arrays of nodes by type, those of edges by relation, named columns by name and then so.
+
+    Raises:
+        DataError, ShapeError: They do not fit together.
+    """
+    where = fields["where"]
+    names = [_triple(key, where) for key in edge_index]
+    ends = [check_edges(pair, _at(where, "edge_index", name)) for name, pair in zip(names, edge_index.values(), strict=True)]
+    counts = _counts(names, ends, n_nodes, fields)
+    first = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
+    for name, pair in zip(names, ends, strict=True):
+        _check_ends(name, pair, counts, where)
+    sizes = {name: len(src) for name, (src, _) in zip(names, ends, strict=True)}
+    out = dict(fields)
+    for field in NODE_FIELDS + EDGE_FIELDS:
+        if fields[field] is not None:
+            out[field] = _together(field, fields[field], counts if field in NODE_FIELDS else sizes, where)
+    codes = {"node_columns": {TYPE: _codes(counts)}, "edge_columns": {RELATION: _codes(sizes)}}
+    for field, made in codes.items():
+        given = {name: _together(f"{field}[{name!r}]", x, counts if field == "node_columns" else sizes, where)
+                 for name, x in (fields[field] or {}).items()}
+        out[field] = given | made
+    meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names]}
+    src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
+    return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
+
+
+def _triple(key: Any, where: str) -> tuple[str, str, str]:
+    if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
+        raise Origin(where, "edge_index").data(f"the key {key!r} is no relation", 'write {("author", "writes", "paper"): edges}')
+    return key
+
+
+def _at(where: str, field: str, key: Any) -> str:
+    return f"{where}: {field}[{key!r}]" if where else f"{field}[{key!r}]"
+
+
+def _counts(names: list[tuple[str, str, str]], ends: list[tuple[np.ndarray, np.ndarray]], n_nodes: Any,
+            fields: Mapping[str, Any]) -> dict[str, int]:
+    """Number of nodes of each type."""
+    stated = dict(n_nodes or {}) if n_nodes is None or isinstance(n_nodes, Mapping) else None
+    if stated is None:
+        raise Origin(fields["where"], "n_nodes").data(f"got {n_nodes!r}", 'give the number of each type, {"paper": 10, "author": 20}')
+    found, ends_of = {kind: int(n) for kind, n in stated.items()}, {kind for name in names for kind in name[::2]}
+    for field, given in [*((field, fields[field]) for field in NODE_FIELDS), *(fields["node_columns"] or {}).items()]:
+        for kind, rows in (given.items() if isinstance(given, Mapping) else ()):
+            if kind not in ends_of | stated.keys():
+                raise Origin(fields["where"], field).data(f"no relation has nodes of type {kind!r}",
+                                                          "correct the name, or state its n_nodes")
+            found.setdefault(kind, _length(rows))
+    largest: dict[str, int] = {}
+    for name, pair in zip(names, ends, strict=True):
+        for kind, end in zip((name[0], name[2]), pair, strict=True):
+            largest[kind] = max(largest.get(kind, 0), int(end.max(initial=-1)) + 1)
+    return found | {kind: n for kind, n in largest.items() if kind not in found}
+
+
+def _length(rows: Any) -> int:
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+def _check_ends(name: tuple[str, str, str], pair: tuple[np.ndarray, np.ndarray], counts: Mapping[str, int], where: str) -> None:
+    for kind, end in zip((name[0], name[2]), pair, strict=True):
+        bad = np.flatnonzero((end < 0) | (end >= counts[kind]))
+        if len(bad):
+            raise Origin(where, f"edge_index[{name!r}]").data(
+                f"edge {bad[0]} has {kind} {end[bad[0]]}, outside 0..{counts[kind] - 1}",
+                f"there are {counts[kind]} nodes of type {kind!r}; number them from 0, or state a larger n_nodes")
+
+
+def _codes(sizes: Mapping[Any, int]) -> np.ndarray:
+    return np.repeat(np.arange(len(sizes), dtype=np.int32), list(sizes.values()))
+
+
+def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> Any:
+    """One array over all types: features and attributes side by side, ids as texts, and other values below each other."""
+    if not isinstance(given, Mapping):
+        raise Origin(where, field).data(f"got {type(given).__name__}", f"a graph with types takes a dict by {', '.join(map(repr, sizes))}")
+    for key, rows in given.items():
+        if key not in sizes:
+            raise Origin(where, field).data(f"there is no {key!r}", f"choose from {', '.join(map(repr, sizes))}")
+        n = _length(rows)
+        if n != sizes[key]:
+            raise Origin(where, f"{field}[{key!r}]").shape(f"expected {sizes[key]} rows, got {n}", "give one row for each")
+    if field in ("x", "edge_attr"):
+        return _side_by_side(field, given, sizes)
+    if field == "node_ids":
+        return np.concatenate([[f"{key}:{i}" for i in given.get(key, range(n))] for key, n in sizes.items()])
+    if field == "y" and len(given) > 1:
+        raise Origin(where, field).data(f"labels of {len(given)} types", "give those of one; the targets of a job are nodes of one type")
+    parts = {key: np.asarray(rows) for key, rows in given.items()}
+    dtype, (shape, *others) = np.result_type(*parts.values()), [rows.shape[1:] for rows in parts.values()]
+    if any(other != shape for other in others):
+        raise Origin(where, field).shape(f"rows of shapes {list(map(list, (shape, *others)))}", "give all types rows of one shape")
+    # what is not given: no label, no target, no mask, weight 1, else 0
+    empty = {"y": -1 if dtype.kind in "iu" else np.nan, "edge_y": np.nan, "edge_weight": 1}.get(field, 0)
+    if field in ("y", "edge_y"):
+        # unsigned integers have no -1, and integers no NaN
+        dtype = np.result_type(dtype, np.float32 if field == "edge_y" else np.int8)
+    return np.concatenate([parts.get(key, np.full((n, *shape), empty, dtype)).astype(dtype) for key, n in sizes.items()])
+
+
+def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]) -> Any:
+    """A matrix in which the columns of each type are 0 for the others."""
+    import scipy.sparse as sp
+
+    blocks = []
+    for key, n in sizes.items():
+        rows = given.get(key, np.zeros((n, 0), np.float32))
+        if is_column(rows):
+            raise DataError(f"{field}[{key!r}] is a feature store that is read by rows; a graph with types needs arrays")
+        blocks.append(sp.csr_array(rows if is_sparse(rows) else np.asarray(rows).reshape(n, -1)))
+    whole = sp.block_diag(blocks, format="csr")
+    return whole if field == "x" else whole.toarray()

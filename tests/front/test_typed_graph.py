@@ -1,0 +1,95 @@
+"""Graphs of several types, given as dicts: how they are joined, and what is refused."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import graphtheta as gt
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.errors import DataError, ShapeError
+from graphtheta.store.from_graph import write_store
+
+WRITES, HAS = ("author", "writes", "paper"), ("paper", "has", "subject")
+EDGES = {WRITES: [[0, 3, 1], [2, 0, 1]], HAS: [[0, 2], [1, 0]]}
+# numbered together: papers 0 to 2, authors 3 to 6, subjects 7 and 8
+X = {"paper": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "subject": sp.eye(2)}
+
+
+def made(**fields):
+    return gt.Graph(EDGES, {"paper": 3, "author": 4}, **{"x": X, **fields})
+
+
+def test_types_are_numbered_one_after_another():
+    g = made()
+    assert (g.node_types, g.relations, g.n_types, g.n_relations) == (("paper", "author", "subject"), (WRITES, HAS), 3, 2)
+    assert g.edge_index.tolist() == [[3, 6, 4, 0, 2], [2, 0, 1, 8, 7]]
+    assert g.node_columns["type"].tolist() == [0] * 3 + [1] * 4 + [2] * 2 and g.edge_columns["relation"].tolist() == [0, 0, 0, 1, 1]
+    assert [g.nodes_of(t).tolist() for t in g.node_types] == [[0, 1, 2], [3, 4, 5, 6], [7, 8]]
+    with pytest.raises(DataError, match="there is no node type 'venue'; it has 'paper', 'author', 'subject'"):
+        g.nodes_of("venue")
+
+
+def test_features_of_types_are_side_by_side():
+    x = sp.csr_array(made().x).toarray()
+    expected = np.zeros((9, 4))
+    expected[:3, :2], expected[7, 2], expected[8, 3] = X["paper"], 1, 1
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_what_a_type_lacks():
+    g = made(y={"paper": [1, 0, 1]}, train={"paper": [True, False, True]}, edge_attr={HAS: [[2.0], [3.0]], WRITES: [[1.0, 1.0]] * 3},
+             edge_weight={HAS: [0.5, 0.25]}, node_columns={"year": {"paper": [1999, 2001, 2003]}},
+             edge_columns={"time": {WRITES: [7, 8, 9]}}, edge_train={WRITES: [True] * 3}, edge_y={WRITES: [1.0, 2.0, 3.0]})
+    assert g.y.tolist() == [1, 0, 1] + [-1] * 6 and g.train.tolist() == [True, False, True] + [False] * 6 and g.n_classes == 2
+    assert g.edge_attr.tolist() == [[1, 1, 0]] * 3 + [[0, 0, 2], [0, 0, 3]] and g.edge_weight.tolist() == [1, 1, 1, 0.5, 0.25]
+    assert g.node_columns["year"].tolist() == [1999, 2001, 2003] + [0] * 6 and g.edge_columns["time"].tolist() == [7, 8, 9, 0, 0]
+    assert g.edge_train.tolist() == [True] * 3 + [False] * 2 and np.isnan(g.edge_y[3:]).all()
+    scores = made(y={"paper": [0.5, 1.5, 2.5]})
+    assert scores.label_kind == "regression" and np.isnan(scores.y[3:]).all()
+
+
+def test_ids_are_those_of_types():
+    g = made(node_ids={"paper": ["a", "b", "c"]})
+    assert g.node_ids.tolist() == ["paper:a", "paper:b", "paper:c", *(f"author:{i}" for i in range(4)), "subject:0", "subject:1"]
+
+
+def test_types_stay_with_the_graph(tmp_path):
+    g = made(y={"paper": [1, 0, 1]}).with_inverse_relations()
+    assert g.relations == (WRITES, HAS, ("paper", "rev_writes", "author"), ("subject", "rev_has", "paper")) and g.n_relations == 4
+    small = g.subset(g.nodes_of("paper"))
+    assert small.node_types == g.node_types and small.nodes_of("author").tolist() == [] and small.n_relations == 4
+    write_store(g, tmp_path / "typed.store", SerialComm(), "stored")
+    again = gt.load(str(tmp_path / "typed.store"))
+    assert (again.node_types, again.relations) == (g.node_types, g.relations)
+    np.testing.assert_array_equal(again.edge_columns["relation"], g.edge_columns["relation"])
+    np.testing.assert_array_equal(again.node_columns["type"], g.node_columns["type"])
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"edge_index": {"writes": [[0], [0]]}}, r"the key 'writes' is no relation; write \{\(\"author\", \"writes\", \"paper\"\): edges\}"),
+    ({"edge_index": {WRITES: [[0], [0, 1]]}}, r"edge_index\[\('author', 'writes', 'paper'\)\]"),
+    ({"edge_index": {WRITES: [[0, 9], [0, 1]]}}, r"edge 1 has author 9, outside 0..3; there are 4 nodes of type 'author'"),
+    ({"n_nodes": 9}, r"n_nodes: got 9; give the number of each type"),
+    ({"x": np.zeros((9, 2))}, r"x: got ndarray; a graph with types takes a dict by 'paper', 'author', 'subject'"),
+    ({"x": {"venue": np.zeros((9, 2))}}, r"x: no relation has nodes of type 'venue'; correct the name, or state its n_nodes"),
+    ({"x": {"paper": np.zeros((2, 2))}}, r"x\['paper'\]: expected 3 rows, got 2"),
+    ({"y": {"paper": [0, 1, 0], "author": [0, 0, 0, 1]}}, r"y: labels of 2 types; give those of one"),
+    ({"edge_attr": {("a", "b", "c"): [[1.0]]}}, r"edge_attr: there is no \('a', 'b', 'c'\)"),
+    ({"node_columns": {"size": {"paper": [[1, 2]] * 3, "author": [1] * 4}}}, r"give all types rows of one shape"),
+])
+def test_dicts_that_do_not_fit(fields, said):
+    with pytest.raises((DataError, ShapeError), match=said):
+        gt.Graph(**{"edge_index": EDGES, "n_nodes": {"paper": 3, "author": 4, "subject": 2}, "x": X, "where": "mine", **fields})
+
+
+@pytest.mark.parametrize("keys", [{}, {"strategy": "mini", "batch_size": 5, "fanout": "3"}, {"strategy": "cluster", "clusters": 4}])
+def test_every_strategy_trains_on_types(keys):
+    rng = np.random.default_rng(0)
+    g = gt.Graph({WRITES: rng.integers(0, [[30], [20]], (2, 90)), HAS: rng.integers(0, [[20], [4]], (2, 30))},
+                 x={"paper": rng.normal(size=(20, 5)), "subject": sp.eye(4)}, y={"paper": rng.integers(0, 3, 20)},
+                 train={"paper": np.arange(20) < 10}, val={"paper": np.arange(20) >= 10}).with_inverse_relations()
+    trainer = gt.Trainer("rgcn", g, epochs=2, hidden=4, bases=2, backend="reference", **keys)
+    assert 0 <= trainer.fit().metrics["val_accuracy"] <= 1
+    ids, out = trainer.predict()
+    assert len(ids) == g.n_nodes and out[g.nodes_of("paper")].shape == (20, 3)
