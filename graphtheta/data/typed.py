@@ -33,7 +33,7 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     """
     where = fields["where"]
     names = [_triple(key, where) for key in edge_index]
-    ends = [check_edges(pair, _at(where, "edge_index", name)) for name, pair in zip(names, edge_index.values(), strict=True)]
+    ends = [check_edges(pair, f"{where}: {name!r}" if where else repr(name)) for name, pair in zip(names, edge_index.values(), strict=True)]
     counts = _counts(names, ends, n_nodes, fields)
     first = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
     for name, pair in zip(names, ends, strict=True):
@@ -43,11 +43,9 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     for field in NODE_FIELDS + EDGE_FIELDS:
         if fields[field] is not None:
             out[field] = _together(field, fields[field], counts if field in NODE_FIELDS else sizes, where)
-    codes = {"node_columns": {TYPE: _codes(counts)}, "edge_columns": {RELATION: _codes(sizes)}}
-    for field, made in codes.items():
-        given = {name: _together(f"{field}[{name!r}]", x, counts if field == "node_columns" else sizes, where)
-                 for name, x in (fields[field] or {}).items()}
-        out[field] = given | made
+    for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
+        given = {name: _together(f"{field}[{name!r}]", x, of, where) for name, x in (fields[field] or {}).items()}
+        out[field] = given | {code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values()))}
     meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names]}
     src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
@@ -57,10 +55,6 @@ def _triple(key: Any, where: str) -> tuple[str, str, str]:
     if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
         raise Origin(where, "edge_index").data(f"the key {key!r} is no relation", 'write {("author", "writes", "paper"): edges}')
     return key
-
-
-def _at(where: str, field: str, key: Any) -> str:
-    return f"{where}: {field}[{key!r}]" if where else f"{field}[{key!r}]"
 
 
 def _counts(names: list[tuple[str, str, str]], ends: list[tuple[np.ndarray, np.ndarray]], n_nodes: Any,
@@ -94,10 +88,6 @@ def _check_ends(name: tuple[str, str, str], pair: tuple[np.ndarray, np.ndarray],
             raise Origin(where, f"edge_index[{name!r}]").data(
                 f"edge {bad[0]} has {kind} {end[bad[0]]}, outside 0..{counts[kind] - 1}",
                 f"there are {counts[kind]} nodes of type {kind!r}; number them from 0, or state a larger n_nodes")
-
-
-def _codes(sizes: Mapping[Any, int]) -> np.ndarray:
-    return np.repeat(np.arange(len(sizes), dtype=np.int32), list(sizes.values()))
 
 
 def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> Any:

@@ -68,7 +68,7 @@ def test_types_stay_with_the_graph(tmp_path):
 
 @pytest.mark.parametrize(("fields", "said"), [
     ({"edge_index": {"writes": [[0], [0]]}}, r"the key 'writes' is no relation; write \{\(\"author\", \"writes\", \"paper\"\): edges\}"),
-    ({"edge_index": {WRITES: [[0], [0, 1]]}}, r"edge_index\[\('author', 'writes', 'paper'\)\]"),
+    ({"edge_index": {WRITES: [[0], [0, 1]]}}, r"\('author', 'writes', 'paper'\): edge_index: src has shape \[1\] and dst \[2\]"),
     ({"edge_index": {WRITES: [[0, 9], [0, 1]]}}, r"edge 1 has author 9, outside 0..3; there are 4 nodes of type 'author'"),
     ({"n_nodes": 9}, r"n_nodes: got 9; give the number of each type"),
     ({"x": np.zeros((9, 2))}, r"x: got ndarray; a graph with types takes a dict by 'paper', 'author', 'subject'"),

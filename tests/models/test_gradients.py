@@ -48,7 +48,8 @@ def gradients(name, draw, decoder, options):
     """The largest number in the gradient of each parameter, in general position, of a random linear function of the outputs."""
     rng, part = np.random.default_rng(draw), connected()
     with dtype_scope("float64"):
-        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=TYPES, layers=3, **declared(name, hidden=6, heads=2), decoder=decoder, **options)
+        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=TYPES, layers=3, decoder=decoder,
+                            **declared(name, hidden=6, heads=2), **options)
     for p in model.parameters():
         p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
     seeds = None if decoder == "none" else EdgeTask(part, part.edge.read("train")).masked(part.edge.read("train"))
