@@ -27,8 +27,8 @@ from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
 from graphtheta.macrobatch.merged import MergedComm
 from graphtheta.macrobatch.setup import make_macrobatches
-from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.ops.kernels import pool
+from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.planning.placement import Ends, Share
 from graphtheta.planning.skeleton import Skeleton
