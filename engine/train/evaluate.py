@@ -3,29 +3,45 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...ops.autodiff.tape import Tape, Var
+from ...ops.losses.row_loss import Grouping
+from ...ops.metrics.counts import class_sums, label_sums
+from ...ops.metrics.ranking import ranks
 from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..partition.partition import Partition
 from ..view.hop import Layers
 from ..view.links import Links, link_pairs
-from ..view.row_loss import Grouping
 from ..view.scored_pairs import PairPlan
 from ..view.strategy import whole
 from ..view.task import EdgeTask, Seeds, Task
 from ..view.view import GraphView
-from .metric import ranks
 from .metrics import measure
+from .threshold import Threshold
 
 # the watchdog gives steps less time than other code
 RUNS_STEPS = True
 
 SPLITS = ("train", "val", "test")
 Metrics = dict[str, float]
+# functions that count decisions, by the kinds of rows that have classes or labels
+COUNTED = {"classes": class_sums, "labels": label_sums}
+
+
+class Decisions(NamedTuple):
+    """Decisions of a model, counted.
+
+    Attributes:
+        counts: By split, true and false positives, false and true negatives of each class or label, [C, 4] int64.
+        thresholds: Probabilities above which a label, [C], or the second of two classes, [1], is predicted; None if all are 0.5.
+    """
+
+    counts: dict[str, np.ndarray]
+    thresholds: np.ndarray | None
 
 
 class Evaluator(ABC):
@@ -66,6 +82,13 @@ class Evaluator(ABC):
         Collective: all ranks of job_comm.
         """
 
+    def decisions(self, model: Model) -> Decisions:
+        """The decisions of a model, counted by split and class; none if the task has no classes.
+
+        Collective: all ranks of job_comm.
+        """
+        return Decisions({}, None)
+
     def predict(self, model: Model) -> np.ndarray | None:
         """Outputs of all rows by their numbers, [n, ...] on rank 0, None elsewhere.
 
@@ -80,7 +103,8 @@ class Evaluator(ABC):
         # a new variable, which is a constant in passes that compute metrics
         return Var(out.value, out.space)
 
-    def score(self, y: np.ndarray, out: Any, rows: np.ndarray, grouping: Grouping | None = None) -> Metrics:
+    def score(self, y: np.ndarray, out: Any, rows: np.ndarray, grouping: Grouping | None = None, *, weights: np.ndarray | None = None,
+              decided: np.ndarray | None = None) -> Metrics:
         """Loss and metrics of some rows of all workers.
 
         Args:
@@ -89,17 +113,23 @@ class Evaluator(ABC):
             rows: The rows that count, [n] bool.
             grouping: Groups of all rows, an argument of ``Task.group_loss``; None if there are
                 none.
+            weights: Weights of all rows in the loss, an argument of ``Task.mean_loss``.
+            decided: Outputs shifted by thresholds, for metrics that decide; None without a threshold.
 
         Collective: all ranks of job_comm.
         """
         with Tape(record=False, training=False, all_sum=self.job_comm.all_sum):
-            share = self.task.mean_loss(out, y, rows) if grouping is None else self.task.group_loss(out, y, grouping)
+            share = self.task.mean_loss(out, y, rows, weights) if grouping is None else self.task.group_loss(out, y, grouping)
             loss = float(self.job_comm.all_sum(np.asarray(share.value, np.float64)))
         value = out.value
         if self.task.kind == "labels" and value.ndim == 1:
             # links have one label each and no axis for it
             y, value = y.reshape(-1, 1), value[:, None]
-        return {"loss": loss, **measure(self.job_comm, self.task.kind, y[rows], value[rows])}
+        y, value, decided = y[rows], value[rows], None if decided is None else decided[rows]
+        found = {"loss": loss, **measure(self.job_comm, self.task.kind, y, value, decided=decided)}
+        if self.task.kind == "classes" and value.shape[1] == 2:
+            found |= measure(self.job_comm, "binary", y, value[:, 1] - value[:, 0], decided=None if decided is None else decided[:, 1])
+        return found
 
     def gathered(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
         """Rows of all workers in the order of their ids 0 to n - 1, on rank 0; None elsewhere.
@@ -124,14 +154,16 @@ class RowEvaluator(Evaluator):
         ids: Global ids of the rows, [n].
         y: Labels, [n, ...].
         masks: By split, [n] bool; a split that is empty on all workers is left out.
+        weights: Weights of the rows in the loss, an argument of ``Task.mean_loss``.
+        threshold: Decides which labels, or which of two classes, are predicted; None for 0.5.
 
     Collective: all ranks of job_comm.
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, view: GraphView, *, ids: np.ndarray, y: np.ndarray,
-                 masks: dict[str, np.ndarray]):
+                 masks: dict[str, np.ndarray], weights: np.ndarray | None = None, threshold: Threshold | None = None):
         super().__init__(partition, layers, task)
-        self._view, self._ids, self._y = view, ids, y
+        self._view, self._ids, self._y, self._weights, self._threshold = view, ids, y, weights, threshold
         used = {split: mask for split, mask in masks.items() if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0}
         known = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
         self._masks = {split: mask & known for split, mask in used.items()}
@@ -139,8 +171,31 @@ class RowEvaluator(Evaluator):
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         out = self.run(model, self._view)
         y = self._y.reshape(out.shape) if self.task.kind == "values" else self._y
+        decided, _ = self._decided(out.value)
         for split, mask in self._masks.items():
-            yield split, self.score(y, out, mask)
+            yield split, self.score(y, out, mask, weights=self._weights, decided=decided)
+
+    def _decided(self, out: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Outputs shifted by the thresholds, and these as probabilities; None each without a threshold.
+
+        Collective: all ranks of job_comm.
+        """
+        if self._threshold is None:
+            return None, None
+        chosen = self._masks.get("val", np.zeros(len(out), bool))
+        return self._threshold.shifted(self.job_comm, self._y, out, chosen)
+
+    def decisions(self, model: Model) -> Decisions:
+        """The decisions of a model for classes or labels, counted; none for values.
+
+        Collective: all ranks of job_comm.
+        """
+        if self.task.kind not in COUNTED:
+            return Decisions({}, None)
+        out = self.run(model, self._view).value
+        shifted, thresholds = self._decided(out)
+        out, count = out if shifted is None else shifted, COUNTED[self.task.kind]
+        return Decisions({split: self.job_comm.all_sum(count(self._y[mask], out[mask])) for split, mask in self._masks.items()}, thresholds)
 
     def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
         """Global ids and outputs of this worker's rows.
@@ -153,9 +208,11 @@ class RowEvaluator(Evaluator):
 class NodeEvaluator(RowEvaluator):
     """Evaluator of node labels: the column ``y`` and the masks of the partition."""
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task):
+    def __init__(self, partition: Partition, layers: Layers, task: Task, threshold: Threshold | None = None):
         masks = {split: partition.node.read(split) for split in SPLITS if split in partition.node}
-        super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=partition.node.read("y"), masks=masks)
+        y = partition.node.read("y")
+        super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=y, masks=masks,
+                         weights=task.weights_of(y, partition.node.read), threshold=threshold)
 
 
 class EdgeEvaluator(RowEvaluator):
@@ -166,7 +223,8 @@ class EdgeEvaluator(RowEvaluator):
         pairs = view.pairs
         assert pairs is not None
         masks = {split: mask[pairs.stored] for split, mask in masks.items()}
-        super().__init__(partition, layers, task, view, ids=pairs.gid, y=pairs.label, masks=masks)
+        super().__init__(partition, layers, task, view, ids=pairs.gid, y=pairs.label, masks=masks,
+                         weights=task.pair_weights(partition, pairs))
 
 
 class LinkEvaluator(Evaluator):

@@ -11,8 +11,8 @@ import numpy as np
 from graphtheta.errors import ConfigError
 from graphtheta.registry import Registry
 
+from ...ops.metrics import calibration, counts, ranking, regression, scores
 from ..comm.communicator import Comm
-from . import metric
 
 Sums = Callable[..., np.ndarray]
 
@@ -27,6 +27,8 @@ class Metric:
     kind         arrays of this worker's rows
     ===========  =====================================================================================
     "classes"    ``y`` [n] integers of at least 0, ``out`` [n, C]
+    "binary"     classes if there are two: ``y`` [n] of 0 and 1, ``out`` [n], the second output minus
+                 the first; above 0 predicts class 1
     "labels"     ``y`` [n, C] of 0 and 1 (NaN: unknown), ``out`` [n, C]; above 0 predicts the label
     "values"     ``y`` [n, ...] (NaN: unknown), ``out`` of the same shape
     "ranks"      ``rank`` [n] float64, of each positive link among its negatives, counted from 1
@@ -41,6 +43,8 @@ class Metric:
             of all rows, on rank 0.
         smaller_is_better: Whether the best model has the smallest value.
         default_for: Kinds of rows for which this metric chooses the best model by default.
+        decides: Whether it compares decisions with labels. If the job has a threshold, ``out`` is
+            shifted for such a metric, so that the threshold is at 0.
     """
 
     name: str
@@ -48,22 +52,29 @@ class Metric:
     value: Callable[..., float]
     smaller_is_better: bool = False
     default_for: tuple[str, ...] = ()
+    decides: bool = False
 
     def fits(self, kinds: Sequence[str]) -> bool:
         """Whether it measures rows of one of these kinds."""
         return any(kind in self.sums for kind in kinds)
 
 
+COUNTS: Mapping[str, Sums] = {"classes": counts.class_sums, "labels": counts.label_sums}
 METRICS: Registry[Metric] = Registry("metric", lambda x: isinstance(x, Metric), ("auto", "loss"), (
-    Metric("accuracy", {"classes": metric.class_sums}, metric.accuracy, default_for=("classes",)),
-    Metric("f1_micro", {"classes": metric.class_sums, "labels": metric.label_sums}, metric.f1, default_for=("labels",)),
-    Metric("f1_macro", {"classes": metric.class_sums, "labels": metric.label_sums}, partial(metric.f1, average="macro")),
-    Metric("auc", {"labels": None}, metric.auc),
-    Metric("mrr", {"ranks": metric.ranking_sums}, metric.mrr, default_for=("ranks",)),
-    *(Metric(f"hits{k}", {"ranks": metric.ranking_sums}, partial(metric.hits, k=k)) for k in metric.KS),
-    Metric("mae", {"values": metric.regression_sums}, metric.mae, smaller_is_better=True),
-    Metric("rmse", {"values": metric.regression_sums}, metric.rmse, smaller_is_better=True),
-    Metric("r2", {"values": metric.regression_sums}, metric.r2, default_for=("values",)),
+    Metric("accuracy", {"classes": counts.class_sums}, counts.accuracy, decides=True, default_for=("classes",)),
+    Metric("balanced_accuracy", {"classes": counts.class_recalls, "labels": counts.label_recalls}, counts.balanced_accuracy, decides=True),
+    Metric("f1_micro", COUNTS, counts.f1, decides=True, default_for=("labels",)),
+    Metric("f1_macro", COUNTS, partial(counts.f1, average="macro"), decides=True),
+    Metric("f1", {"binary": counts.binary_sums}, counts.f1, decides=True),
+    Metric("auc", {"labels": None, "binary": None}, scores.auc),
+    Metric("average_precision", {"labels": None, "binary": None}, scores.average_precision),
+    Metric("ece", {"classes": calibration.class_calibration_sums, "labels": calibration.label_calibration_sums},
+           calibration.calibration_error, smaller_is_better=True),
+    Metric("mrr", {"ranks": ranking.ranking_sums}, ranking.mrr, default_for=("ranks",)),
+    *(Metric(f"hits{k}", {"ranks": ranking.ranking_sums}, partial(ranking.hits, k=k)) for k in ranking.KS),
+    Metric("mae", {"values": regression.regression_sums}, regression.mae, smaller_is_better=True),
+    Metric("rmse", {"values": regression.regression_sums}, regression.rmse, smaller_is_better=True),
+    Metric("r2", {"values": regression.regression_sums}, regression.r2, default_for=("values",)),
 ))
 
 
@@ -94,28 +105,31 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
     return (defaults or known)[0]
 
 
-def measure(comm: Comm, kind: str, *rows: np.ndarray) -> dict[str, float]:
+def measure(comm: Comm, kind: str, *rows: np.ndarray, decided: np.ndarray | None = None) -> dict[str, float]:
     """Every metric that fits a kind of rows, over the rows of all workers. Metrics with the same sums share them.
 
     Args:
         comm: The workers.
         kind: Kind of the rows.
         *rows: The arrays of this worker's rows.
+        decided: Replaces the last of them for metrics that decide; None if they read the same.
 
     Collective: all ranks of comm.
     """
     found, shared = {}, dict[Any, Any]()
     for m in fitting((kind,)):
         sums = m.sums[kind]
+        given = rows if decided is None or not m.decides else (*rows[:-1], decided)
+        read = sums, given is rows
         if sums is None:
-            if None not in shared:
-                shared[None] = [_joined(comm.gather_rows(x)) for x in rows]
-            value = float(m.value(*shared[None])) if comm.rank == 0 else 0.0
+            if read not in shared:
+                shared[read] = [_joined(comm.gather_rows(x)) for x in given]
+            value = float(m.value(*shared[read])) if comm.rank == 0 else 0.0
             found[m.name] = comm.broadcast(value)
             continue
-        if sums not in shared:
-            shared[sums] = comm.all_sum(sums(*rows))
-        found[m.name] = float(m.value(shared[sums]))
+        if read not in shared:
+            shared[read] = comm.all_sum(sums(*given))
+        found[m.name] = float(m.value(shared[read]))
     return found
 
 

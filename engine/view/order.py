@@ -1,6 +1,6 @@
 """The order of targets: batches that are the same for every number of workers.
 
-An order gives each target a position in an epoch. A worker knows the positions of its own targets
+An order gives each target a position in an epoch, or several positions or none. A worker knows the positions of its own targets
 only, so no worker needs a list of all targets.
 """
 from __future__ import annotations
@@ -16,13 +16,14 @@ from ..partition.partition import Partition
 from ..sampling.ranking import ranks_among_all
 from .task import Task
 
-# from the number of an epoch to the positions of this worker's targets in it, [n] int64, a
-# permutation of the numbers of all targets; a collective call
-Positions = Callable[[int], np.ndarray]
+# from the number of an epoch to the positions of this worker's targets in it, [n] int64; or to the
+# numbers of those of them that have positions, and the positions, [m] int64 each. Those of all
+# workers are a permutation of the numbers of all targets; a collective call
+Positions = Callable[[int], np.ndarray | tuple[np.ndarray, np.ndarray]]
 
 
 class Order(Protocol):
-    """How the targets of an epoch are ordered: each of them once, the same on any number of workers.
+    """How the targets of an epoch are ordered, the same on any number of workers.
 
     Attributes:
         name: Name in a job.
@@ -53,7 +54,7 @@ class RandomOrder:
 
 
 class BatchOrder:
-    """Batches of targets, in another order each epoch.
+    """Batches of targets, in another order each epoch. A target that has several positions in a batch is in it once.
 
     Args:
         positions: Positions of this worker's targets by epoch.
@@ -76,9 +77,13 @@ class BatchOrder:
         Collective: all ranks of the partition, unless the epoch has begun.
         """
         if self._epoch is None or self._epoch[0] != epoch:
-            batch = self._positions(epoch) // self._size
-            by_batch = np.argsort(batch, kind="stable")
-            self._epoch = (epoch, by_batch, batch[by_batch])
+            found = self._positions(epoch)
+            target, position = found if isinstance(found, tuple) else (np.arange(len(found)), found)
+            batch = position // self._size
+            by_batch = np.lexsort((target, batch))
+            target, batch = target[by_batch], batch[by_batch]
+            first = np.append(True, (np.diff(target) != 0) | (np.diff(batch) != 0))[: len(target)]
+            self._epoch = (epoch, target[first], batch[first])
         return self._epoch[1:]
 
     def own(self, epoch: int, i: int) -> np.ndarray:

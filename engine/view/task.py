@@ -7,6 +7,7 @@ targets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,13 +21,14 @@ from ...ops.functions.elementwise import mul, softplus, square, sub
 from ...ops.kernels.batch import expand
 from ...ops.losses.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from ...ops.losses.pick import log_softmax, pick
+from ...ops.losses.row_loss import Grouping, RowLoss, grouped
+from ...ops.losses.weighting import Weighting
 from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route
 from .cluster_nodes import Members
 from .links import Links, edges_of_links, link_pairs
-from .row_loss import Grouping, RowLoss, grouped
-from .scored_pairs import PairPlan, Pairs
+from .scored_pairs import PairLevel, PairPlan, Pairs
 from .view import GraphView
 
 # node column of a view: the weight of the loss of each node in a sum that estimates the mean over
@@ -57,6 +59,7 @@ class Task(ABC):
         n_targets: Training targets of all workers.
         kind: Kind of labels: "classes", "labels" or "values".
         own_loss: A user-defined loss; None for the loss that fits the labels.
+        weighting: Weights of rows in the loss; None if all weigh the same.
         draws_nodes: Whether ``seeds`` draws nodes and therefore needs ``among``.
         excludes: Whether ``seeds`` excludes edges from messages.
     """
@@ -65,6 +68,7 @@ class Task(ABC):
     n_targets: int
     kind: str
     own_loss: RowLoss | None = None
+    weighting: Weighting | None = None
     draws_nodes = False
     excludes = False
 
@@ -97,17 +101,39 @@ class Task(ABC):
         Collective: all ranks of the partition.
         """
 
-    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None) -> Var:
+    def classes_of_targets(self) -> np.ndarray:
+        """The class of each of this worker's targets, [n] int64, -1 if it is unknown.
+
+        Raises:
+            ConfigError: Targets have no classes, or several labels each.
+        """
+        raise ConfigError("the targets of this task have no class each; choose another --order")
+
+    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None, weights: np.ndarray | None = None) -> Var:
         """This worker's share of the mean loss over some rows, in training and in evaluation alike.
 
         Args:
             out: Outputs of the model, [n, ...].
             y: Labels of the same rows.
             mask: The rows that count, [n] bool; None for all.
+            weights: What each row or label weighs, [n] or the shape of y, as ``weights_of`` returns
+                it; None if all weigh the same.
 
         Collective: all ranks of the partition.
         """
-        return loss_of(self.kind, out, y, mask) if self.own_loss is None else self.own_loss(out, y, mask)
+        if self.own_loss is None and weights is None:
+            return loss_of(self.kind, out, y, mask)
+        return (self.own_loss or ROW_LOSSES[self.kind])(out, y, mask, weights)
+
+    def weights_of(self, y: np.ndarray, column: Callable[[str], np.ndarray]) -> np.ndarray | None:
+        """What rows with these labels weigh in the loss; None if all weigh the same.
+
+        Args:
+            y: Labels, [n, ...].
+            column: Reads a column of the graph for the same rows, by its name.
+        """
+        w = self.weighting
+        return None if w is None else w.of(y, column(w.column) if w.column else None)
 
     def group_loss(self, out: Var, y: np.ndarray, grouping: Grouping) -> Var:
         """``mean_loss`` over rows in groups; a user-defined loss gets one row for each group.
@@ -155,18 +181,37 @@ class NodeTask(Task):
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
         y, mask = view.node_column("y", n), view.node_column("train", n)
+        weights = self.weights_of(y, lambda name: view.node_column(name, n))
         if IMPORTANCE not in view.partition.node:
-            return self.mean_loss(out, y, mask)
-        # the sum of the weights that an own loss gives to all targets is unknown, so it is estimated too
-        loss, total = (ROW_LOSSES[self.kind], 1.0) if self.own_loss is None else (self.own_loss, None)
-        return loss(out, y, mask, view.node_column(IMPORTANCE, n), total)
+            return self.mean_loss(out, y, mask, weights)
+        importance = view.node_column(IMPORTANCE, n)
+        if weights is not None:
+            importance = weights * importance.reshape(-1, *[1] * (weights.ndim - 1))
+        if self.own_loss is not None:
+            # the sum of the weights that it gives to all targets is unknown, so it is estimated too
+            return self.own_loss(out, y, mask, importance)
+        return ROW_LOSSES[self.kind](out, y, mask, importance, 1.0 if self.weighting is None else self.weighting.mean)
+
+    def classes_of_targets(self) -> np.ndarray:
+        y = self.labels_of_targets()
+        if self.kind == "labels" and y.shape[1] == 1:
+            return np.where(np.isnan(y[:, 0]), -1, y[:, 0]).astype(np.int64)
+        return np.maximum(y, -1).astype(np.int64) if self.kind == "classes" else super().classes_of_targets()
+
+    def labels_of_targets(self) -> np.ndarray:
+        """The labels of this worker's targets, [n] or [n, C]."""
+        return self.column_of_targets("y")
+
+    def column_of_targets(self, name: str) -> np.ndarray:
+        """A node column for this worker's targets, [n, ...]."""
+        return np.asarray(self._partition.node.read(name, self._rows))
 
     def n_labels(self) -> int:
         """Number of known labels of all targets of all workers.
 
         Collective: all ranks of the partition.
         """
-        y = self._partition.node.read("y", self._rows)
+        y = self.labels_of_targets()
         known = y >= 0 if self.kind == "classes" else ~np.isnan(y)
         return int(self._partition.halo_comm.all_sum(np.array(np.count_nonzero(known))))
 
@@ -233,7 +278,13 @@ class EdgeTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
-        return self.mean_loss(out, view.pairs.label, None)
+        return self.mean_loss(out, view.pairs.label, None, self.pair_weights(view.partition, view.pairs))
+
+    def pair_weights(self, partition: Partition, level: PairLevel) -> np.ndarray | None:
+        """What the edges of a level of this task weigh in the loss; None if all weigh the same."""
+        stored = level.pairs.stored
+        assert stored is not None
+        return self.weights_of(level.label, lambda name: partition.edge.read(name, stored[level.order]))
 
 
 class LinkTask(Task):

@@ -124,15 +124,18 @@ def train_once(job: Job, comm: Comm) -> Result:
         log.write_profile(predicted, trainer.fallbacks)
         log.finish()
     trainer.save(job.folder / WEIGHTS)
+    classes = trainer.class_report()
     if job.save_predictions:
         save(job.folder / "predictions.npz", "prediction", trainer.predict())
     relay = None if macrobatches is None else macrobatches.counts.summed(comm)
     if comm.rank == 0:
         modes = trainer.setup.modes
-        counts = {} if modes is None else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
+        counts: dict[str, Any] = {} if modes is None else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
         if macrobatches is not None and relay is not None:
             counts["macrobatch"] = {"size": macrobatches.size, "fetched": macrobatches.fetched, **asdict(relay)}
             say(f"macrobatches of {macrobatches.size}: {relay}")
+        if classes.splits:
+            counts["classes"] = classes.model_dump()
         write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
                                          "ranks": comm.size, **counts})
         if trainer.training.versions.most_bytes:
@@ -155,6 +158,7 @@ def evaluate(argv: list[str]) -> int:
                     "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="evaluate this split only")
+    parser.add_argument("--classes", action="store_true", help="also show precision, recall, F1 and support of each class")
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = job_of(options.run, keys)
@@ -169,6 +173,12 @@ def evaluate(argv: list[str]) -> int:
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
             say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
+        if options.classes:
+            report = trainer.class_report()
+            for split in scores if comm.rank == 0 else ():
+                say(f"\n{split}\n{report.text(split)}" if split in report.splits else "\nthe task has no classes")
+            if comm.rank == 0 and report.thresholds:
+                say(f"\nthresholds: {', '.join(map(figure, report.thresholds))}")
 
     return on_all_ranks(job, work)
 

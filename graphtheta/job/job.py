@@ -20,8 +20,10 @@ from graphtheta.job.model_keys import ModelKeys
 from graphtheta.job.outside import check_keys, in_file, read_extra
 from graphtheta.job.sizes import rows_of
 from graphtheta.models.registry import MODELS
+from graphtheta.ops.metrics.scores import GOALS
 from graphtheta.partitioners.communities import METHODS
 from graphtheta.partitioners.pairs import AUTO, PAIRS, check_pair
+from graphtheta.tasks.imbalance import WEIGHTS, is_number, numbers_of
 from graphtheta.tasks.registry import TASKS, readers
 from graphtheta.wording import did_you_mean, explain, literals
 
@@ -88,6 +90,21 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     @classmethod
     def _read_truth(cls, value: Any) -> Any:
         return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _check_weights(cls, value: Any) -> Any:
+        text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        if text not in WEIGHTS:
+            numbers_of(text)
+        return text
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _check_threshold(cls, value: Any) -> Any:
+        if str(value) not in GOALS and not (is_number(str(value)) and 0 < float(value) < 1):
+            raise ValueError(f"expected a number between 0 and 1, {' or '.join(GOALS)}{did_you_mean(str(value), GOALS)}")
+        return str(value)
 
     @field_validator("cluster_method")
     @classmethod

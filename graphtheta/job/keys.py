@@ -98,8 +98,9 @@ class StrategyKeys(Options):
     """Nodes per mini-batch: the batch size is adapted before training so that the targets of a batch and their neighbourhoods are about
     this many nodes, summed over all workers; 0 keeps the batch size."""
     order: str = "random"
-    """Order of the targets of an epoch, each of which is in one batch: random, or batches of targets that are near each other
-    (proximity:sequences=5), which share more of their neighbourhoods; give your own as FILE.py:Class."""
+    """Order of the targets of an epoch: random; batches of targets that are near each other (proximity:sequences=5), which share more of
+    their neighbourhoods; or batches with equal numbers of targets of each class (balanced), in which those of rare classes come
+    repeatedly and not all of frequent classes come; give your own as FILE.py:Class."""
     fanout: tuple[int, ...] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"
@@ -202,6 +203,14 @@ class TrainKeys(Options):
                                           "your own as FILE.py:Class; auto chooses by the labels of the dataset.")
     metric: str = "auto"
     """Metric on the validation set that selects the best model; auto uses the task's default; give your own as FILE.py:NAME."""
+    class_weights: str = "none"
+    """Weights of classes in the loss, of training and evaluation alike: none, balanced (all classes weigh the same in the training set),
+    or a number for each class, such as 1,4.5; with several labels a node, the weight of each label's 1 beside a weight of 1 for its 0."""
+    sample_weights: str = ""
+    """Node or edge column with the weight of each target in the loss, a number of at least 0."""
+    threshold: str = "0.5"
+    """Probability above which a label, or the second of two classes, is predicted: a number, or chosen for each label on the validation
+    set at each evaluation, for the best F1 (f1) or balanced accuracy (balanced_accuracy)."""
     epochs: int = Field(100, ge=0)
     """Number of passes over the training set."""
     steps: int = Field(0, ge=0)

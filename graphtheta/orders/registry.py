@@ -6,6 +6,7 @@ from typing import Any
 
 from graphtheta.described import name_and_options, options_of
 from graphtheta.engine.view.order import Order, RandomOrder
+from graphtheta.orders.balanced import BalancedOrder
 from graphtheta.orders.proximity import ProximityOrder
 from graphtheta.registry import Registry
 
@@ -15,7 +16,7 @@ def is_order(x: Any) -> bool:
     return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "positions", None))
 
 
-ORDERS: Registry[type[Order]] = Registry("order", is_order, (), (RandomOrder, ProximityOrder))
+ORDERS: Registry[type[Order]] = Registry("order", is_order, (), (RandomOrder, ProximityOrder, BalancedOrder))
 
 
 def make_order(text: str) -> Order:

@@ -14,6 +14,7 @@ from graphtheta.reports import chart
 from graphtheta.reports.profile import Profile
 from graphtheta.reports.run import Run
 from graphtheta.staleness.audit import AUDIT
+from graphtheta.tasks.class_report import COLUMNS, ClassReport
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 STYLE = """
@@ -47,7 +48,7 @@ def page(run: Run) -> str:
     job, profile = run.job, run.profile
     ranks = "" if profile is None else f", {profile.ranks} worker{'s' * (profile.ranks > 1)}"
     lead = f"{job.model} on {job.dataset}, strategy {job.strategy}{ranks}"
-    parts = [f"<h1>{escape(str(run.folder))}</h1>", f'<p class="lead">{escape(lead)}</p>', *_outcome(run)]
+    parts = [f"<h1>{escape(str(run.folder))}</h1>", f'<p class="lead">{escape(lead)}</p>', *_outcome(run), *_classes(run.classes)]
     if run.rows and any(key.startswith(AUDIT) for key in run.rows[0]):
         parts += ["<h2>Audit</h2>", _note("Errors of reused values against an exact pass, at the last audit before the end of each epoch."),
                   _picture(chart.audits(run.rows))]
@@ -76,6 +77,17 @@ def _outcome(run: Run) -> list[str]:
     scores = [(name.replace("_", " "), *(figure(row.get(f"{split}_{name}", "")) for split in splits)) for name in names]
     return ['<div class="tiles">' + "".join(f'<div class="tile"><b>{escape(figure(v))}</b><span>{escape(n)}</span></div>' for n, v in tiles)
             + "</div>", "<h2>Learning curve</h2>", _picture(chart.curves(run.rows, best)), _table((f"epoch {best}", *splits), scores)]
+
+
+def _classes(report: ClassReport | None) -> list[str]:
+    """A table of each class for each split, the last one open."""
+    if report is None or not report.splits:
+        return []
+    *others, last = report.splits
+    text = "" if not report.thresholds else f" Thresholds: {', '.join(map(figure, report.thresholds))}."
+    tables = {split: _table((f"{split}: class", *COLUMNS), report.rows(split)) for split in report.splits}
+    return ["<h2>Classes</h2>", _note(f"Of the best model. Support is the number of rows of a class.{text}"), tables[last],
+            *(f"<details><summary>{split}</summary>{tables[split]}</details>" for split in others)]
 
 
 def _time(profile: Profile) -> list[str]:

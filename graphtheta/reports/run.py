@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
 from graphtheta.reports.profile import PROFILE_FILE, Profile
 from graphtheta.reports.runlog import JOB_FILE, METRICS_FILE, RESULT_FILE
+from graphtheta.tasks.class_report import ClassReport
 
 # numbers that every epoch and every result has
 ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
@@ -31,6 +34,7 @@ class Run:
         rows: One per evaluated epoch.
         result: Metrics of the best model; None if the run did not finish.
         profile: Time, traffic and memory; None if the run did not finish.
+        classes: Report of each class; None if the run did not finish, or has no classes.
         traces: Names of the timeline files.
     """
 
@@ -39,6 +43,7 @@ class Run:
     rows: list[dict[str, Any]]
     result: dict[str, Any] | None
     profile: Profile | None
+    classes: ClassReport | None
     traces: list[str]
 
 
@@ -59,10 +64,18 @@ def read_run(folder: Path) -> Run:
     if other is not None:
         raise FormatError(f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or train again")
     result = folder / RESULT_FILE
-    return Run(folder, Job.from_yaml(folder / JOB_FILE), rows,
-               _record(_text(result), str(result), RESULT) if result.is_file() else None,
+    record = _record(_text(result), str(result), RESULT) if result.is_file() else None
+    return Run(folder, Job.from_yaml(folder / JOB_FILE), rows, record,
                Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).is_file() else None,
+               _classes(record, result) if record is not None and "classes" in record else None,
                [path.name for path in files_of(folder / TRACE_FILE)])
+
+
+def _classes(record: dict[str, Any], path: Path) -> ClassReport:
+    try:
+        return ClassReport.model_validate(record["classes"])
+    except ValidationError as error:
+        raise FormatError(f"{path}: classes: {error.errors()[0]['msg']}; delete the file, or train again") from None
 
 
 def _text(path: Path) -> str:

@@ -9,6 +9,8 @@ from graphtheta.engine.train.evaluate import SPLITS, EdgeEvaluator, Evaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import EdgeTask, Task
 from graphtheta.errors import DataError
+from graphtheta.ops.losses.weighting import Weighting
+from graphtheta.tasks.imbalance import check_weights
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 
 
@@ -17,6 +19,7 @@ class EdgeKind(TaskKind):
 
     name = "edge"
     summary = "values of edges"
+    keys = ("sample_weights",)
     label_kinds = ("values",)
     of_pairs = True
     labels = "values"
@@ -33,6 +36,7 @@ class EdgeKind(TaskKind):
         if graph.edge_train is None or not graph.edge_train.any():
             raise DataError(f"{name} has no training edges; give it an edge_train mask")
         self.width = graph.edge_y.shape[1] if graph.edge_y.ndim == 2 else 1
+        check_weights(self.job, self.labels, self.width, graph.edge_columns)
         return graph
 
     @property
@@ -41,6 +45,9 @@ class EdgeKind(TaskKind):
 
     def objective(self, graph: Graph, partition: Partition) -> EdgeTask:
         return EdgeTask(partition, partition.edge.read("train"), self.labels)
+
+    def weighting(self, partition: Partition, task: Task) -> Weighting | None:
+        return Weighting(column=self.job.sample_weights) if self.job.sample_weights else None
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         assert isinstance(task, EdgeTask)

@@ -15,6 +15,7 @@ from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError
+from graphtheta.ops.losses.weighting import Weighting
 
 # kinds of labels, for messages
 WORDS = {"classes": "classes", "labels": "labels", "values": "target values"}
@@ -42,8 +43,8 @@ class GraphInfo:
 class TaskKind(ABC):
     """A kind of task, made for one job.
 
-    Methods are called in this order: ``take``, then (with the model made) ``check_output``, ``objective``, ``evaluator`` and,
-    after training, ``named``.
+    Methods are called in this order: ``take``, then (with the model made) ``check_output``, ``objective``, ``weighting``, ``evaluator``
+    and, after training, ``named``.
 
     Attributes:
         name: Name in a job.
@@ -56,6 +57,7 @@ class TaskKind(ABC):
         labels: Kind of the labels: "classes", "labels" or "values"; set by ``take``.
         width: Number of outputs per row, 0 for a scalar without an axis of its own; set by
             ``take``.
+        class_names: Names of the classes or labels; empty if the graph has none.
     """
 
     name: ClassVar[str]
@@ -65,6 +67,7 @@ class TaskKind(ABC):
     of_pairs: ClassVar[bool] = False
     labels: str
     width: int
+    class_names: tuple[str, ...] = ()
 
     def __init__(self, job: Any):
         self.job = job
@@ -105,6 +108,17 @@ class TaskKind(ABC):
 
         Collective: all ranks of the partition.
         """
+
+    def weighting(self, partition: Partition, task: Task) -> Weighting | None:
+        """Weights of rows in the loss; None if all weigh the same.
+
+        Args:
+            partition: The graph on the workers.
+            task: The result of ``objective``.
+
+        Collective: all ranks of the partition.
+        """
+        return None
 
     @abstractmethod
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:

@@ -6,9 +6,12 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.evaluate import Evaluator, NodeEvaluator
+from graphtheta.engine.train.threshold import Threshold
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import NodeTask, Task, label_kind
 from graphtheta.errors import DataError
+from graphtheta.ops.losses.weighting import Weighting
+from graphtheta.tasks.imbalance import check_weights, threshold_of, weighting_of
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 
 
@@ -18,8 +21,9 @@ class NodeKind(TaskKind):
     name = "node"
     summary = "classes or values of nodes"
     # other kinds remove edges from neighbourhoods, or read values of edges
-    keys = ("precompute",)
-    label_kinds = ("classes", "labels", "values")
+    keys = ("precompute", "class_weights", "sample_weights", "threshold")
+    label_kinds = ("classes", "labels", "values", "binary")
+    _threshold: Threshold | None
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -32,13 +36,25 @@ class NodeKind(TaskKind):
         graph.require_training()
         self.labels = label_kind(graph.y, graph.multilabel)
         self.width = graph.n_classes if self.labels == "classes" else graph.y.shape[1]
+        self._threshold = threshold_of(self.job.threshold, self.labels, self.width)
+        check_weights(self.job, self.labels, self.width, graph.node_columns)
+        names = graph.meta.get("class_names") or ()
+        self.class_names = tuple(map(str, names)) if len(names) == self.width else ()
         return graph
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        return (self.labels, "binary") if self.labels == "classes" and self.width == 2 else (self.labels,)
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         return NodeTask(partition, self.labels)
 
+    def weighting(self, partition: Partition, task: Task) -> Weighting | None:
+        assert isinstance(task, NodeTask)
+        return weighting_of(self.job, task, partition, self.width)
+
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
-        return NodeEvaluator(partition, layers, task)
+        return NodeEvaluator(partition, layers, task, self._threshold)
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of nodes, and their outputs."""

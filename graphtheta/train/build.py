@@ -20,7 +20,6 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import Schedule, UpdateRule
-from graphtheta.engine.view.row_loss import RowLoss
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import GraphThetaError, MemoryLimitError
@@ -31,6 +30,7 @@ from graphtheta.macrobatch.merged import MergedComm
 from graphtheta.macrobatch.setup import make_macrobatches
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair

@@ -83,6 +83,7 @@ class Prepared:
         Collective: all ranks of the partition.
         """
         task = self.kind.objective(self.graph, partition)
+        task.weighting = self.kind.weighting(partition, task)
         return task, self.kind.evaluator(partition, layers, task)
 
 

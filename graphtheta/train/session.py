@@ -24,6 +24,7 @@ from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.recovery.weights import read_weights, write_weights
+from graphtheta.tasks.class_report import ClassReport
 from graphtheta.train.build import Choices, build
 from graphtheta.train.embedding import embedded, of_nodes, superstep_of
 from graphtheta.train.groups import Choice, Groups
@@ -158,6 +159,15 @@ class Session:
         if split not in SPLITS:
             raise ConfigError(f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
         return {n: v for n, v in self.measure().items() if n.startswith(f"{split}_")}
+
+    @np.errstate(**QUIET)
+    def class_report(self) -> ClassReport:
+        """Precision, recall, F1 and support of each class or label, by split; without splits if the task has no classes.
+
+        Collective: all ranks.
+        """
+        with self.comm.ledger.stage("evaluate"), self.setup.scope():
+            return ClassReport.of(self.setup.evaluator.decisions(self.model), self.setup.kind.class_names)
 
     def predict(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Original ids of all nodes (edges by their numbers, test links by the ids of their ends) and outputs on rank 0, None elsewhere.

@@ -43,9 +43,11 @@ def test_auto_takes_what_there_are_labels_for() -> None:
 
 def test_keys_and_choices_follow_from_the_registries() -> None:
     assert choices("task") == ("auto", "node", "link", "edge")
-    assert choices("metric") == ("auto", "accuracy", "f1_micro", "f1_macro", "auc", "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2")
+    assert choices("metric") == ("auto", "accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "f1", "auc", "average_precision", "ece",
+                                 "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2")
     assert LinkKind.keys == ("negatives", "eval_negatives", "decoder")
-    assert readers() == {"precompute": ["node"], **{key: ["link"] for key in LinkKind.keys}}
+    of_nodes = dict.fromkeys(("precompute", "class_weights", "threshold"), ["node"])
+    assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link"] for key in LinkKind.keys}}
 
     class Ranked(LinkKind):
         name, summary = "ranked", "links"
@@ -66,14 +68,16 @@ def test_half_a_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kinds, names, default", [
-    (("classes",), ["accuracy", "f1_micro", "f1_macro"], "accuracy"),
-    (("labels",), ["f1_micro", "f1_macro", "auc"], "f1_micro"),
+    (("classes",), ["accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "ece"], "accuracy"),
+    (("binary",), ["f1", "auc", "average_precision"], "f1"),
+    (("labels",), ["balanced_accuracy", "f1_micro", "f1_macro", "auc", "average_precision", "ece"], "f1_micro"),
     (("values",), ["mae", "rmse", "r2"], "r2"),
-    (("ranks", "labels"), ["f1_micro", "f1_macro", "auc", "mrr", "hits1", "hits3", "hits10"], "mrr"),
+    (("ranks", "labels"), ["balanced_accuracy", "f1_micro", "f1_macro", "auc", "average_precision", "ece", "mrr", "hits1", "hits3",
+                           "hits10"], "mrr"),
 ])
 def test_metrics_of_each_kind_of_label(kinds: tuple[str, ...], names: list[str], default: str) -> None:
     assert [m.name for m in fitting(kinds)] == names and choose_metric("auto", kinds).name == default
-    assert {m.name for m in METRICS.values() if m.smaller_is_better} == {"mae", "rmse"}
+    assert {m.name for m in METRICS.values() if m.smaller_is_better} == {"mae", "rmse", "ece"}
 
 
 def test_labels_that_no_metric_measures() -> None:
@@ -99,8 +103,8 @@ def test_metrics_share_their_sums() -> None:
 
 def test_evaluation_measures_the_loss_that_training_minimises() -> None:
     class Doubled(NodeTask):
-        def mean_loss(self, out, y, mask):
-            return super().mean_loss(out, y, mask) * 2.0
+        def mean_loss(self, out, y, mask, weights=None):
+            return super().mean_loss(out, y, mask, weights) * 2.0
 
     class Twice(NodeKind):
         name, summary = "twice", "classes of nodes"

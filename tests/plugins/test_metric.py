@@ -38,7 +38,7 @@ def test_sums_add_up_on_any_ranks() -> None:
     rows = one.history
     assert [list(row) for row in rows] == [list(row) for row in three.history]
     assert list(one.metrics) == [f"{split}_{name}" for split in ("train", "val", "test")
-                                 for name in ("loss", "accuracy", "f1_micro", "f1_macro", "balanced")]
+                                 for name in ("loss", "accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "ece", "balanced")]
     best = max(rows, key=lambda row: (row["val_balanced"], -row["val_loss"]))
     assert one.best_epoch == best["epoch"] and one.metrics["val_balanced"] == best["val_balanced"]
     # known by its name from now on

@@ -9,10 +9,10 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 
-from ...ops.autodiff.naming import naming
-from ...ops.autodiff.primitive import defvjp, primitive
-from ...ops.autodiff.space import RowSpace
-from ...ops.autodiff.tape import Var, current, value_of
+from ..autodiff.naming import naming
+from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.space import RowSpace
+from ..autodiff.tape import Var, current, value_of
 
 
 @dataclass(frozen=True)

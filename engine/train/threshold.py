@@ -1,0 +1,50 @@
+"""Thresholds: the probability above which a label, or the second of two classes, is predicted."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit
+
+from ...ops.metrics.scores import best_thresholds
+from ..comm.communicator import Comm
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A fixed threshold, or one for each label that is best on the validation rows.
+
+    Attributes:
+        value: The threshold if it is fixed.
+        goal: What a chosen threshold maximises, a name in ``GOALS``; empty if it is fixed.
+    """
+
+    value: float = 0.5
+    goal: str = ""
+
+    def shifted(self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Outputs that are shifted so that decisions at the thresholds become decisions at 0.
+
+        Args:
+            comm: The workers.
+            y: Labels, [n, C] of 0 and 1 (NaN: unknown); or classes, [n].
+            out: Logits, [n, C]; or outputs of two classes, [n, 2].
+            chosen: The rows on which thresholds are chosen, [n] bool; if there are none on any worker, they are 0.5.
+
+        Returns:
+            [n, C] or [n, 2], and the thresholds as probabilities, [C] or [1].
+
+        Collective: all ranks of comm.
+        """
+        classes = y.ndim == 1
+        margin = out[:, 1:] - out[:, :1] if classes else out
+        cut = self._chosen(comm, y[:, None] if classes else y, margin, chosen) if self.goal else np.full(margin.shape[1], logit(self.value))
+        margin = (margin - cut).astype(out.dtype)
+        return np.concatenate((np.zeros_like(margin), margin), axis=1) if classes else margin, expit(cut)
+
+    def _chosen(self, comm: Comm, y: np.ndarray, margin: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        labels, margins = comm.gather_rows(y[chosen]), comm.gather_rows(margin[chosen])
+        best = None
+        if labels is not None and margins is not None:
+            best = best_thresholds(np.concatenate(labels), np.concatenate(margins), self.goal)
+        return np.asarray(comm.broadcast(best))

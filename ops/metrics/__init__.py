@@ -1,0 +1,1 @@
+"""Measures of quality: sums that add up over workers, and values computed from them."""

@@ -1,0 +1,56 @@
+"""Expected calibration error: how far the confidence of predictions is from the share that is right.
+
+Source: Guo et al., On Calibration of Modern Neural Networks, https://arxiv.org/abs/1706.04599, section 2
+"""
+from __future__ import annotations
+
+import numpy as np
+
+# bins of equal width; confidences are summed as multiples of 1 / UNIT, so that sums do not depend on their order
+BINS, UNIT = 15, 1 << 30
+
+
+def calibration_sums(confidence: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Rows, right rows and confidences by bin of confidence, the last in multiples of 1 / UNIT.
+
+    Args:
+        confidence: Probability of the predicted class, [n].
+        right: Whether that class is the true one, [n] bool.
+
+    Returns:
+        [BINS, 3] int64; adds up over workers. Bin i holds confidences in (i / BINS, (i + 1) / BINS].
+        Confidences that are NaN are in the last bin, with the largest possible sum.
+    """
+    confidence = np.where(np.isnan(confidence), 1.0, confidence.astype(np.float64))
+    bins = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    units = np.rint(confidence * UNIT).astype(np.int64)
+    out = np.zeros((BINS, 3), np.int64)
+    np.add.at(out, bins, np.stack((np.ones_like(units), right.astype(np.int64), units), axis=1))
+    return out
+
+
+def class_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """:func:`calibration_sums` of softmax probabilities of the most likely class; labels [n], negative if unknown, outputs [n, C]."""
+    known = labels >= 0
+    out = out[known].astype(np.float64)
+    largest = out.argmax(axis=1)
+    top = np.take_along_axis(out, largest[:, None], 1)
+    return calibration_sums(1 / np.exp(out - top).sum(axis=1), largest == labels[known])
+
+
+def label_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """:func:`calibration_sums` of all known labels; the confidence is that of the likelier of 0 and 1.
+
+    Args:
+        labels: [n, C] of 0 and 1; NaN if unknown.
+        out: Logits, [n, C].
+    """
+    known = ~np.isnan(labels)
+    logits = out[known].astype(np.float64)
+    return calibration_sums(1 / (1 + np.exp(-np.abs(logits))), (logits > 0) == (labels[known] == 1))
+
+
+def calibration_error(sums: np.ndarray) -> float:
+    """Mean, over all rows, of the difference of mean confidence and share of right rows in the row's bin."""
+    n, right, units = sums.T
+    return float(np.abs(units / UNIT - right).sum() / n.sum()) if n.sum() else float("nan")

@@ -1,0 +1,25 @@
+"""What the measures share.
+
+Scores tie if they are equal up to rounding. Indistinguishable nodes, such as two without edges,
+have equal scores in exact arithmetic, but computed ones may differ in the last bits, which depend
+on the number of workers.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from graphtheta.errors import ShapeError
+
+# scores closer than this many roundings of the largest of them tie
+TIE = 100
+
+
+def ratio(a: float, b: float) -> float:
+    """a / b, NaN if b is zero."""
+    return float(a / b) if b else float("nan")
+
+
+def same_shape(a: np.ndarray, b: np.ndarray) -> None:
+    """Check that labels and predictions have the same shape."""
+    if a.shape != b.shape:
+        raise ShapeError(f"metric: labels have shape {list(a.shape)} and predictions {list(b.shape)}; give one prediction per label")
