@@ -46,7 +46,7 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
     assert choices("metric") == ("auto", "accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "f1", "auc", "average_precision", "ece",
                                  "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2")
     assert LinkKind.keys == ("negatives", "eval_negatives", "decoder")
-    of_nodes = dict.fromkeys(("precompute", "class_weights", "threshold"), ["node"])
+    of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold")}
     assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link"] for key in LinkKind.keys}}
 
     class Ranked(LinkKind):
