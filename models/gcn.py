@@ -3,9 +3,9 @@
     h'_v = sum over u -> v of  a_uv d_u^-1/2 d_v^-1/2  W h_u  + b          (norm="sym")
     h'_v = sum over u -> v of  a_uv d_v^-1  W h_u  + b                     (norm="row")
 
-Transform scales by the source's degree, gather multiplies by the edge weight a_uv, sum adds, apply
-scales by the destination's degree. The product with W is taken before or after the sum, whichever
-is cheaper in the batch: the result is the same.
+Gather multiplies by the factor of the source's degree and by the edge weight a_uv, sum adds, apply
+scales by the factor of the destination's degree. The product with W is taken before or after the
+sum, whichever is cheaper in the batch: the result is the same.
 
 Departures: d counts edges in the layer's direction (in-edges by default), without their weights;
 self loops are not added here but to the graph (``Graph.with_self_loops``); for a degree of 0 the
@@ -49,10 +49,11 @@ class GCN(Layer):
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight) if node.product_first(self.weight) else node.h
-        return {"z": mul(z, self._factor(node)) if self.norm == "sym" else z}
+        return {"z": z, "factor": self._factor(node)} if self.norm == "sym" else {"z": z}
 
     def gather(self, edge: Any) -> Any:
-        return edge.src.z * edge.weight
+        z = edge.src.z * edge.src.factor if self.norm == "sym" else edge.src.z
+        return z * edge.weight
 
     def apply(self, node: Any, total: Any) -> Any:
         total = mul(total, self._factor(node))

@@ -20,6 +20,7 @@ from ..engine.layer.checkpointing import recompute
 from ..engine.layer.context import ActiveGraph
 from ..engine.layer.layer import Layer, Model
 from ..engine.layer.module import Module
+from ..ops.autodiff.fusion import is_open
 from ..ops.autodiff.tape import Var
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, maximum
@@ -118,7 +119,8 @@ class Network(Model):
     def _passed(self, h: Any) -> Any:
         """The evaluated value between two layers, the only one stored between two segments."""
         h = h if self._branches else self._drop(h)
-        _ = h.value
+        if is_open(h):
+            _ = h.value
         return h
 
     def _entered(self, h: Any) -> Any:

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from graphtheta.errors import ColumnError, ViewError
-from graphtheta.sparse import is_sparse
 
+from ...ops.autodiff.buffers import LINE
 from ...ops.autodiff.space import RowSpace
-from ...ops.autodiff.tape import Var, current, needs_grad, value_of
+from ...ops.autodiff.tape import Var, current, needs_grad
 from ...ops.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram
 from ...ops.functions.rows import prefix
+from ...ops.rows.stored import StoredRows, holds_sparse
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
 from .product_order import ProductOrder
@@ -39,6 +41,7 @@ class Superstep:
         counts: Size of the level it ran over.
         orders: Products that it may compute before or after its sum, by column and shape of the
             weight; decided once for transform and apply, which may see different columns.
+        stored: Names of stored columns, by those under which edges read them.
     """
 
     layer: str
@@ -47,6 +50,7 @@ class Superstep:
     made_by: Stages | None = None
     counts: Counts = NO_ROWS
     orders: dict[tuple[str, tuple[int, ...]], ProductOrder] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)
 
     def order(self, counts: Counts) -> list[str]:
         """Whether product or sum comes first in a level of some size, one line for each product."""
@@ -121,14 +125,20 @@ class ActiveGraph:
         if name not in self.node_names():
             raise ColumnError(f"the graph has no node column {name!r} for models; it has {', '.join(self.node_names())}; give it with "
                               f"gt.Graph(..., node_columns={{{name!r}: array}})")
-        return Var(self.view.node_column(name, n), self.space(n), name=f"node.{name}")
+        column, space, label = self.view.partition.node.column(name), self.space(n), f"node.{name}"
+        if column.sparse:
+            return Var(self.view.node_column(name, n), space, name=label)
+        # narrow rows are copied: together they are compact
+        wide = prod(column.shape[1:]) * column.dtype.itemsize >= LINE
+        return StoredRows(partial(self.view.node_column, name), (n, *column.shape[1:]), column.dtype,
+                          self.view.listed(name, n) if wide else None, space, label)
 
-    def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool]]:
-        """Trailing shape, dtype, need of a gradient and sparseness of all node columns."""
+    def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool, bool]]:
+        """Of all node columns the trailing shape, dtype, and whether they need a gradient, are sparse, are stored."""
         given = {**columns, **{n: self._inputs[n] for n in self.node_names() if n in self._inputs and n not in columns}}
         stored = {n: self.view.partition.node.column(n) for n in self.node_names() if n not in given}
-        return {**{n: (x.shape[1:], x.dtype, needs_grad(x), is_sparse(value_of(x))) for n, x in given.items()},
-                **{n: (x.shape[1:], x.dtype, False, x.sparse) for n, x in stored.items()}}
+        return {**{n: (x.shape[1:], x.dtype, needs_grad(x), holds_sparse(x), isinstance(x, StoredRows)) for n, x in given.items()},
+                **{n: (x.shape[1:], x.dtype, False, x.sparse, True) for n, x in stored.items()}}
 
     def node_names(self) -> tuple[str, ...]:
         """Names of the stored node columns a layer may read."""

@@ -16,6 +16,7 @@ from graphtheta.errors import UserFunctionError
 from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Node, Parameter, Tape, Var, Vjp, space_of, value_of
+from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
 from ..view.level import NO_ROWS, Counts, Level, full_pass, passes_of
@@ -148,7 +149,8 @@ class _EndlessGraph(ActiveGraph):
         if self._running is None:
             return super().given(x, n)
         self.flow.read(self._running, [x])
-        mine = Var(x.value, x.space, x.needs_grad)
+        # a value of its own, so that the rows that later layers read are told from those of earlier ones
+        mine = x.cut(self.space(x.shape[0])) if isinstance(x, StoredRows) else Var(x.value, x.space, x.needs_grad)
         self.flow.made([mine], (), self._running)
         return mine
 

@@ -25,6 +25,7 @@ from ...ops.backend import fused, reference
 from ...ops.backend.reference import Columns
 from ...ops.edge.aggregator import State
 from ...ops.edge.program import Phase
+from ...ops.rows.stored import rows_of
 from ..partition.exchange import ToMasters, add_into
 from ..partition.partition import MASTER, MIRROR
 from ..view.level import Level, Pass, Selection
@@ -80,7 +81,7 @@ class _Run:
         self.edge_names = [n for n in phase.reads["edge"] if n != "gid"]
         self.sources = [inputs.nodes[n] for n in self.node_names] + [inputs.edges[n] for n in self.edge_names]
         self.sources += [inputs.operands[i] for i in phase.operands]
-        self.nodes: Arrays = {n: value_of(inputs.nodes[n]) for n in self.node_names}
+        self.nodes: Arrays = {n: rows_of(inputs.nodes[n]) for n in self.node_names}
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
         self.dtype = phase.dtype
         self.fused = fused.usable(phase)

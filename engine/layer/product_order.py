@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from graphtheta.sparse import is_sparse
-
 from ...ops.autodiff.fusion import is_open
-from ...ops.autodiff.tape import needs_grad, value_of
+from ...ops.autodiff.tape import needs_grad
+from ...ops.rows.stored import holds_sparse
 from ..view.level import Counts
 
 # Multiply-adds in the time in which a sum reads and adds one number of another row. Two cores with
@@ -55,7 +54,7 @@ class ProductOrder:
         """The order of h @ weight and a sum; ``record`` says whether a backward pass follows."""
         rows, learned = record and needs_grad(h), record and needs_grad(weight)
         # reading a deferred value would compute it
-        sparse = not is_open(h) and is_sparse(value_of(h))
+        sparse = not is_open(h) and holds_sparse(h)
         return cls(weight.shape[0], prod(weight.shape[1:]), sparse, 1 + rows + learned, (1 + (rows or learned), 1 + rows))
 
     @property

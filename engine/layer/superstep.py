@@ -19,6 +19,7 @@ from ...ops.edge.program import EdgeProgram
 from ...ops.edge.program_cache import ProgramCache
 from ...ops.edge.symbolic import SymbolicTrace, record
 from ...ops.functions.rows import prefix
+from ...ops.rows.stored import StoredRows
 from ..view.level import Level
 from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction
@@ -117,6 +118,8 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     with ledger.stage("transform"), naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))
     columns = _check_transform(owner, made, given, graph, level.n_in)
+    step.stored = {n: n for n in graph.node_names() if n not in columns}
+    step.stored |= {n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)}
     program = step.program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
     with naming(f"gather of {owner}"):
@@ -233,9 +236,9 @@ def _program(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGr
 
 def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None) -> SymbolicTrace:
     known = graph.node_schema(columns)
-    sparse = tuple(n for n, schema in known.items() if schema[-1])
-    nodes = {n: schema[:-1] for n, schema in known.items() if n not in sparse}
-    return record(layer.gather, nodes, graph.edge_schema(level), layer.sum, owner, sparse)
+    sparse, stored = ([n for n, schema in known.items() if schema[at]] for at in (3, 4))
+    nodes = {n: schema[:3] for n, schema in known.items() if n not in sparse}
+    return record(layer.gather, nodes, graph.edge_schema(level), layer.sum, owner, sparse, stored)
 
 
 def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> None:
@@ -267,7 +270,7 @@ def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
 
 def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int) -> dict[str, Any]:
     if not isinstance(made, dict):
-        raise UserFunctionError(f"transform of {owner} returned {type(made).__name__}; "
+        raise UserFunctionError(f"transform of {owner} returned {'Var' if isinstance(made, Var) else type(made).__name__}; "
                                 "expected a dict of node columns, such as dict(z=...)")
     for name, x in made.items():
         if not isinstance(x, Var) or x.space is None or x.shape[0] != n:

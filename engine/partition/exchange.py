@@ -23,7 +23,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...ops.functions.index import add_distinct
+from ...ops.rows.by_number import add_distinct
 from ..comm.channel import Tag
 from ..comm.communicator import Comm
 from .message import Columns, Layout, MessageBuffer

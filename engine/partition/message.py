@@ -24,6 +24,7 @@ import numpy as np
 
 from ...ops.autodiff import buffers
 from ...ops.kernels.message_buffer import pack, pack_rounded, unpack, unpack_rounded
+from ...ops.rows.row_list import located
 from ..comm.channel import Send
 
 Columns = dict[str, np.ndarray]
@@ -124,9 +125,10 @@ class MessageBuffer:
         """Fill the messages with columns[name][rows]; empty ``rows`` are all rows in order."""
         for name, slot in self._layout.slots.items():
             if slot.width:
-                x = _words(np.ascontiguousarray(columns[name]))
+                found, at = located(columns[name], rows)
+                x = _words(np.ascontiguousarray(found))
                 kernel = pack_rounded if slot.rounded else pack
-                self._by_rows(kernel, x.shape[1], x, rows, self._ptr, self._start(slot), self._items(slot))
+                self._by_rows(kernel, x.shape[1], x, at, self._ptr, self._start(slot), self._items(slot))
         return self
 
     def messages(self) -> list[Send]:

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .column import Column, Read
+from ...ops.rows.row_list import RowList
+from .column import Column, Read, listed_rows
 from .slots import Slots, assembled
 
 
@@ -202,6 +203,9 @@ class CachedColumn:
         if self.cache is None or rows is None:
             return self.column.read_begin(rows)
         return _CachedRead(self.name, self.column, self.cache, rows)
+
+    def listed(self, rows: np.ndarray) -> RowList | None:
+        return listed_rows(self.column, rows) if self.cache is None else None
 
 
 class _CachedRead:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+
+from ...ops.rows.row_list import RowList
 
 
 class Role(Enum):
@@ -57,6 +59,22 @@ class Column(Protocol):
         """
 
 
+@runtime_checkable
+class InPlace(Protocol):
+    """A column whose rows can be read where they are stored."""
+
+    def listed(self, rows: np.ndarray) -> RowList | None:
+        """The rows without a copy.
+
+        Args:
+            rows: Row numbers in any order, [m].
+
+        Returns:
+            Rows of an array, of the type and trailing shape of the column; None if they must be
+            read with ``read_begin``.
+        """
+
+
 @dataclass(frozen=True)
 class Ready:
     """A read whose values are available."""
@@ -65,6 +83,16 @@ class Ready:
 
     def end(self) -> Any:
         return self.values
+
+
+def listed_rows(column: Column, rows: np.ndarray) -> RowList | None:
+    """Rows of a column where they are stored, [m, ...]; None if they must be copied.
+
+    Args:
+        column: The column.
+        rows: Row numbers in any order, [m].
+    """
+    return column.listed(rows) if isinstance(column, InPlace) else None
 
 
 def is_column(x: Any) -> bool:

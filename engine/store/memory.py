@@ -9,7 +9,8 @@ import scipy
 from graphtheta.sparse import is_sparse
 
 from ...ops.autodiff.buffers import taken
-from ...ops.functions.index import take_rows
+from ...ops.rows.by_number import take_rows
+from ...ops.rows.row_list import RowList
 from .column import Read, Ready
 
 
@@ -42,6 +43,12 @@ class MemoryColumn:
             values = taken(values, order)
             self._held = values, None
         return Ready(values)
+
+    def listed(self, rows: np.ndarray) -> RowList | None:
+        values, order = self._held
+        if self.sparse or not values.flags.c_contiguous or not values.dtype.isnative:
+            return None
+        return RowList(values, rows if order is None else order[rows])
 
 
 def empty_column(shape: tuple[int, ...], dtype: np.dtype, sparse: bool) -> MemoryColumn:

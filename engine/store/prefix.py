@@ -6,21 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.rows.row_list import RowList
 from .column import Read
 
 Begin = Callable[[Iterable[str], np.ndarray | None], dict[str, Read]]
+Listed = Callable[[str, np.ndarray], RowList | None]
 
 
 class PrefixReader:
     """Reads prefixes of some rows; the longest is read once and sliced for shorter ones.
 
+    Rows that can be read where they are stored are copied only when ``read`` is called.
+
     Args:
-        read_begin: ``ColumnStore.read_begin`` of the store.
+        read_begin, listed: ``ColumnStore.read_begin`` and ``ColumnStore.listed`` of the store.
         rows: Row numbers, [n]; None for all rows, which are read again each time.
     """
 
-    def __init__(self, read_begin: Begin, rows: np.ndarray | None):
-        self._store_begin, self._rows = read_begin, rows
+    def __init__(self, read_begin: Begin, listed: Listed, rows: np.ndarray | None):
+        self._store_begin, self._store_listed, self._rows = read_begin, listed, rows
+        self._lists: dict[str, RowList | None] = {}
         self._begun: dict[str, tuple[int, Read]] = {}
         self._known: dict[str, Any] = {}
 
@@ -30,7 +35,10 @@ class PrefixReader:
         Raises:
             KeyError: There is no such column.
         """
-        wanted = [name for name in dict.fromkeys(names) if self._reach(name) < n]
+        self._begin([name for name in dict.fromkeys(names) if self.listed(name, n) is None], n)
+
+    def _begin(self, names: Iterable[str], n: int) -> None:
+        wanted = [name for name in names if self._reach(name) < n]
         for name in wanted:
             # every started read is ended, even if it is too short
             if name in self._begun:
@@ -43,11 +51,20 @@ class PrefixReader:
         """The first n rows of a column, [n, ...]; KeyError if there is none."""
         known = self._known.get(name)
         if known is None or known.shape[0] < n:
-            self.read_begin((name,), n)
+            self._begin((name,), n)
             known = self._begun.pop(name)[1].end()
             if self._rows is not None:
                 self._known[name] = known
         return known if known.shape[0] == n else known[:n]
+
+    def listed(self, name: str, n: int) -> RowList | None:
+        """The first n rows of a column where they are stored; None if they must be copied, or were; KeyError if there is none."""
+        if self._rows is None or self._reach(name) >= n:
+            return None
+        if name not in self._lists:
+            self._lists[name] = self._store_listed(name, self._rows)
+        found = self._lists[name]
+        return None if found is None else found.first(n)
 
     def _reach(self, name: str) -> int:
         """How many rows were read or begun; -1 if none were."""

@@ -7,7 +7,8 @@ import numpy as np
 
 from graphtheta.errors import UserFunctionError
 
-from .column import Column, Read
+from ...ops.rows.row_list import RowList
+from .column import Column, Read, listed_rows
 
 
 class SelectedColumn:
@@ -32,6 +33,11 @@ class SelectedColumn:
     def read_begin(self, rows: np.ndarray | None) -> Read:
         mine = self._rows if rows is None else self._rows[rows]
         return _Checked(self._column.read_begin(mine), self, type(self._column).__name__, len(mine))
+
+    def listed(self, rows: np.ndarray) -> RowList | None:
+        found = listed_rows(self._column, self._rows[rows]) if self._column.dtype == self.dtype else None
+        # a user's column is checked as its reads are
+        return found if found is None or (found.shape == (len(rows), *self.shape[1:]) and found.dtype == self.dtype) else None
 
 
 class _Checked:

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphtheta.sparse import is_sparse
 
-from ...ops.functions.index import take_rows
+from ...ops.rows.by_number import take_rows
 from .column import Column
 
 # arrays begin at multiples of so many bytes

@@ -12,7 +12,8 @@ import numpy as np
 
 from graphtheta.errors import ShapeError
 
-from .column import Column, Read, Role, is_column
+from ...ops.rows.row_list import RowList
+from .column import Column, Read, Role, is_column, listed_rows
 from .memory import MemoryColumn, empty_column
 from .prefix import PrefixReader
 
@@ -81,9 +82,17 @@ class ColumnStore:
         """
         return self._columns[name][1].read_begin(rows).end()
 
+    def listed(self, name: str, rows: np.ndarray) -> RowList | None:
+        """Rows of a column where they are stored; None if they must be read.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        return listed_rows(self.column(name), rows)
+
     def prefixes(self, rows: np.ndarray | None) -> PrefixReader:
         """A reader of prefixes of these rows; None for all rows."""
-        return PrefixReader(self.read_begin, rows)
+        return PrefixReader(self.read_begin, self.listed, rows)
 
     def overlay(self, values: Mapping[str, Any]) -> ColumnStore:
         """A store with additional columns, or with columns that replace those of the same names.

@@ -20,7 +20,7 @@ import scipy
 
 from graphtheta.sparse import is_sparse
 
-from ...ops.functions.index import take_rows
+from ...ops.rows.by_number import take_rows
 from ..comm.communicator import Comm
 from ..partition.exchange import pointers
 from ..partition.message import Columns

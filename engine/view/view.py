@@ -17,6 +17,7 @@ import numpy as np
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var
+from ...ops.rows.row_list import RowList
 from ..partition.partition import Partition
 from .hop import Layers, hops
 from .level import Counts, Level, full_pass, passes_of
@@ -66,6 +67,10 @@ class GraphView:
     def node_column(self, name: str, n: int) -> Any:
         """A column of the masters for the first n frame rows; KeyError if there is none."""
         return self._node.read(name, n)
+
+    def listed(self, name: str, n: int) -> RowList | None:
+        """The same rows where they are stored; None if they must be copied; KeyError if there is no such column."""
+        return self._node.listed(name, n)
 
     def edge_column(self, name: str) -> np.ndarray:
         """A stored edge column, in storage order; KeyError if there is none."""

@@ -28,7 +28,7 @@ from graphtheta.engine.store.cached import RowCache
 from graphtheta.engine.store.slots import Slots, assembled
 from graphtheta.engine.train.fetch import replied
 from graphtheta.engine.train.scatter import Move
-from graphtheta.ops.functions.index import take_rows
+from graphtheta.ops.rows.by_number import take_rows
 
 # a key is the owner of a row, and below it the row there
 ROW_BITS = 32

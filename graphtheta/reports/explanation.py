@@ -17,6 +17,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.view.level import NO_ROWS
 from graphtheta.errors import ConfigError
+from graphtheta.ops.autodiff.buffers import LINE
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
 from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, widths
@@ -127,7 +128,7 @@ def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes, 
     passes = 2 if step.direction == "both" else 1
     for number, phase in enumerate(program.phases):
         which = f" {number + 1}" if len(program.phases) > 1 else ""
-        lines += [f"  phase{which}", *(f"    {line}" for line in _phase(phase, program))]
+        lines += [f"  phase{which}", *(f"    {line}" for line in [*_phase(phase, program), *_rows(phase, step, trainer)])]
         rows += _moves(phase, which, step.direction, sizes)
         if decodes:
             rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase)))
@@ -150,6 +151,23 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
     lines.append(f"reads    {', '.join(reads)}")
     reason = obstacle(phase)
     return [*lines, "back end fused" if usable(phase) else f"back end reference{f', many times slower: {reason}' if reason else ''}"]
+
+
+def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
+    """Where a batch reads the rows of wide stored columns; nothing if all rows take part, or are fetched for each batch."""
+    lines: list[str] = []
+    node = trainer.partition.node
+    if trainer.job.strategy == "global" or trainer.setup.independent:
+        return lines
+    for end in ("src", "dst"):
+        for name, width in widths(phase, end).items():
+            column = node.column(step.stored[name]) if name in step.stored else None
+            if column is not None and width * column.dtype.itemsize >= LINE:
+                place = "copied for each batch, since their column is in a file, cached, compressed or of another type"
+                if node.listed(step.stored[name], np.zeros(0, np.int64)) is not None:
+                    place = "read where they are stored"
+                lines.append(f"rows     of {end}.{name} = node.{step.stored[name]}: {place}")
+    return lines
 
 
 def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:

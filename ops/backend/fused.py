@@ -28,6 +28,7 @@ from ..compile.header import HEADER
 from ..edge.aggregator import State
 from ..edge.program import EdgeProgram, Phase
 from ..kernels.pool import run_blocks
+from ..rows.row_list import RowList
 from .edges import EdgeLists
 from .reference import Arrays, Columns
 
@@ -140,7 +141,7 @@ def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> 
 def _column(e: Expr, columns: Columns) -> np.ndarray | None:
     """All rows of an integer column, or of a part of it; None of what is computed from several."""
     if e.leaf is not None:
-        found: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]]
+        found: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]][:]
         return found
     assert e.prim is not None
     below = _column(e.args[0], columns) if e.traits.structural else None
@@ -220,8 +221,10 @@ def _partial_sums(phase: Phase, variant: Variant, learned: list[int], n_blocks: 
 
 def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
              have: tuple[tuple[str, ...], tuple[str, ...]]) -> Variant:
+    in_place = frozenset((end, name) for end in ("src", "dst") for name in phase.reads[end]
+                         if isinstance(getattr(columns, end)[name], RowList))
     return Variant(mode, lists.positions is not None, columns.key is not None, lists.weight is not None, columns.carried, wanted, have,
-                   phase.dtype.name)
+                   phase.dtype.name, in_place=in_place)
 
 
 def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
@@ -298,7 +301,13 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
         return found
     if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
         return {}
-    return {f"{e.leaf[0]}{i}": _flat(getattr(columns, e.leaf[0])[e.leaf[1]])}
+    name, x = f"{e.leaf[0]}{i}", getattr(columns, e.leaf[0])[e.leaf[1]]
+    if not isinstance(x, RowList):
+        return {name: _flat(x)}
+    array = _flat(x.array).view()
+    # one kernel for arrays that may be changed and those that must not
+    array.flags.writeable = False
+    return {name: array, f"rows_{name}": x.rows}
 
 
 def _tables(phase: Phase, kernel: Kernel, given: dict[str, Any]) -> dict[str, Any]:

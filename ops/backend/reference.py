@@ -49,11 +49,12 @@ class Chunk:
 class Columns:
     """Everything a phase reads; ``carried`` names the edge values indexed by ``Chunk.carried``.
 
-    The same class holds gradients in backward: arrays to add to, only for what needs a gradient.
+    Node columns, ``src`` and ``dst``, are arrays or row lists. The same class holds gradients in
+    backward: arrays to add to, only for what needs a gradient.
     """
 
-    src: dict[str, np.ndarray]
-    dst: dict[str, np.ndarray]
+    src: dict[str, Any]
+    dst: dict[str, Any]
     edge: dict[str, np.ndarray]
     carried: frozenset[str]
     operands: dict[int, Any]

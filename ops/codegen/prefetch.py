@@ -17,11 +17,12 @@ def prefetches(values: Values) -> list[str]:
     if not scattered:
         return []
     lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
-    if any(row != "far" for _, row, _ in scattered):
+    if any("el" in row or "sl" in row for _, row, _ in scattered):
         lines += ["el = at[later]" if values.variant.mode == "sender" else "el = later",
                   "sl = start + positions[el]" if values.variant.listed else "sl = start + el"]
     for name, row, size in scattered:
-        lines += [f"prefetch({name}, {row}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
+        lines.append(f"far_{name} = {row}")
+        lines += [f"prefetch({name}, far_{name}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
     return lines
 
 
@@ -46,7 +47,7 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
         if kind == "edge" and sender:
             found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
         elif kind not in ("edge", values.fixed_end):
-            found.append((f"{kind}{n}", "far", size))
+            found.append((f"{kind}{n}", f"rows_{kind}{n}[far]" if e.leaf in variant.in_place else "far", size))
     if sender:
         score, value = values.phase.message[:1], values.phase.message[-1:]
         for name in arguments:
@@ -61,5 +62,6 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
 def _table_row(values: Values, table: Expr) -> str:
     """The row of all tables that a later edge reads; empty if a scattered read would be needed to find it."""
     index, at_end = values.tables[id(table)], table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end)
+    at_end = at_end and table.leaf not in values.variant.in_place
     stored = index.leaf is not None and index.leaf[0] == "edge" and index.leaf[1] not in values.variant.carried
     return f"far * {table.dims[0]} + edge{values.number[id(index)]}[sl, 0]" if at_end and stored else ""

@@ -103,6 +103,9 @@ class Values:
         """The row of a leaf that an edge reads."""
         assert e.leaf is not None
         kind, name = e.leaf
+        if e.leaf in self.variant.in_place:
+            rows = self.source.arg(f"rows_{kind}{self.number[id(e)]}")
+            return self.source.once(f"{rows}[{kind[0]}r]", "row" if kind == self.fixed_end else "")
         return {"src": "sr", "dst": "dr"}.get(kind) or ("ce" if name in self.variant.carried else "se")
 
     def fixed(self, e: Expr) -> bool:

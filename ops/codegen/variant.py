@@ -21,6 +21,7 @@ class Variant:
         totals: Totals with a gradient, and output values with one.
         dtype: Of the numbers.
         residuals: What the kernel by receivers saves for the one by senders.
+        in_place: Columns of nodes that are read through a row list, as (kind, name).
     """
 
     mode: str
@@ -32,3 +33,4 @@ class Variant:
     totals: tuple[tuple[str, ...], tuple[str, ...]]
     dtype: str
     residuals: Residuals = ()
+    in_place: frozenset[tuple[str, str]] = frozenset()

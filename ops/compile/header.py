@@ -40,4 +40,5 @@ def inside_table(i, size):
 FUNCTIONS = frozenset((
     "absolute", "as_float", "as_int32", "as_int64", "clip", "cos", "cube", "elu", "elu_slope", "equal", "exp", "gelu", "gelu_slope",
     "if_ge", "if_gt", "if_positive", "inside", "leaky_relu", "less", "less_equal", "log", "maximum", "minimum", "pow", "power", "relu",
-    "sigmoid", "sigmoid_slope", "sign", "sin", "single", "softplus", "sqrt", "square", "step", "tanh", "tanh_slope", "unchanged", "where"))
+    "rounded", "sigmoid", "sigmoid_slope", "sign", "sin", "single", "softplus", "sqrt", "square", "step", "tanh", "tanh_slope",
+    "unchanged", "where"))

@@ -28,7 +28,7 @@ from graphtheta.registry import Registry
 
 from ..autodiff import buffers
 from ..autodiff.buffers import rowwise
-from ..functions.index import add_distinct
+from ..rows.by_number import add_distinct
 
 State = dict[str, np.ndarray]
 Shape = tuple[int, ...]

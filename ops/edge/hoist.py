@@ -5,10 +5,26 @@ once per pass.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from ..autodiff.expr import Expr, Tracer, ordered, replaced
+from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.traits import Traits, first
+from ..compile.scalar import Scalar
 from .rewrite import count_uses, end_of, size
+
+# numbers per row of a wide column
+WIDE = 32
+
+
+@primitive("rounded", scalar=Scalar("rounded({0})", ("{g}",)), traits=Traits(free=True, written=first))
+def rounded(x: Any) -> Any:
+    """x itself. A kernel rounds it as a column of the nodes would be, so that both give the same numbers."""
+    return x
+
+
+defvjp(rounded, x=lambda g, y, x: g)
 
 
 def _costly(e: Expr) -> bool:
@@ -18,18 +34,33 @@ def _costly(e: Expr) -> bool:
     return not e.prim.free and (form is None or form.costly)
 
 
-def chosen(roots: Sequence[Expr]) -> dict[Expr, str]:
+def _copies(e: Expr, stored: Collection[str]) -> bool:
+    """Whether at the nodes an expression would be little more than a copy of a wide stored column."""
+    wide = [x for x in ordered([e]) if x.rows and size(x) >= WIDE]
+    return size(e) >= WIDE and any(x.leaf is not None and x.leaf[1] in stored for x in wide) and not any(
+        x.prim is not None and _costly(x) for x in wide)
+
+
+def left_on_edges(roots: Sequence[Expr], stored: Collection[str]) -> list[Expr]:
+    """The expressions that only their stored columns keep on the edges."""
+    kept = chosen(roots, stored)
+    return [e for e in chosen(roots, ()) if e not in kept]
+
+
+def chosen(roots: Sequence[Expr], stored: Collection[str]) -> dict[Expr, str]:
     """The largest expressions of one end that are cheaper at the nodes, each with the reason.
 
     They are cheaper if computing them costs more than reading their columns, or if the edges read
-    no more numbers than before, because the columns below them are no longer read.
+    no more numbers than before, because the columns below them are no longer read. Of a wide stored
+    column, edges read the rows where they are; a cheap function of it stays on the edges, because
+    at the nodes it would be another copy of the rows.
     """
     uses, found = count_uses(roots), dict[Expr, str]()
 
     def visit(e: Expr) -> None:
         if not e.rows or e.prim is None:
             return
-        if end_of(e) in ("src", "dst") and e.dtype.kind == "f" and (reason := _reason(e, uses)):
+        if end_of(e) in ("src", "dst") and e.dtype.kind == "f" and not _copies(e, stored) and (reason := _reason(e, uses)):
             found[e] = reason
             return
         for a in e.args:
@@ -54,26 +85,30 @@ def _reason(e: Expr, uses: dict[Expr, int]) -> str:
     return f"{e.prim.name} is costly" if _costly(e) else ""
 
 
-def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr]) -> tuple[list[Expr], list[tuple[str, str]]]:
+def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr],
+          stored: Collection[str] = ()) -> tuple[list[Expr], list[tuple[str, str]]]:
     """Replace expressions of one end by columns of the nodes.
 
     Args:
         scope: The open tracer the roots were made in.
         roots: Expressions that are needed.
         columns: Expressions over "node" leaves by the name of their column; new ones are added.
+        stored: Names of node columns that are stored, and not computed by the pass.
 
     Returns:
         The roots with columns in place of the expressions, and the names of these columns with the reasons.
     """
-    by, why = {}, []
-    for e, reason in chosen(roots).items():
+    by, why, left = {}, [], left_on_edges(roots, stored)
+    for e, reason in chosen(roots, stored).items():
         at_node = replaced(scope, e, {x: scope.leaf("node", x.leaf[1], x.dims, x.dtype, requires_grad=x.requires_grad)
                                       for x in ordered([e]) if x.rows and x.leaf is not None})
         name = next((n for n, known in columns.items() if known is at_node), f"column {len(columns)}")
         columns[name] = at_node
         by[e] = scope.leaf(end_of(e), name, e.dims, e.dtype, requires_grad=e.requires_grad)
         why.append((name, reason))
-    return [replaced(scope, root, by) for root in roots], why
+    kept = [replaced(scope, e, by) for e in left]
+    rounding = {e: scope.node(rounded, (e,), {}) for e in kept}
+    return [replaced(scope, replaced(scope, root, by), rounding) for root in roots], why
 
 
 def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> list[Expr]:

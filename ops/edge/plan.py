@@ -15,7 +15,7 @@ from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..functions.dense import matmul
 from ..functions.rows import expand_last, expand_last_p, prefix
 from .aggregator import SOFTMAX_SUM
-from .hoist import hoist, prepare
+from .hoist import hoist, left_on_edges, prepare
 from .program import EdgeProgram, Note, Phase, total_of
 from .rewrite import LINEAR, SIMPLIFY, SPLIT, rewrite, size
 
@@ -34,7 +34,10 @@ def plan(program: EdgeProgram) -> EdgeProgram:
                 if after is not None:
                     notes.append((f"moved from messages to totals, {size(phase.message[-1])} wide: {{}}", (after,)))
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR | SPLIT, notes)
-            roots, hoisted = hoist(scope, [*phase.message, *phase.outputs.values()], columns)
+            roots = [*phase.message, *phase.outputs.values()]
+            notes += [("left on the edges: {}, of which a column of the nodes would be a copy as large as the stored one", (e,))
+                      for e in left_on_edges(roots, program.stored)]
+            roots, hoisted = hoist(scope, roots, columns, program.stored)
             notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
             phases.append(_with_roots(phase, prepare(scope, roots, prepared)))
     operands = [prepared.get(i, x) for i, x in enumerate(program.operands)]

@@ -120,6 +120,7 @@ class EdgeProgram:
             nothing.
         notes: What the planner did and why: format texts and the expressions to insert.
         tracer: The scope its expressions were made in; used until planning ends.
+        stored: Names of node columns that are stored.
     """
 
     phases: list[Phase]
@@ -128,6 +129,7 @@ class EdgeProgram:
     after: Expr | None = None
     notes: list[Note] = field(default_factory=list)
     tracer: Tracer | None = None
+    stored: frozenset[str] = frozenset()
 
 
 def split(traced: SymbolicTrace) -> EdgeProgram:
@@ -147,7 +149,7 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
         else:
             aggregators = {"": aggregator(sums)} if isinstance(sums, str) else {n: aggregator(n) for n in sums}
             phases, after = _plan(tracer, message, aggregators, outputs)
-        return EdgeProgram(phases, tracer.operands, after=after, tracer=tracer)
+        return EdgeProgram(phases, tracer.operands, after=after, tracer=tracer, stored=traced.stored)
 
 
 def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> tuple[list[Phase], Expr | None]:

@@ -30,6 +30,7 @@ class SymbolicTrace:
         sums: Names of the aggregators; a single one is a string, none is None.
         tracer: The scope the expressions belong to; it holds the operands.
         owner: Name of the layer, for messages.
+        stored: Names of node columns that are stored, and not computed by the pass.
     """
 
     message: Expr
@@ -37,6 +38,7 @@ class SymbolicTrace:
     sums: str | tuple[str, ...] | None
     tracer: Tracer
     owner: str
+    stored: frozenset[str] = frozenset()
 
     @property
     def operands(self) -> list[Any]:
@@ -72,7 +74,7 @@ class SymbolicTrace:
         what = (e.rows, e.dims, e.dtype, e.requires_grad)
         if e.prim is not None:
             return e.prim, tuple(number[id(a)] for a in e.args), tuple(e.static.items()), what
-        return e.leaf, what, self.tracer.neutral(e)
+        return e.leaf, what, self.tracer.neutral(e), e.leaf is not None and e.leaf[1] in self.stored
 
 
 class _Columns:
@@ -116,7 +118,7 @@ class EdgeSymbols:
 
 
 def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any, owner: str,
-           sparse: Collection[str] = ()) -> SymbolicTrace:
+           sparse: Collection[str] = (), stored: Collection[str] = ()) -> SymbolicTrace:
     """Call gather once with symbols.
 
     Args:
@@ -126,6 +128,7 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
         sums: Name of the aggregator, several names, or None to return the message per edge.
         owner: Name of the layer, for messages.
         sparse: Names of node columns that edges cannot read because they are sparse.
+        stored: Names of node columns that are stored, and not computed by the pass.
 
     Raises:
         UserFunctionError: Gather returned something that is not an edge expression, or one of an earlier call.
@@ -150,4 +153,5 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
             made = f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers" if name else \
                 f"{e!r} of type {e.dtype}; sums are made of floats"
             raise UserFunctionError(f"gather of {owner} returned {made}, so cast it with gt.cast")
-    return SymbolicTrace(message, outputs, sums if sums is None or isinstance(sums, str) else tuple(sums), tracer, owner)
+    return SymbolicTrace(message, outputs, sums if sums is None or isinstance(sums, str) else tuple(sums), tracer, owner,
+                         frozenset(stored))

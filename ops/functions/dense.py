@@ -12,6 +12,7 @@ from graphtheta.sparse import is_sparse
 from ..autodiff.buffers import by_blocks, empty, run_parts
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
+from ..rows.stored import StoredRows
 from .elementwise import add
 from .rows import has_rows, same_dtype, trailing
 
@@ -112,16 +113,22 @@ def matmul(x: Any, w: Any) -> Any:
 
 
 @primitive("to_dense", sparse=True, traits=Traits(work="none", structural=True))
+def to_dense_p(x: Any) -> Any:
+    """Sparse rows as a dense array."""
+    return x.toarray() if is_sparse(x) else x
+
+
+# sparse rows are input features: constants
+defvjp(to_dense_p, x=lambda g, y, x: None if is_sparse(x) else g)
+
+
 def to_dense(x: Any) -> Any:
     """Sparse rows as a dense array, [n, d]; anything else as it is.
 
     Edges read dense values, so layers whose gather reads raw features need it.
     """
-    return x.toarray() if is_sparse(x) else x
-
-
-# sparse rows are input features: constants
-defvjp(to_dense, x=lambda g, y, x: None if is_sparse(x) else g)
+    # stored rows are dense, and edges read them where they are
+    return x if isinstance(x, StoredRows) else to_dense_p(x)
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:

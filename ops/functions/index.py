@@ -1,66 +1,17 @@
 """Indexing of trailing axes with constants: ``x[..., 0]``, ``x[..., 1:3]``, ``x[..., [0, 2]]``."""
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from graphtheta.errors import ShapeError
-from graphtheta.sparse import is_sparse
 
-from ..autodiff.buffers import by_blocks, empty
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
 from .rows import has_rows, trailing
 
 Key = tuple[tuple[Any, ...], ...]
-
-
-# bytes a thread copies at a time
-_COPY = 1 << 20
-
-
-def take_rows(x: Any, rows: np.ndarray) -> Any:
-    """Rows of an array or of scipy CSR rows, by number; wide rows are copied on all threads.
-
-    Args:
-        x: [n, ...].
-        rows: [m] int64, each at least 0 and below n.
-
-    Returns:
-        [m, ...].
-    """
-    if is_sparse(x) or not x.flags.c_contiguous or prod(x.shape[1:]) <= 1:
-        return x[rows]
-    width = prod(x.shape[1:]) * x.dtype.itemsize
-    # numba takes longer to import than many programs to run
-    from ..kernels.batch import take
-    from ..kernels.pool import run_blocks
-
-    out = empty((len(rows), *x.shape[1:]), x.dtype)
-    source, to = (a.reshape(len(a), prod(x.shape[1:])).view(np.uint8) for a in (x, out))
-    # one kernel for arrays that may be changed and those that must not
-    source.flags.writeable = False
-    step = max(1, _COPY // width)
-    run_blocks(lambda b: take(source, rows[b * step: (b + 1) * step], to[b * step: (b + 1) * step]), -(-len(rows) // step))
-    return out
-
-
-def add_distinct(into: np.ndarray, rows: np.ndarray, part: np.ndarray) -> None:
-    """into[rows] += part, on all threads; no row twice.
-
-    Args:
-        into: [n, ...], contiguous; changed.
-        rows: [m], each below n.
-        part: [m, ...].
-    """
-    if not part.size:
-        return
-    from ..kernels.message_buffer import add
-
-    to, more = (x.reshape(len(x), prod(x.shape[1:])) for x in (into, np.ascontiguousarray(part)))
-    by_blocks(lambda b, begin, end: add(to, rows, more, begin, end), len(more), more.shape[1])
 
 
 def _written(texts: list[str], static: dict[str, Any]) -> str:

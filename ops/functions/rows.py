@@ -26,6 +26,7 @@ from ..autodiff.space import RowSpace
 from ..autodiff.tape import Parameter, Var, space_of
 from ..autodiff.traits import Traits, all_axes, always, first
 from ..compile.scalar import Scalar
+from ..rows.stored import StoredRows
 
 
 @primitive("prefix", rowwise=False, sparse=True, traits=Traits(work="none"))
@@ -85,7 +86,7 @@ def prefix(x: Any, n: int) -> Any:
     """
     if isinstance(x, Expr):
         raise UserFunctionError("prefix cuts rows and cannot be used inside gather")
-    if np.ndim(getattr(x, "value", x)) == 0 or x.shape[0] < n:
+    if not getattr(x, "shape", ()) or x.shape[0] < n:
         raise ShapeError(f"prefix: {n} rows requested of a value of shape {list(x.shape)}")
     space = space_of(x)
     return _prefix(x, n=n) if space is None else _cut(x, space.prefix(n))
@@ -134,6 +135,8 @@ def same_rows(*args: Any) -> list[Any]:
 def _cut(x: Var, space: RowSpace) -> Var:
     if x.space is None or x.space.n == space.n:
         return x
+    if isinstance(x, StoredRows):
+        return x.cut(space)
     out = _prefix(x, n=space.n)
     out.space = space
     return out

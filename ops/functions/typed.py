@@ -14,9 +14,9 @@ from ..autodiff.buffers import empty
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
+from ..rows.by_number import take_rows
 from .dense import flat, long_product, product
 from .embedding import check_range
-from .index import take_rows
 from .rows import has_rows, same_dtype, same_rows, trailing
 
 

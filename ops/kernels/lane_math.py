@@ -60,6 +60,11 @@ def exp(x: V) -> V:
     return nan.choose(x, scaled)
 
 
+def rounded(x: V) -> V:
+    """x itself, rounded: not rearranged or contracted with the operations that read it."""
+    return x.call("llvm.arithmetic.fence")
+
+
 def log(x: V) -> V:
     """Natural logarithm; -inf of 0, NaN below."""
     if not _single(x):
@@ -285,9 +290,9 @@ def unless_one(weight: V, g: V) -> V:
 
 
 FUNCTIONS = {f.__name__: lanewise(f) for f in (
-    exp, log, sin, cos, pow, unchanged, tanh, sigmoid, softplus, sqrt, square, cube, absolute, maximum, minimum, clip, inside, sign, step,
-    relu, leaky_relu, elu, elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight, softmax_share,
-    unless_one)}
+    exp, rounded, log, sin, cos, pow, unchanged, tanh, sigmoid, softplus, sqrt, square, cube, absolute, maximum, minimum, clip, inside,
+    sign, step, relu, leaky_relu, elu, elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight,
+    softmax_share, unless_one)}
 
 
 def gelu(x: V, erf: Callable[[V], V]) -> V:

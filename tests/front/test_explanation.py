@@ -46,7 +46,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("model", "told"), [
-    ("gcn", ["layer 1: GCN, direction in", "sum of src.z * edge.weight", "src.z [8], edge.weight [1]"]),
+    ("gcn", ["layer 1: GCN, direction in", "column_0 = node.z * node.factor", "src.column_0 [8], edge.weight [1]"]),
     ("gat", ["softmax weights the sum: one pass, one message", "softmax-sum of leaky_relu(src.s + dst.t), src.z", "src.s [8], src.z [64]"]),
     ("gat_e", ["edge.attr @ sum(layers.0.weight_edge * layers.0.att_edge)", "edge.attr [4]"]),
     ("gipa", ["layer 2: GIPA", "relu((edge.attr @ layers.0.embed) + layers.0.embed_bias)"]),

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from graphtheta.ops.functions.index import take_rows
 from graphtheta.ops.kernels import batch
+from graphtheta.ops.rows.by_number import take_rows
 from graphtheta.ops.sampling import sample
 from graphtheta.rng import bits, key
 

@@ -63,6 +63,7 @@ ROWWISE = {
     "clip": lambda e: gt.clip(e.src.z, -0.5, 0.5) + gt.clip(e.dst.y, -1.0, None) + gt.clip(e.dst.y, None, 0.2),
     "cast": lambda e: e.src.z * gt.cast(e.kind, parameter.dtype),
     "ones_like": lambda e: gt.PRIMITIVES["ones_like"](e.src.z) * e.dst.y,
+    "rounded": lambda e: gt.PRIMITIVES["rounded"](e.src.z * e.dst.y) + e.src.z,
     "expand_last": lambda e: gt.expand_last(e.src.s, 1) * e.dst.y,
     "standardise": lambda e: gt.layer_norm(e.src.z + e.dst.y, parameter(3), parameter(3)),
     "sum": lambda e: (e.src.z * e.dst.y).sum(-1) + (e.src.z + e.dst.y).sum(-2, keepdims=True).sum(-1) + e.src.z.sum((-1, -2)),

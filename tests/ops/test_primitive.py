@@ -86,6 +86,7 @@ CASES = {
                 ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1})],
     "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
     "ones_like": [],
+    "rounded": [((rows(3),), {})],
     "to_dense": [((rows(3),), {})],
     **{name: [((fixed(N, 3), INDPTR), {}), ((fixed(N), INDPTR), {})]
        for name in ("segment_sum", "segment_mean", "segment_max", "segment_min", "segment_softmax")},

@@ -1,0 +1,1 @@
+"""Rows of arrays by number: copied, added, or read where they are stored."""

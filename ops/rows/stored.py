@@ -1,0 +1,71 @@
+"""Values of a stored column, which are copied into the order of a view when they are read as an array.
+
+Edges read such rows where they are stored (``in_place``), and the copy is not made.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphtheta.sparse import is_sparse
+
+from ..autodiff.space import RowSpace
+from ..autodiff.tape import Var, value_of
+from .row_list import RowList
+
+
+class StoredRows(Var):
+    """The first rows of a stored column, dense and constant.
+
+    Args:
+        read: Returns the first n rows as an array.
+        shape, dtype: Of the rows, [n, ...].
+        listed: The same rows where they are stored; None if they must be copied.
+        space: The rows.
+        name: Name of the column, for messages.
+    """
+
+    __slots__ = ("_dtype", "_listed", "_read", "_shape", "_value")
+
+    def __init__(self, read: Callable[[int], np.ndarray], shape: tuple[int, ...], dtype: Any, listed: RowList | None, space: RowSpace,
+                 name: str):
+        self._read, self._shape, self._dtype, self._listed = read, shape, np.dtype(dtype), listed
+        self.space, self.needs_grad, self.name, self.made_in = space, False, name, None
+        self._value: np.ndarray | None = None
+
+    @property
+    def value(self) -> Any:
+        if self._value is None:
+            self._value = self._read(self._shape[0])
+        return self._value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._dtype
+
+    @property
+    def in_place(self) -> RowList | None:
+        """The rows where they are stored; None if they were copied or must be."""
+        return self._listed if self._value is None else None
+
+    def cut(self, space: RowSpace) -> StoredRows:
+        """The first rows, those of a space nested in this one."""
+        listed = None if self._listed is None else self._listed.first(space.n)
+        return StoredRows(self._read, (space.n, *self._shape[1:]), self._dtype, listed, space, self.name)
+
+
+def rows_of(x: Any) -> Any:
+    """The values of x as edges read them: a ``RowList`` where possible, otherwise as ``value_of``."""
+    listed = x.in_place if isinstance(x, StoredRows) else None
+    return value_of(x) if listed is None else listed
+
+
+def holds_sparse(x: Any) -> bool:
+    """Whether x has sparse rows, without reading those of a stored column."""
+    return not isinstance(x, StoredRows) and is_sparse(value_of(x))
