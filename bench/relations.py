@@ -1,4 +1,4 @@
-"""Full-batch epochs of R-GCN against DGL's HeteroGraphConv and PyG's RGCNConv and FastRGCNConv.
+"""Full-batch epochs of R-GCN against DGL's HeteroGraphConv and PyG's RGCNConv.
 
     python bench/relations.py                              all graphs, 3 rounds
     python bench/relations.py --graphs rmat --peers        GraphTheta alone
@@ -61,7 +61,7 @@ def compete(name: str, options) -> list[Contender]:
     words = (graph, weights, options.epochs, options.dropout, bases)
     contenders = [Contender("graphtheta", script("own", "relations", *words))]
     for library in options.peers:
-        command = peer(options.envs or options.folder, "pyg" if library == "fast" else library, "relations", library, *words)
+        command = peer(options.envs or options.folder, library, "relations", library, *words)
         contenders += [Contender(library, command)] if command else []
     say(f"R-GCN on {name}")
     race(contenders, options.rounds, options.threads)
@@ -71,7 +71,7 @@ def compete(name: str, options) -> list[Contender]:
 def main() -> int:
     options = parser(__doc__, rounds=3)
     options.add_argument("--graphs", nargs="+", choices=GRAPHS, default=["rmat", "movielens", "fb15k"])
-    options.add_argument("--peers", nargs="*", choices=("dgl", "pyg", "fast"), default=["dgl", "pyg", "fast"])
+    options.add_argument("--peers", nargs="*", choices=("dgl", "pyg"), default=["dgl", "pyg"])
     options.add_argument("--epochs", type=int, default=5, help="timed epochs of a round; 5")
     options.add_argument("--dropout", type=float, default=0.5, help="in the timed epochs; 0.5")
     options = options.parse_args()

@@ -85,6 +85,12 @@ def test_epochs_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_epochs_with_relations_are_timed(tmp_path: Path) -> None:
+    (row,) = rows_of("relations", tmp_path, "--graphs", "small", "--peers", "--epochs", "2")
+    assert (row["graph"], row["note"], row["runs"], len(row["losses"])) == ("small", "", 2, 2)
+
+
+@pytest.mark.slow
 def test_the_hand_written_kernel_computes_the_same(tmp_path: Path) -> None:
     rows = rows_of("gather", tmp_path, "--graph", GRAPH, "--kinds", "weight", "gated", "--widths", "16", "--peers", "numba", "--times", "1",
                    "--triad", "4096")

@@ -1,11 +1,11 @@
 """DGL or PyTorch Geometric as a contender: full-batch epochs of two R-GCN layers.
 
-    PYTHONPATH=bench python bench/peers/relations.py {dgl|pyg|fast} GRAPH.npz WEIGHTS.npz EPOCHS \\
+    PYTHONPATH=bench python bench/peers/relations.py {dgl|pyg} GRAPH.npz WEIGHTS.npz EPOCHS \\
         DROPOUT BASES
 
-``dgl`` is HeteroGraphConv over a GraphConv for each relation, ``pyg`` RGCNConv and ``fast``
-FastRGCNConv, which has an array of edges times features. All have a mean for each relation, a matrix
-for the node itself, and a bias. The initial weights are GraphTheta's.
+``dgl`` is HeteroGraphConv over a GraphConv for each relation, and ``pyg`` RGCNConv; FastRGCNConv has
+a matrix for each edge, which needs more memory than most machines have. Both have a mean for each
+relation, a matrix for the node itself, and a bias. The initial weights are GraphTheta's.
 """
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def dgl_layers(z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor
     return [Hetero(w, relations) for w in weights], lambda layer, h: layer(g, h), f"dgl {dgl.__version__}, torch {torch.__version__}"
 
 
-def pyg_layers(kind: str, z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor]]) -> tuple[list[nn.Module], Any, str]:
+def pyg_layers(z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor]]) -> tuple[list[nn.Module], Any, str]:
     import torch_geometric
-    from torch_geometric.nn import FastRGCNConv, RGCNConv
+    from torch_geometric.nn import RGCNConv
 
     relation, relations = torch.from_numpy(codes).long(), int(codes.max()) + 1
     edges = torch.stack((torch.from_numpy(z.indices).long(), torch.from_numpy(z.destinations())))
     layers = []
     for w in weights:
         d_in, k, d_out = w["weight"].shape
-        layer = {"pyg": RGCNConv, "fast": FastRGCNConv}[kind](d_in, d_out, relations, num_bases=k if "comp" in w else None)
+        layer = RGCNConv(d_in, d_out, relations, num_bases=k if "comp" in w else None)
         layer.load_state_dict({**w, "weight": w["weight"].transpose(0, 1).contiguous()})
         layers.append(layer)
     version = f"torch_geometric {torch_geometric.__version__}, torch {torch.__version__}"
@@ -70,7 +70,7 @@ def main(library: str, graph: str, weights: str, epochs: str, dropout: str, base
         codes = file["relation"]
     with np.load(weights) as w:
         first = [{name.split(".")[1]: torch.from_numpy(w[name]) for name in w.files if name.startswith(part)} for part in ("first", "last")]
-    layers, call, version = dgl_layers(z, codes, first) if library == "dgl" else pyg_layers(library, z, codes, first)
+    layers, call, version = {"dgl": dgl_layers, "pyg": pyg_layers}[library](z, codes, first)
     x, y, rows = torch.from_numpy(z.x), torch.from_numpy(z.y), torch.from_numpy(z.train)
     optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], 0.01)
 
