@@ -77,6 +77,11 @@ class History:
         held = np.concatenate((known, new))
         self._values[lines[held]] = values[held]
 
+    def drop(self, rows: np.ndarray) -> None:
+        """Remove rows that are stored, [n], none twice."""
+        lines = self._line[rows]
+        self._row[lines], self._step[lines], self._line[rows] = -1, NEVER, -1
+
     def _oldest(self, n: int) -> np.ndarray:
         """The n lines that were stored longest ago."""
         if not n:

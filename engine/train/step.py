@@ -197,6 +197,16 @@ class Training:
             return total.finish(gradients), changes
 
     @property
+    def own_view(self) -> int:
+        """Number of this worker's view in a group."""
+        return self.strategy.partition.halo_comm.rank if self.independent else 0
+
+    @property
+    def own_draws(self) -> int:
+        """Number of the draws of this worker's view in a group; workers that compute their own nodes only have draws in common."""
+        return 0 if self.strategy.alone else self.own_view
+
+    @property
     def _width(self) -> int:
         """Most views of a group."""
         return self.strategy.partition.halo_comm.size if self.independent else 1
@@ -211,7 +221,9 @@ class Training:
 
     def _view(self, makers: Sequence[Callable[[], GraphView]]) -> GraphView:
         """This worker's view of a group."""
-        return deal([make() for make in makers], self.strategy.layers, self.features) if self.independent else makers[0]()
+        if self.independent and not self.strategy.alone:
+            return deal([make() for make in makers], self.strategy.layers, self.features)
+        return makers[self.own_view]()
 
     def _run(self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]) -> list[float]:
         """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
@@ -240,12 +252,12 @@ class Training:
         Returns:
             This rank's share of the loss of each view.
         """
-        ledger, mine = self.job_comm.ledger, self.strategy.partition.halo_comm.rank if self.independent else 0
+        ledger, mine = self.job_comm.ledger, self.own_view
         with ledger.span(f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()
                 view.read_begin(self.stored, view.space.n)
-            with self.versions.using(step), self.scope(), self.tape(number + mine, view) as tape:
+            with self.versions.using(step), self.scope(), self.tape(number + self.own_draws, view) as tape:
                 with ledger.span("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))
                 reduced, changes = self.backward(tape, loss)

@@ -37,7 +37,12 @@ class Strategy(ABC):
         layers: The supersteps of the model.
         task: Gives the targets.
         seed: Seed of the order of batches.
+
+    Attributes:
+        alone: Whether view i is made and computed by worker i % n of n, who needs no other one for its structure.
     """
+
+    alone = False
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
         self.partition, self.layers, self.task, self.seed = partition, layers, task, seed

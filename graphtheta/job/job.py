@@ -169,11 +169,10 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.audit_limit and not self.audit:
             raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
         if self.history != "none":
-            for key, wanted in (("mode", "cooperative"), ("recompute", False), ("precompute", "no"), ("views_in_flight", 1),
-                                ("macrobatch", "1")):
+            for key, wanted in (("recompute", False), ("precompute", "no"), ("views_in_flight", 1), ("macrobatch", "1")):
                 if getattr(self, key) != wanted:
-                    raise ConfigError(f"history={self.history} stores values of one batch after another, each computed once by all workers "
-                                      f"together, and cannot be combined with {key}={self.as_text(key)}; drop {flag(key)} or --history")
+                    raise ConfigError(f"history={self.history} stores values of one batch after another, each computed once, and cannot be "
+                                      f"combined with {key}={self.as_text(key)}; drop {flag(key)} or --history")
         check_pair(self.partitioner, self.masters)
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")

@@ -128,8 +128,9 @@ class StrategyKeys(Options):
     """Lambda of the diagonal enhancement of Cluster-GCN; 0 disables it."""
     history: str = "none"
     """Historical embeddings: nodes outside of a batch are not computed but read from the values of earlier batches (gas: hops, with
-    clusters), or nodes of other workers from a cache of what these have computed (hec: cs, ls, nc, d, miss, with mini-batches); give
-    your own as FILE.py:Class. Options follow as :name=value,..."""
+    clusters), nodes of other workers from a cache of what these have computed (hec: cs, ls, nc, d, miss, features, with
+    mini-batches), or nodes on whose values the loss depends little from earlier batches (fresh: share, ls, lines, with
+    mini-batches); give your own as FILE.py:Class. Options follow as :name=value,..."""
 
 
 class PartitionKeys(Options):

@@ -23,8 +23,9 @@ ERRORS = (OUTPUTS, AUDIT + "embeddings", AUDIT + "gradients")
 def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict[str, float]:
     """Relative errors of view i of an epoch against the exact one, and figures since the last audit.
 
-    Both passes have the parameters and the draws of the next step, forward and backward. The state
-    of the run is unchanged. The error of an array is the norm of the difference over the norm of
+    In independent mode, i is the first view of a group, of which each worker computes one. Both
+    passes have the parameters and the draws of the next step, forward and backward. The state of
+    the run is unchanged. The error of an array is the norm of the difference over the norm of
     the exact one: of the outputs, of the values that the last layer reads, both at the targets of
     the view, and of the gradients of all parameters together.
 
@@ -35,7 +36,7 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
 
     Collective: all ranks of the training.
     """
-    figures, held = memory.figures(), memory.held()
+    figures, held, i = memory.figures(), memory.held(), i + training.own_view
     assert isinstance(memory, Strategy)
     reused = _pass(training, memory, memory.batch(epoch, i))
     memory.settle()
@@ -50,7 +51,7 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
 
 def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Ids of the rows, outputs, embeddings and gradients of a view."""
-    number, n = training.views, view.n_targets
+    number, n = training.views + training.own_draws, view.n_targets
     graph: Any
     with np.errstate(**QUIET), training.scope(), training.tape(number, view) as tape:
         graph = ActiveGraph(view)

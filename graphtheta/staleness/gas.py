@@ -59,6 +59,7 @@ class Gas:
 
     name: ClassVar = "gas"
     strategy: ClassVar = "cluster"
+    modes: ClassVar[tuple[str, ...]] = ("cooperative",)
 
     def __init__(self, hops: int = 0):
         if hops < 0:
@@ -89,7 +90,7 @@ class GasBatch(ClusterBatch, Approximate):
                               "give --history none, or another --task")
         self.n_hops = min(n_hops, max(depth(layers) - 1, 0))
         self._others = np.setdiff1d(np.arange(self._n_clusters), self._useful)
-        self._reads = Reads(hops(layers))
+        self._reads = Reads([number for number, hop in enumerate(hops(layers)) if hop.from_end])
 
     @cached_property
     def _histories(self) -> dict[int, History]:

@@ -6,18 +6,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.view.hop import Hop
+
+# the number of the features, which the first layer reads
+FEATURES = -1
 
 
 class Reads:
     """For each layer whose values later layers read: rows asked for, rows found, and the sum of their ages in steps.
 
     Args:
-        supersteps: Those of the model.
+        layers: Numbers of these layers, and ``FEATURES`` if these have a history too.
     """
 
-    def __init__(self, supersteps: Sequence[Hop]):
-        self._layers = [number for number, hop in enumerate(supersteps) if hop.from_end]
+    def __init__(self, layers: Sequence[int]):
+        self._layers = list(layers)
         self._counts = np.zeros((len(self._layers), 3), np.int64)
 
     def add(self, number: int, asked: int, ages: np.ndarray) -> None:

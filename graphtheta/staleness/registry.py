@@ -13,6 +13,7 @@ from graphtheta.models.user import accepted
 from graphtheta.registry import Registry
 from graphtheta.staleness.bns import Bns
 from graphtheta.staleness.exchange import HaloExchange
+from graphtheta.staleness.fresh import Fresh
 from graphtheta.staleness.gas import Gas
 from graphtheta.staleness.hec import Hec
 from graphtheta.staleness.pipegcn import PipeGcn
@@ -27,13 +28,18 @@ class HistoryPolicy(Protocol):
     Attributes:
         name: Name in a job.
         strategy: The strategy of jobs that it replaces: "mini" or "cluster".
+        modes: The modes of jobs in which it works: "cooperative", "independent".
     """
 
     name: ClassVar[str]
     strategy: ClassVar[str]
+    modes: ClassVar[tuple[str, ...]]
 
     def open(self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any) -> Strategy:
         """A strategy that is ``Approximate``; arguments are those of the strategy that it replaces.
+
+        A policy with mode "independent" also gets ``independent``, whether workers compute batches
+        of their own; its strategy then has ``alone``.
 
         Collective: all ranks of the partition.
         """
@@ -53,7 +59,7 @@ def is_history(x: Any) -> bool:
     return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "open", None))
 
 
-HISTORIES: Registry[type[HistoryPolicy]] = Registry("history", is_history, (NONE,), (Gas, Hec))
+HISTORIES: Registry[type[HistoryPolicy]] = Registry("history", is_history, (NONE,), (Fresh, Gas, Hec))
 
 
 def make_exchange(text: str, seed: int) -> HaloExchange | None:

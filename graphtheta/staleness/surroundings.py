@@ -14,13 +14,14 @@ from graphtheta.engine.partition.relation import EDGE, Served, StoredRelation
 from graphtheta.sparse import is_sparse
 
 
-def surroundings(p: Partition) -> Partition:
+def surroundings(p: Partition, wide: bool = True) -> Partition:
     """The masters of a worker, then its mirrors with copies of their columns, and the worker's edges between them.
 
     Sums over workers remain sums over all of them, but no row is moved.
 
     Args:
         p: A partition in which mirrors receive no messages, so that they have no edges to expand.
+        wide: Whether to copy wide columns, such as features; the result has none if not.
 
     Collective: all ranks of the partition.
     """
@@ -30,7 +31,8 @@ def surroundings(p: Partition) -> Partition:
     alone = Served(MovePlan(n, NOTHING, ptr, ptr, False), NOTHING)
     edges = StoredRelation(EDGE, p.edge_gid[stored], True, n_edges=p.n_edges, blocks=blocks, sources=alone, destinations=alone)
     found = locate(p, p.gid[p.n_masters:])
-    node = {name: _joined(p, found.plan, found.row, p.node.read(name)) for name in p.node.names()}
+    node = {name: _joined(p, found.plan, found.row, p.node.read(name)) for name in p.node.names()
+            if wide or name not in p.node.wide()}
     edge = {name: p.edge.read(name, stored) for name in p.edge.names()}
     return Partition(p.halo_comm, p.n_nodes, p.n_edges, p.gid, n, p.directory, {EDGE: edges}, p.node.filled(n, node),
                      p.edge.filled(len(stored), edge), job_comm=p.job_comm)

@@ -22,7 +22,7 @@ from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
-from graphtheta.errors import GraphThetaError, MemoryLimitError
+from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
@@ -134,7 +134,7 @@ class RunSetup:
 
         Collective: all ranks of comm.
         """
-        return make_caches(self.job, self.strategy, self.views_per_step, self.independent)
+        return make_caches(self.job, self.strategy, self.views_per_step, self.independent and not self.strategy.alone)
 
     def macrobatches(self, caches: Caches) -> Macrobatches | None:
         """New macrobatches; None if views are made one by one.
@@ -198,8 +198,12 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
         task.own_loss = RowLoss(choices.loss)
     strategy = build_strategy(job, prepared.graph, partition, found.layers, task, saving is not None)
     views = job.views_per_step or (comm.size if job.mode == "independent" else 1)
-    modes = count_modes(strategy, found, views, dtype.itemsize) if job.mode != "cooperative" and comm.size > 1 else None
-    independent = modes is not None and "independent" in (job.mode, modes.faster)
+    compared = job.mode != "cooperative" and comm.size > 1 and not strategy.alone
+    modes = count_modes(strategy, found, views, dtype.itemsize) if compared else None
+    independent = strategy.alone or (modes is not None and "independent" in (job.mode, modes.faster))
+    if strategy.alone and views % comm.size:
+        raise ConfigError(f"views_per_step={views}: each of the {comm.size} workers computes batches of its own, so a step has as many of "
+                          f"each; give a multiple of {comm.size}, or drop --views-per-step")
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     trained = tuple(p for p in made.parameters() if p not in frozen)
     return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,

@@ -146,6 +146,8 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
     if history is not None and history.strategy != job.strategy:
         raise ConfigError(f"history={job.history} stores values in batches of strategy={history.strategy}, not of strategy={job.strategy}; "
                           f"give --strategy {history.strategy}, or another --history")
+    if history is not None and job.mode not in history.modes:
+        raise ConfigError(f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode}; drop --mode or --history")
     if history is not None:
         refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
     if job.strategy == "mini":
@@ -157,7 +159,8 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
             return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
         size = job.batch_size or task.n_targets
         if history is not None:
-            return history.open(partition, layers, task, job.seed, batch_size=size, sampler=sampler)
+            mode = {"independent": True} if job.mode == "independent" else {}
+            return history.open(partition, layers, task, job.seed, batch_size=size, sampler=sampler, **mode)
         strategy = MiniBatch(partition, layers, task, job.seed, batch_size=size, sampler=sampler, vertex_limit=job.vertex_limit,
                              order=make_order(job.order))
         if job.vertex_limit and partition.halo_comm.rank == 0:
