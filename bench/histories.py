@@ -1,9 +1,10 @@
 """Accuracy with sampled and stale exchange and with histories, beside exact training, and what the audit finds.
 
-    python bench/histories.py                                   every task and mechanism, 3 seeds, 4 simulated workers
+    python bench/histories.py                                   every task and mechanism, 5 seeds, 4 simulated workers
     python bench/histories.py --tasks photo --mechanisms gas    some of them
 
-A GCN of two layers with the published settings of ``gt.preset``. Figures are test accuracies of the
+A GCN of two layers with the published settings of ``gt.preset`` (the task of facebook100, the year of
+graduation at the first college, has those of Amazon). Figures are test accuracies of the
 weights with the best validation accuracy, in percent. "of exact" is the difference to exact training
 with the same strategy and seeds, and "+-" its standard error. "outputs" and "gradients" are the mean
 relative errors that audits found in the second half of training, "hits" the hit rate of histories or
@@ -26,11 +27,21 @@ import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 
-TASKS: dict[str, dict[str, Any]] = {"computers": gt.preset("amazon_computers-gcn"), "photo": gt.preset("amazon_photo-gcn")}
+PITFALLS = gt.preset("amazon_photo-gcn")
+TASKS: dict[str, dict[str, Any]] = {
+    "computers": gt.preset("amazon_computers-gcn"), "photo": PITFALLS, "cs": gt.preset("coauthor_cs-gcn"),
+    "facebook100": {**PITFALLS, "dataset": "facebook100:colleges=1"},
+}
+# in place of the published rate of full batches, 0.01, with which batches do not converge there: exact
+# training with the clusters below ends at 72 % with it, at 80 % with this one
+RATES = {"computers": 0.002}
 SPLIT = {"partitioner": "1d-dst", "masters": "metis"}
-GLOBAL = {"strategy": "global", "epochs": 120}
-CLUSTER = {"strategy": "cluster", "clusters": 100, "cluster_method": "metis", "clusters_per_batch": 25, "epochs": 50}
-MINI = {"strategy": "mini", "batch_size": 100, "epochs": 60}
+GLOBAL = {"strategy": "global", "epochs": 300}
+CLUSTER = {"strategy": "cluster", "clusters": 100, "cluster_method": "metis", "clusters_per_batch": 25, "epochs": 100}
+MINI = {"strategy": "mini", "batch_size": 100, "epochs": 150}
+# sums of features are computed before training only for features without dropout
+PLAIN = {**MINI, "dropout": 0.0}
+OWN = {"mode": "independent", "batch_size": 25}
 # by name: keys, and the exact training of the same batches that it is compared with: in a model of two
 # layers, gas reads no history if it computes one hop more
 MECHANISMS: dict[str, tuple[dict[str, Any], str]] = {
@@ -40,6 +51,8 @@ MECHANISMS: dict[str, tuple[dict[str, Any], str]] = {
         "skip:threshold=0.5")},
     **{name: ({**CLUSTER, "history": name}, "gas:hops=1") for name in ("gas:hops=1", "gas")},
     **{name: ({**MINI, "history": name}, "mini") for name in ("hec", "hec:miss=fetch")},
+    **{f"own {name}": ({**MINI, **OWN, "history": name}, "mini") for name in ("hec", "hec:miss=fetch")},
+    "no dropout": (PLAIN, "no dropout"), "precompute": ({**PLAIN, "fanout": "25,25", "precompute": "yes"}, "no dropout"),
 }
 COLUMNS = ["task", "mechanism", "mean", "deviation", "of exact", "+-", "outputs", "gradients", "hits", "age", "epochs", "seconds"]
 
@@ -56,7 +69,10 @@ def run(task: str, mechanism: str, seeds: int, workers: int) -> dict[str, Any]:
     """One row of the table."""
     own, _ = MECHANISMS[mechanism]
     exact = mechanism in {base for _, base in MECHANISMS.values()}
-    keys = {**TASKS[task], **own, **SPLIT, "eval_every": 2, "patience": 25, **({} if exact else {"audit": 20})}
+    reuses = own.keys() & {"exchange", "history"}
+    keys = {**TASKS[task], **own, **SPLIT, "eval_every": 2, "patience": 50, **({"audit": 50} if reuses else {})}
+    if own["strategy"] != "global":
+        keys["lr"] = RATES.get(task, keys["lr"])
     began = perf_counter()
     # exact numbers are those of one worker
     found = [run_simulated(1 if exact else workers, trained, **keys, seed=seed)[0] for seed in range(seeds)]
@@ -73,7 +89,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--mechanisms", nargs="+", choices=MECHANISMS, default=list(MECHANISMS), metavar="NAME", help=", ".join(MECHANISMS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = parser.parse_args()

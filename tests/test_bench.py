@@ -219,6 +219,15 @@ def test_hits_of_caches_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_hits_of_embeddings_are_counted(tmp_path: Path) -> None:
+    rows = run_bench("hec", tmp_path, "--graphs", "rmat:scale=8,edge_factor=4,features=4,classes=4", "--workers", "2", "--all-up-to", "1",
+                     "--batches", "4", "--epochs", "2")
+    base, pushed, aged = rows
+    assert (pushed["nc"], aged["ls"]) == (-1, 8) and 0 < base["L0"] < 100
+    assert 0 < base["L1"] < aged["L1"] and base["L1"] <= pushed["L1"] and base["MiB"] > 0
+
+
+@pytest.mark.slow
 def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
     rows = run_bench("uneven", tmp_path, "--scale", "9", "--epochs", "1", "--rounds", "1")
     assert [row["note"] for row in rows if "contender" in row] == [""] * 4
