@@ -2,6 +2,7 @@
 
     python bench/kills.py                  200 runs
     python bench/kills.py --runs 10 --seed 7
+    python bench/kills.py --reuse          jobs with stale exchange, histories, caches and macrobatches
 
 A run is a training of 2 or 3 ranks with drawn keys. One rank gets SIGKILL at a drawn moment: while
 the job starts, while it trains (moves, collectives and the steps between them), or as soon as a
@@ -9,7 +10,8 @@ checkpoint is being written. Then all processes must end, and the newest checkpo
 be valid. A second job resumes from it, half of the time on as many ranks with the same partition,
 otherwise on 1 to 4 ranks with any edge placement. Its final state must be that of a job that was
 never interrupted: in the first case all arrays and the history to the bit, in the second case the
-parameters to rounding.
+parameters to rounding. Jobs whose numbers depend on the partition, or that hold values by partition,
+resume as they were.
 
 "reached" is the last step that the killed job reported, and "lost" the number of steps that were
 done again. "late" are the seconds from the step of the next checkpoint, which was not on disk yet,
@@ -33,71 +35,18 @@ from typing import Any
 
 import numpy as np
 from harness import machine, say, table
+from kill_plan import Plan
 
 from graphtheta.cli.doctor import find_mpiexec
 from graphtheta.recovery.checkpoint import ASIDE, CHECKPOINTS, Checkpoint, newest_good, steps_in
 from graphtheta.reports.runlog import METRICS_FILE
 
-FIXED = ("--dataset", "sbm:n_nodes=600,n_edges=4800,classes=4,features=16", "--hidden", "16", "--dtype", "float64", "--eval-every", "2")
-STRATEGIES = {"global": (), "mini": ("--batch-size", "10", "--fanout", "8,all"), "cluster": ("--clusters-per-batch", "1")}
-PARTITIONERS = ("1d-src", "1d-dst", "vertex-cut")
-AIMS = ("start", "training", "training", "training", "writing", "writing")
-# between the ranks of the job that is killed: none, or one on which most of the time goes by in moves
-LINKS = ("", "2ms,1Gbit/s")
 # seconds: until all processes of a job must have ended, until a checkpoint must be on disk, until a job is given up
 ENDED, LATE, PATIENCE = 10.0, 2.0, 120.0
 # of parameters after as many steps on another number of ranks
 ROUNDING = 1e-8
-COLUMNS = ["run", "strategy", "partitioner", "staleness", "in flight", "ranks", "link", "every", "aim", "killed", "writing", "reached",
-           "resumed", "lost", "late", "ended", "then", "difference", "note"]
-
-
-@dataclass
-class Plan:
-    """What is drawn for a run."""
-
-    strategy: str
-    partitioner: str
-    staleness: int
-    in_flight: int
-    ranks: int
-    every: int
-    aim: str
-    moment: float
-    within: float
-    rank: int
-    link: str
-    then_ranks: int
-    then_partitioner: str
-
-    @classmethod
-    def draw(cls, run: int, seed: int) -> Plan:
-        """The same plan for the same numbers."""
-        rng = np.random.default_rng((seed, run))
-        strategy, partitioner = str(rng.choice(list(STRATEGIES))), str(rng.choice(PARTITIONERS))
-        staleness, in_flight = (0, 1) if strategy == "global" else (int(rng.choice([0, 0, 1, 2])), int(rng.choice([1, 2, 4])))
-        ranks, every, aim, moment = int(rng.integers(2, 4)), int(rng.choice([1, 5, 20])), str(rng.choice(AIMS)), float(rng.random())
-        other = [n for n in (1, 2, 3, 4) if n != ranks]
-        then = (ranks, partitioner) if run % 2 == 0 else (int(rng.choice(other)), str(rng.choice(PARTITIONERS)))
-        # it is rank 0 that writes
-        rank = 0 if aim == "writing" and rng.random() < 0.8 else int(rng.integers(ranks))
-        within, link = float(rng.random()), str(rng.choice(LINKS))
-        return cls(strategy, partitioner, staleness, in_flight, ranks, every, aim, moment, within, rank, link, *then)
-
-    def words(self, folder: Path, steps: int, *more: object) -> list[str]:
-        """The training."""
-        keys = ("--strategy", self.strategy, *STRATEGIES[self.strategy], "--staleness", self.staleness, "--steps", steps, "--out", folder)
-        return ["train", *FIXED, *map(str, (*keys, "--checkpoint-every", self.every, *more))]
-
-    @property
-    def goes_on_as_it_was(self) -> bool:
-        """Whether the second job must have the same numbers as the first, to the bit."""
-        return (self.then_ranks, self.then_partitioner) == (self.ranks, self.partitioner)
-
-    @property
-    def numbers(self) -> tuple[object, ...]:
-        """What the numbers of the job depend on, to the bit."""
-        return self.strategy, self.partitioner, self.staleness, self.ranks
+COLUMNS = ["run", "strategy", "reuse", "partitioner", "staleness", "in flight", "ranks", "link", "every", "aim", "killed", "writing",
+           "reached", "resumed", "lost", "late", "ended", "then", "difference", "note"]
 
 
 @dataclass
@@ -328,7 +277,7 @@ def one(run: int, plan: Plan, folder: Path, steps: int, usual: Reference, start:
     else:
         difference, wrong = compare(plan, last, usual.state)
         faults += [wrong] * bool(wrong)
-    return {"run": run, "strategy": plan.strategy, "partitioner": plan.partitioner, "staleness": plan.staleness,
+    return {"run": run, "strategy": plan.strategy, "reuse": plan.reuse, "partitioner": plan.partitioner, "staleness": plan.staleness,
             "in flight": plan.in_flight, "ranks": plan.ranks, "link": plan.link, "every": plan.every, "aim": plan.aim,
             "killed": str(plan.rank) if killed else "at its end", "writing": "yes" if writing else "", "reached": far, "resumed": resumed,
             "lost": max(0, far - resumed), "late": late, "ended": ended, "then": f"{plan.then_ranks} {plan.then_partitioner}",
@@ -366,6 +315,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=200)
     options.add_argument("--seed", type=int, default=0, help="of all that is drawn")
+    options.add_argument("--reuse", action="store_true", help="jobs that reuse values, features or expansions")
     options.add_argument("--steps", type=int, default=200, help="of a job; 200")
     options.add_argument("--out", type=Path, help="JSON lines, one per run")
     options = options.parse_args()
@@ -373,7 +323,7 @@ def main() -> int:
     references: dict[tuple[object, ...], Reference] = {}
     with tempfile.TemporaryDirectory() as work:
         for run in range(options.runs):
-            plan = Plan.draw(run, options.seed)
+            plan = Plan.draw(run, options.seed, options.reuse)
             if plan.numbers not in references:
                 references[plan.numbers] = reference(plan, Path(work, f"reference-{len(references)}"), options.steps)
             # the first of them compiled
