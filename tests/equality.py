@@ -13,7 +13,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
@@ -118,7 +118,7 @@ def train(comm, model, task, views):
     for step, view in enumerate(views):
         with Tape(seed=1, step=step, all_sum=comm.all_sum) as tape:
             loss = task.loss(view, model(view))
-            grads = reduce_gradients(comm, parameters, tape.backward(loss))
+            grads = GradientSum(comm, parameters).finish(tape.backward(loss))
         optimiser.step(grads)
         losses.append(float(comm.all_sum(loss.value)))
     return np.array(losses), np.concatenate([g.ravel() for g in grads])

@@ -7,7 +7,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import global_view
 from graphtheta.models import build_model
 from graphtheta.models.registry import find_model, readers
@@ -76,7 +76,7 @@ def outputs(build, graph, size=1, placement=PLACEMENTS[0], *, training=False, vi
                 out = model(seen)
                 grads = tape.backward(out)
             rows = part.masters if seen.rows is None else part.masters[seen.rows[: out.shape[0]]]
-            return rows, out.value, reduce_gradients(comm, model.parameters(), grads)
+            return rows, out.value, GradientSum(comm, model.parameters()).finish(grads)
 
     parts = run_simulated(size, run)
     out = np.full((graph.n_nodes, *parts[0][1].shape[1:]), np.nan)

@@ -30,9 +30,12 @@ def main(keys: str, epochs: str) -> None:
         seconds.append(perf_counter() - began)
     since = comm.ledger.since(before)
     # with one view at a time a rank waits whenever its view does
-    idle = trainer.training.queue.stalled - stalled if job.views_in_flight > 1 else sum(since[stage]["wait"] for stage in STAGES)
+    queue, pipeline = trainer.training.queue, trainer.pipeline
+    idle = queue.stalled - stalled if queue.in_flight > 1 else sum(since[stage]["wait"] for stage in STAGES)
     ranks = comm.all_gather({"idle": idle / sum(seconds), "busy": (process_time() - busy) / (comm.cores * sum(seconds)),
-                             "views": trainer.strategy.steps_per_epoch,
+                             "views": trainer.strategy.steps_per_epoch, "in flight": queue.in_flight,
+                             **({"line": pipeline.line, "foreseen": pipeline.foreseen(trainer.strategy.steps_per_epoch)}
+                                if pipeline else {}),
                              "sent": sum(since[stage]["bytes"] for stage in STAGES) / len(seconds),
                              "messages": sum(since[stage]["messages"] for stage in STAGES) / len(seconds)})
     if comm.rank == 0:

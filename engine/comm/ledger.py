@@ -15,7 +15,7 @@ import numpy as np
 
 from .event_log import MARK, SPAN, EventLog
 
-STAGES = ("transform", "move", "gather", "apply", "reduce", "batch", "evaluate", "other")
+STAGES = ("transform", "move", "gather", "apply", "reduce", "batch", "fetch", "evaluate", "other")
 FIELDS = ("seconds", "wait", "bytes", "messages")
 
 Snapshot = dict[str, dict[str, float]]

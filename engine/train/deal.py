@@ -54,7 +54,8 @@ def deal(views: Sequence[GraphView], layers: Layers, features: Features) -> Grap
     Collective: all ranks of the views' partition.
     """
     view = structure(views, layers)
-    return complete(view, views[0].partition, *features.fetch([view.partition.masters]))
+    with views[0].partition.halo_comm.ledger.stage("fetch"):
+        return complete(view, views[0].partition, *features.fetch([view.partition.masters]))
 
 
 def structure(views: Sequence[GraphView], layers: Layers) -> GraphView:

@@ -114,18 +114,3 @@ class _Sum:
         self._x[self._own] = total
         self._comm.move_begin([(q, total) for q in self._others], [(q, self._x[self._slices[q]]) for q in self._others], Tag.REDUCED).end()
         return self._x
-
-
-def reduce_gradients(comm: Comm, parameters: list[Parameter], gradients: Gradients) -> list[np.ndarray]:
-    """Sum the gradients of all workers at once.
-
-    Args:
-        parameters: In the same order on every worker.
-        gradients: Gradients of this worker's rows.
-
-    Returns:
-        One array per parameter, the same bits on every worker.
-
-    Collective: all ranks of comm.
-    """
-    return GradientSum(comm, parameters).finish(gradients)

@@ -139,7 +139,7 @@ class Training:
         losses: list[float] = []
         while first < last:
             end = last if self.foresight is None else min(last, self.foresight.until(epoch, first))
-            steps = [[(first + a, first + b) for a, b in groups] for groups in groups_of(end - first, self.views_per_step, self._width)]
+            steps = [[(first + a, first + b) for a, b in groups] for groups in groups_of(end - first, self.views_per_step, self.width)]
             losses += self._run(steps, self._views(epoch, list(chain.from_iterable(steps))))
             first = end
         return np.array(losses)
@@ -179,9 +179,10 @@ class Training:
             yield
 
     def tape(self, number: int, view: GraphView) -> Tape:
-        """The tape for the pass of view ``number`` of the run."""
-        # draws are keyed by the view and not by the step, so that views of one step draw differently
-        return Tape(seed=self.seed, step=number, all_sum=view.partition.halo_comm.all_sum)
+        """The tape for this worker's pass of a group that begins with view ``number`` of the run."""
+        # views of one step draw differently, but not views that are made alone, which have no node in common
+        own = 0 if self.strategy.alone else self.own_view
+        return Tape(seed=self.seed, step=number + own, all_sum=view.partition.halo_comm.all_sum)
 
     def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Change]]:
         """Backpropagate; returns gradients summed over the ranks, and changes of other state.
@@ -202,12 +203,7 @@ class Training:
         return self.strategy.partition.halo_comm.rank if self.independent else 0
 
     @property
-    def own_draws(self) -> int:
-        """Number of the draws of this worker's view in a group; workers that compute their own nodes only have draws in common."""
-        return 0 if self.strategy.alone else self.own_view
-
-    @property
-    def _width(self) -> int:
+    def width(self) -> int:
         """Most views of a group."""
         return self.strategy.partition.halo_comm.size if self.independent else 1
 
@@ -221,9 +217,8 @@ class Training:
 
     def _view(self, makers: Sequence[Callable[[], GraphView]]) -> GraphView:
         """This worker's view of a group."""
-        if self.independent and not self.strategy.alone:
-            return deal([make() for make in makers], self.strategy.layers, self.features)
-        return makers[self.own_view]()
+        dealt = self.independent and not self.strategy.alone
+        return deal([make() for make in makers], self.strategy.layers, self.features) if dealt else makers[self.own_view]()
 
     def _run(self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]) -> list[float]:
         """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
@@ -257,7 +252,7 @@ class Training:
             with ledger.stage("batch"):
                 view = make()
                 view.read_begin(self.stored, view.space.n)
-            with self.versions.using(step), self.scope(), self.tape(number + self.own_draws, view) as tape:
+            with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
                 with ledger.span("forward"):
                     loss = self.strategy.task.loss(view, self.model(view))
                 reduced, changes = self.backward(tape, loss)

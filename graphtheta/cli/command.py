@@ -131,6 +131,9 @@ def train_once(job: Job, comm: Comm) -> Result:
     if comm.rank == 0:
         modes = trainer.setup.modes
         counts: dict[str, Any] = {} if modes is None else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
+        if trainer.pipeline is not None and trainer.pipeline.costs is not None:
+            counts["pipeline"] = {"views_in_flight": trainer.training.queue.in_flight, **asdict(trainer.pipeline.costs)}
+            say(trainer.pipeline.line)
         if macrobatches is not None and relay is not None:
             counts["macrobatch"] = {"size": macrobatches.size, "fetched": macrobatches.fetched, **asdict(relay)}
             say(f"macrobatches of {macrobatches.size}: {relay}")

@@ -157,6 +157,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
             raise ConfigError(f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise --macrobatch, or lower "
                               "--fetch-batch")
+        if self.pipeline == "auto" and self.views_in_flight == 1:
+            raise ConfigError("pipeline=auto chooses the number of views in flight up to views_in_flight, which is 1; give "
+                              "--views-in-flight, such as 8, or drop --pipeline")
         if self.mode == "independent" and self.halo != "exact":
             raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
                               "none; drop --halo or --mode")

@@ -40,6 +40,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "degrees": ("strategy", ("cluster",)),
     "views_in_flight": ("strategy", ("mini", "cluster")),
     "views_per_step": ("strategy", ("mini", "cluster")),
+    "pipeline": ("strategy", ("mini", "cluster")),
     "mode": ("strategy", ("mini", "cluster")),
     "macrobatch": ("strategy", ("mini", "cluster")),
     "fetch_batch": ("mode", ("independent", "auto")),
@@ -161,6 +162,9 @@ class ComputeKeys(Options):
     it (independent); auto estimates before training which is faster. Results do not depend on it if --views-per-step is given."""
     views_in_flight: int = Field(1, ge=1, le=64)
     """Pipelined mini-batches per worker: one computes while the others communicate. Results do not depend on this number."""
+    pipeline: Literal["no", "auto"] = "no"
+    """Profile the stages of the first steps, and use as many of --views-in-flight as take the least time (auto). Results do not depend on
+    it."""
     macrobatch: str = "1"
     """Steps whose mini-batches are expanded together, with merged messages: a number, or as many as fit into a quarter of the free memory
     (auto). With mode=independent these are groups of one mini-batch for each worker. Results do not depend on it."""

@@ -154,7 +154,9 @@ class _Macrobatch:
         if (features := self._of.features) is not None:
             partition = self._of.strategy.partition
             ids = [self._views[number].partition.masters for number in numbers]
-            for number, wide in zip(numbers, features.fetch(ids), strict=True):
+            with partition.halo_comm.ledger.stage("fetch"):
+                found = features.fetch(ids)
+            for number, wide in zip(numbers, found, strict=True):
                 self._views[number] = complete(self._views[number], partition, wide)
             self._of.count_rows(ids)
         self._complete.update(numbers)

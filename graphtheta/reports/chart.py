@@ -12,7 +12,8 @@ from graphtheta.errors import ConfigError
 from graphtheta.reports.profile import Profile
 from graphtheta.staleness.audit import AUDIT, ERRORS
 
-COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac"), strict=True))
+COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2",
+                            "#ff9da6", "#9d755d", "#bab0ac"), strict=True))
 SPLITS = (("train", "#7a8ca3"), ("val", "#0b6bcb"), ("test", "#d9822b"))
 WIDTH, ROW = 9.6, 0.36
 WAITING = {"color": "#f3f3f3", "edgecolor": "#999999", "hatch": "////", "lw": 0.6}

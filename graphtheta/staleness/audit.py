@@ -51,7 +51,7 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
 
 def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Ids of the rows, outputs, embeddings and gradients of a view."""
-    number, n = training.views + training.own_draws, view.n_targets
+    number, n = training.views, view.n_targets
     graph: Any
     with np.errstate(**QUIET), training.scope(), training.tape(number, view) as tape:
         graph = ActiveGraph(view)

@@ -30,7 +30,7 @@ class Run(Session):
     """
 
     unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "mode", "macrobatch", "fetch_batch", "machine_cache",
-              "views_in_flight", "staleness", "checkpoint_every", "keep", "resume", "trace", "save_predictions", "exchange",
+              "views_in_flight", "pipeline", "staleness", "checkpoint_every", "keep", "resume", "trace", "save_predictions", "exchange",
               "history", "audit", "audit_limit")
     _tape: Tape | None = None
 

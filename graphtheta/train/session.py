@@ -23,6 +23,7 @@ from graphtheta.job.job import Job
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder
+from graphtheta.pipeline.profile import Pipeline
 from graphtheta.recovery.weights import read_weights, write_weights
 from graphtheta.tasks.class_report import ClassReport
 from graphtheta.train.build import Choices, build
@@ -62,6 +63,7 @@ class Session:
         caches: Caches of features.
         macrobatches: Make the views of several steps together; None to make them one by one.
         training: The state of the run, apart from the model.
+        pipeline: Chooses the number of views in flight; None if the job gives it.
 
     Raises:
         GraphThetaError: Something does not fit; on all workers together.
@@ -95,6 +97,8 @@ class Session:
         self.caches = self.setup.caches()
         self.macrobatches = self.setup.macrobatches(self.caches)
         self.training = self.setup.training(self.caches, self.macrobatches)
+        chosen = job.pipeline == "auto"
+        self.pipeline = Pipeline(self.training, 0 if self.macrobatches is None else self.macrobatches.size) if chosen else None
 
     def _refuse_unread(self, job: Job) -> None:
         for key in self.unread:

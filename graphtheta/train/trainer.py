@@ -152,7 +152,7 @@ class Trainer(Session):
 
     def _run(self, epoch: int, first: int, last: int) -> np.ndarray:
         """This rank's share of the loss of some views, an update from each step of them; arguments as for ``Training.run``."""
-        losses = self.training.run(epoch, first, last)
+        losses = (self.training if self.pipeline is None else self.pipeline).run(epoch, first, last)
         if self._memory is not None:
             self._memory.settle()
         return losses

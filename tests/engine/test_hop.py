@@ -14,7 +14,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.hop import Hop, depth, hops
 from graphtheta.engine.view.view import global_view
@@ -159,7 +159,7 @@ def outcome(comm, model, view):
     rows = np.isin(out.space.gid, TARGETS)
     assert rows.sum() == np.isin(view.partition.masters, TARGETS).sum()
     grads = tape.backward(out, np.where(rows, np.cos(out.space.gid), 0)[:, None] * np.ones(out.shape))
-    return out.space.gid[rows], out.value[rows], reduce_gradients(comm, model.parameters(), grads)
+    return out.space.gid[rows], out.value[rows], GradientSum(comm, model.parameters()).finish(grads)
 
 
 def gathered(parts):

@@ -10,7 +10,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.strategy import whole
 from graphtheta.errors import TapeError, UserFunctionError
 from graphtheta.models import GCN, BatchNorm
@@ -83,7 +83,7 @@ def run(make, size=1, dtype="float64", training=True):
         with Tape(training=training, seed=3, all_sum=comm.all_sum) as tape:
             out = model(view, x=x)
             grads = tape.backward(out, np.cos(np.arange(out.value.size)).reshape(out.shape))
-        return [out.value, grads.of(x), *reduce_gradients(comm, model.parameters(), grads), *model.state().values()]
+        return [out.value, grads.of(x), *GradientSum(comm, model.parameters()).finish(grads), *model.state().values()]
 
     return run_simulated(size, program)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.train.gradient_sum import GradientSum, reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.ops import Parameter, Tape, add, mul, square
 from graphtheta.ops import sum as total_of
 from graphtheta.ops.autodiff.checkpoint import run_segment
@@ -111,7 +111,7 @@ def test_without_a_gradient_anywhere_there_are_zeros():
         parameters = _parameters()
         tape, out = _passed(comm.rank, parameters[:2])
         grads = tape.backward(out) if comm.rank else Tape().backward(mul(parameters[0], 0.0))
-        return [float(np.abs(x).sum()) for x in reduce_gradients(comm, parameters, grads)]
+        return [float(np.abs(x).sum()) for x in GradientSum(comm, parameters).finish(grads)]
 
     first, second = run_simulated(2, program)
     assert first == second and not any(first[1:])

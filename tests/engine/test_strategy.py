@@ -9,7 +9,7 @@ import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
@@ -64,7 +64,7 @@ def epoch(strategy_of, size=1, placement=graphs.PLACEMENTS[0], epochs=(0,), grap
                 model = Net()
                 with Tape(all_sum=comm.all_sum) as tape:
                     loss = task.loss(view, model(view))
-                grads = reduce_gradients(comm, model.parameters(), tape.backward(loss))
+                grads = GradientSum(comm, model.parameters()).finish(tape.backward(loss))
                 ids = view.space.gid[: view.n_targets][view.node_column("train", view.n_targets)]
                 found.append((float(comm.all_sum(loss.value)), grads, np.sort(np.concatenate(comm.all_gather(ids)))))
         return found

@@ -9,7 +9,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.strategy import GlobalBatch, MiniBatch
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
@@ -42,7 +42,7 @@ def batches(name, graph, size=1, task="node", placement=equality.PLACEMENTS[0], 
             view = strategy.batch(0, 0)
             with Tape(seed=1, all_sum=comm.all_sum) as tape:
                 loss = made.loss(view, model(view))
-            grads = reduce_gradients(comm, model.parameters(), tape.backward(loss))
+            grads = GradientSum(comm, model.parameters()).finish(tape.backward(loss))
             rows = [int(comm.all_sum(np.array(n))) for n in (view.space.n, view.n_targets)]
             found.append(([float(comm.all_sum(loss.value)), *(x for g in grads for x in g.ravel())], rows))
         return found

@@ -9,7 +9,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import global_view
 from graphtheta.models import GAT, GATE, GCN, GIN, MLP, SAGE
 from graphtheta.ops import RowSpace, Tape, Var, dtype_scope
@@ -78,7 +78,7 @@ def run(comm, graph, name, file, placement):
             grads = tape.backward(out, file["probe"][part.masters])
         sources = [names[p.name.removeprefix("layer.")] for p in model.parameters()]
         wanted = [(turned or (lambda w: w))(file[f"grad/param/{theirs}"]) for theirs, turned in sources]
-        got = reduce_gradients(comm, model.parameters(), grads)
+        got = GradientSum(comm, model.parameters()).finish(grads)
         return (part.masters, out.value, grads.of(x)), (part.edge_gid, grads.of(edge)), list(zip(got, wanted, strict=True))
 
 

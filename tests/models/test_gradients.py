@@ -13,7 +13,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.strategy import MiniBatch, whole
 from graphtheta.engine.view.task import EdgeTask, NodeTask
 from graphtheta.models import MODELS, build_model
@@ -87,7 +87,7 @@ def attention(comm, name, options):
     layers, task = probe(model, part).layers, NodeTask(part, "classes")
     view = MiniBatch(part, layers, task, batch_size=task.n_targets, sampler=NeighbourSampler((1,) * len(layers))).batch(0, 0)
     with Tape(seed=1, all_sum=comm.all_sum) as tape:
-        sums = reduce_gradients(comm, model.parameters(), tape.backward(task.loss(view, model(view))))
+        sums = GradientSum(comm, model.parameters()).finish(tape.backward(task.loss(view, model(view))))
     found = {p.name: g for p, g in zip(model.parameters(), sums, strict=True)}
     assert any(g.any() for g in found.values())
     return {n: g for n, g in found.items() if ".att_" in n or n.endswith(("weight_dst", "weight_edge", "embed"))}

@@ -11,7 +11,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.strategy import MiniBatch
 from graphtheta.engine.view.task import NodeTask
 from graphtheta.engine.view.view import global_view
@@ -133,7 +133,7 @@ def check(comm, graph, name, placement, batch=False):
         grads = tape.backward(out, FILE[f"{name}/probe"][nodes])
     same(out.value, FILE[f"{name}/output"][nodes])
     same(grads.of(x), FILE[f"{name}/grad/x"][nodes])
-    for p, got in zip(model.parameters(), reduce_gradients(comm, model.parameters(), grads), strict=True):
+    for p, got in zip(model.parameters(), GradientSum(comm, model.parameters()).finish(grads), strict=True):
         same(got, stored(name, p.name.removeprefix("layer."), "grad/param"))
 
 

@@ -17,7 +17,7 @@ from traced import trace
 import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.train.gradient_sum import reduce_gradients
+from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import global_view
 from graphtheta.ops import Tape
 from graphtheta.ops.backend import reference
@@ -78,7 +78,7 @@ def compare(layers, graph, size, placement, tol=1e-9):
             out = net(global_view(partition, [layer.direction for layer in layers]))
         grads = tape.backward(out, weight[partition.masters])
         used = [q for layer in layers for q in (layer.w, layer.a, layer.b, layer.we, layer.p)]
-        return partition.masters, out.value, reduce_gradients(comm, used, grads)
+        return partition.masters, out.value, GradientSum(comm, used).finish(grads)
 
     found = run_simulated(size, program)
     for ids, out, _ in found:

@@ -1,0 +1,1 @@
+"""The number of pipelined mini-batches, chosen by a profile of the first steps."""
