@@ -27,7 +27,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.view.hop import hops
 from graphtheta.ops.autodiff.tape import Var
 
-GRAPHS = ["rmat:scale=16,edge_factor=16,features=4,classes=4", "facebook100:colleges=5,target=year"]
+GRAPHS = ["rmat:scale=16,edge_factor=16,features=4,classes=4", "facebook100:colleges=1,target=year"]
 JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "layers": 3, "fanout": "5,10,15", "strategy": "mini", "mode": "independent",
                        "partitioner": "1d-dst", "masters": "metis"}
 # numbers in a row of features and of a layer

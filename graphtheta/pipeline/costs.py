@@ -25,6 +25,8 @@ import numpy as np
 PREPARE = ("batch", "fetch")
 # a further view in flight takes memory, so it must save this share of the time
 WORTH = 0.02
+# times of views vary, and workers wait for the slowest of them, so more views are in flight than the means ask for
+SPARE = 2
 LIMITS = ("cores", "updates", "flight")
 
 
@@ -74,8 +76,12 @@ class Costs:
         return max(self.bounds(flight, cores, together))
 
     def best(self, most: int, cores: int, together: int) -> tuple[int, str]:
-        """Views in flight, at most ``most``, and what limits: the fewest that take hardly longer than any other number."""
+        """Views in flight, at most ``most``, and what limits.
+
+        If more than one pays, they are ``SPARE`` times the fewest that take hardly longer than any
+        other number.
+        """
         times = [self.seconds(flight, cores, together) for flight in range(1, most + 1)]
-        flight = next(i for i, t in enumerate(times, start=1) if t <= min(times) * (1 + WORTH))
-        bounds = self.bounds(flight, cores, together)
-        return flight, LIMITS[bounds.index(max(bounds))]
+        fewest = next(i for i, t in enumerate(times, start=1) if t <= min(times) * (1 + WORTH))
+        bounds = self.bounds(fewest, cores, together)
+        return min(SPARE * fewest, most) if fewest > 1 else 1, LIMITS[bounds.index(max(bounds))]

@@ -41,7 +41,7 @@ def test_losses_are_those_of_any_number_of_views_in_flight(keys: dict[str, Any])
 
 def test_waiting_is_hidden_by_more_views_and_one_worker_needs_one() -> None:
     keys = {"views_in_flight": 6, "pipeline": "auto", "views_per_step": 6}
-    ((_, one),) = run_simulated(1, trained, **keys)
+    ((_, one),) = run_simulated(1, trained, **keys, epochs=4)
     assert one.training.queue.in_flight == 1 and one.pipeline.line.endswith("the processor limits")
     ((_, other),) = run_simulated(1, trained, **keys, epochs=0)
     books = {stage: dict.fromkeys(FIELDS, 0.0) for stage in STAGES}
@@ -49,7 +49,7 @@ def test_waiting_is_hidden_by_more_views_and_one_worker_needs_one() -> None:
     for _ in range(WARM + PROFILED):
         other.pipeline._count(books, 6)
     # of the 5.4 seconds of a step of six views 1.8 are computed
-    assert other.training.queue.in_flight == 3 and np.allclose(astuple(other.pipeline.costs), (0.1, 0.2, 0.5, 0.1))
+    assert other.training.queue.in_flight == 6 and np.allclose(astuple(other.pipeline.costs), (0.1, 0.2, 0.5, 0.1))
     assert np.isclose(other.pipeline.foreseen(12), 12 * 0.3)
 
 
@@ -58,16 +58,16 @@ def test_a_short_run_ends_before_the_choice() -> None:
     assert one.strategy.steps_per_epoch < WARM + PROFILED and not one.pipeline.line
 
 
-def test_the_choice_is_the_fewest_views_of_the_least_time() -> None:
+def test_the_choice_is_twice_the_fewest_views_of_the_least_time() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         costs, cores, together, most = Costs(*rng.random(4)), int(rng.integers(1, 5)), int(rng.integers(1, 5)), int(rng.integers(1, 20))
         flight, limit = costs.best(most, cores, together)
         times = [costs.seconds(f, cores, together) for f in range(1, most + 1)]
-        assert times == sorted(times, reverse=True) and times[flight - 1] <= 1.02 * min(times)
-        assert flight == 1 or times[flight - 2] > 1.02 * min(times)
+        fewest = 1 + next(i for i, t in enumerate(times) if t <= 1.02 * min(times))
+        assert times == sorted(times, reverse=True) and flight == (1 if fewest == 1 else min(2 * fewest, most))
         # the minimax over all divisions of cores among stages is not below the bound of shared cores
-        bounds = costs.bounds(flight, cores, together)
+        bounds = costs.bounds(fewest, cores, together)
         split = min((max(costs.prepare / c, costs.compute / (cores - c)) for c in np.linspace(0, cores, 99)[1:-1]), default=np.inf)
         assert split >= (costs.prepare + costs.compute) / cores - 1e-9
         assert bounds[("cores", "updates", "flight").index(limit)] == max(bounds)
