@@ -84,4 +84,5 @@ class Costs:
         times = [self.seconds(flight, cores, together) for flight in range(1, most + 1)]
         fewest = next(i for i, t in enumerate(times, start=1) if t <= min(times) * (1 + WORTH))
         bounds = self.bounds(fewest, cores, together)
-        return min(SPARE * fewest, most) if fewest > 1 else 1, LIMITS[bounds.index(max(bounds))]
+        limit = next(name for name, t in zip(LIMITS, bounds, strict=True) if t * (1 + WORTH) >= max(bounds))
+        return min(SPARE * fewest, most) if fewest > 1 else 1, limit
