@@ -8,7 +8,8 @@ Edges are given as two int64 arrays in random order. "start" is the time from th
 first step: "construction" (``gt.Graph`` with its checks; ``dgl.graph``; ``Data``), "partition"
 (owners, rows, blocks and columns; all sparse formats of DGL; the sparse matrix of PyG) and what
 else a trainer needs. "copy" is the time to copy the features to the order of rows, which is a part
-of the first step. "total" is the time to the end of the first step. Kernels are compiled and loaded
+of the first step. "total" is the time to the end of the first step, and "two steps" to the end of
+the second. Kernels are compiled and loaded
 before, with a small graph. Losses of two full-batch steps without dropout must agree.
 
 "processor" columns are the least processor time over all threads, which other programs on the
@@ -25,8 +26,8 @@ from harness import Contender, disagreement, finish, parser, peer, race, ratio, 
 from inputs import HELP, graph_file
 
 PARTS = ("construction", "partition", "copy", "start", "first", "second")
-COLUMNS = ["contender", "construction", "partition", "copy", "start", "first", "total", "least", "processor start", "processor total",
-           "times slower", "GiB", "note"]
+COLUMNS = ["contender", "construction", "partition", "start", "first", "total", "least", "copy", "two steps", "processor start",
+           "processor total", "processor two", "times slower", "GiB", "note"]
 
 
 def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
@@ -39,6 +40,8 @@ def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
         rows.append({"contender": c.name, **{part: c.median(part) for part in PARTS}, "total": total, "seconds": total,
                      "least": min(totals, default=None), "processor start": min((t["start"] for t in used), default=None),
                      "processor total": min((t["start"] + t["first"] for t in used), default=None),
+                     "two steps": median(map(sum, zip(totals, c.seconds["second"], strict=True))) if totals else None,
+                     "processor two": min((t["start"] + t["first"] + t["second"] for t in used), default=None),
                      "times slower": None if c is contenders[0] else ratio(total, own), "GiB": c.peak / 2**30, "note": c.error,
                      "runs": len(totals), "label": c.name, "version": c.version, "wall by part": c.seconds,
                      "processor by part": {part: [t[part] for t in used] for part in (used[0] if used else ())}})

@@ -1,15 +1,12 @@
-"""Sorts the edges of a worker into blocks, by destination and by source, with counting sorts on all threads."""
+"""Sorts the edges of a worker into blocks, by destination and by source, on all threads."""
 from __future__ import annotations
 
 import numpy as np
 
 from ...ops.autodiff.buffers import by_blocks, empty
 from ...ops.kernels.sort import end_keys
-from ...ops.partition.counting_sort import counting_sort
+from ...ops.partition import pairs
 from .relation import EdgeBlock
-
-# most edges of a graph whose ids fit into int32
-WIDEST = 1 << 31
 
 
 def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray, n_masters: int,
@@ -19,21 +16,17 @@ def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.
     In each block, edges are stored by destination, source and id.
 
     Args:
-        src, dst: Ids of the ends of all edges of the graph, int64.
-        edges: Ids of this worker's edges, ascending, [m] int64.
+        src, dst: Ids of the ends of all edges of the graph, integers.
+        edges: Ids of this worker's edges, ascending, [m] integers.
         row_of: Local row of each node, int32; masters first.
 
     Returns:
         The blocks, and the edge ids in storage order, [m] int64.
     """
-    m, n, sizes = len(edges), n_masters + n_mirrors, (n_masters, n_mirrors)
-    by_src, by_dst = empty((m,), np.int32), empty((m,), np.int32)
-    by_blocks(lambda b, begin, end: end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, begin, end), m, 1)
-    keys = np.arange(2 * n, dtype=np.int32)
-    # half as many bytes are moved if ids fit into 32 bits
-    bounds, by_dst, gid = counting_sort(by_src, 2 * n, by_dst, edges.astype(np.int32 if len(src) <= WIDEST else np.int64))
-    in_bounds, in_src, gid = counting_sort(by_dst, 2 * n, np.repeat(keys, np.diff(bounds)), gid)
-    out_bounds, out_dst, out_edge = counting_sort(in_src, 2 * n, np.repeat(keys, np.diff(in_bounds)), np.arange(m, dtype=np.int32))
+    n, sizes = n_masters + n_mirrors, (n_masters, n_mirrors)
+    # what is dealt is not stored elsewhere, so that its memory serves what follows
+    in_bounds, in_src, gid = pairs.sorted_pairs(pairs.dealt_pairs(*_keys(src, dst, edges, row_of, sizes), 2 * n), 2 * n, np.int64)
+    out_bounds, out_dst, out_edge = pairs.sorted_pairs(pairs.dealt_pairs(in_src, *_rows(in_bounds), 2 * n), 1)
     blocks = []
     # where the keys of each block begin; see end_keys
     for number, (a, b) in enumerate(zip((0, n_masters, n, n + n_masters), (0, n_masters, 2 * n_masters, n + n_masters), strict=True)):
@@ -43,4 +36,23 @@ def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.
         for x, lowest in ((in_src, a), (out_dst, b), (out_edge, start)) if number else ():
             x[part] -= lowest
         blocks.append(EdgeBlock(src_kind, dst_kind, start, in_ptr - start, in_src[part], out_ptr - start, out_dst[part], out_edge[part]))
-    return blocks, gid.astype(np.int64)
+    return blocks, gid
+
+
+def _keys(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray,
+          sizes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Keys of the destinations and sources of some edges, [m] int32 each, and their ids; see ``end_keys``."""
+    by_src, by_dst = empty(edges.shape, np.int32), empty(edges.shape, np.int32)
+    by_blocks(lambda b, begin, end: end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, begin, end), len(edges), 1)
+    return by_dst, by_src, edges.astype(np.int32 if len(src) <= pairs.WIDEST else np.int64, copy=False)
+
+
+def _rows(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The key of each pair in order, [m] int32, and its number, [m] int32."""
+    rows, n = empty((int(bounds[-1]),), np.int32), len(bounds) - 1
+
+    def write(b: int, begin: int, end: int) -> None:
+        rows[bounds[begin]: bounds[end]] = np.repeat(np.arange(begin, end, dtype=np.int32), np.diff(bounds[begin: end + 1]))
+
+    by_blocks(write, n, max(len(rows) // max(n, 1), 1))
+    return rows, pairs.numbered(len(rows), len(rows))

@@ -21,7 +21,7 @@ import numpy as np
 
 from graphtheta.errors import PartitionError
 
-from ...ops.autodiff.buffers import taken
+from ...ops.autodiff.buffers import full, taken
 from ..comm.communicator import Comm
 from ..comm.serial import SerialComm
 from ..store.column import Column, Role, is_column
@@ -221,7 +221,7 @@ def _node_columns(graph: Any, rows: Rows, dtype: Any) -> ColumnStore:
 
 
 def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:
-    made = {} if graph.edge_weight is not None else {"weight": np.ones(len(edge_ids), dtype)}
+    made = {} if graph.edge_weight is not None else {"weight": full((len(edge_ids),), 1, dtype)}
     if RELATION in graph.edge_columns:
         # the edges of the same relation at the same node
         codes, span = graph.edge_columns[RELATION][edge_ids].astype(np.int64), graph.n_nodes
@@ -245,6 +245,6 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
         return SelectedColumn(given, rows, own)
     if type(given) is np.ndarray and given.ndim > 1 and len(rows) == len(given) and given.dtype == own and given.flags.c_contiguous:
         # one worker has all rows: those of a batch are read where they are
-        return MemoryColumn(given, rows)
+        return MemoryColumn(given, None if np.array_equal(rows, np.arange(len(rows))) else rows)
     mine = taken(given, rows) if isinstance(given, np.ndarray) else given[rows]
     return MemoryColumn(mine.astype(own, copy=False))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ops.autodiff.buffers import by_blocks
 from ...ops.kernels.sort import mark_ends
-from ...ops.partition.counting_sort import occurrences
+from ...ops.partition.pairs import numbered, occurrences
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
 from .directory import DenseDirectory, Directory
@@ -83,7 +83,8 @@ def whole_rows(graph: Any, source: EdgeSource, comm: Comm, owner: np.ndarray, wo
     degrees = {name: occurrences(end, graph.n_nodes) for name, end in (("in_degree", graph.dst), ("out_degree", graph.src))}
     order, bounds, row_of = _ordered(graph, degrees["in_degree"] + degrees["out_degree"], owner, comm.size)
     mine = order[bounds[comm.rank]: bounds[comm.rank + 1]]
-    edges = np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
+    edges = numbered(graph.n_edges, graph.n_edges) if comm.size == 1 else \
+        np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
     where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
     mirrors = _mirrors(graph, mine, edges)
     theirs, row = where.locate(mirrors)
@@ -114,7 +115,7 @@ def _ordered(graph: Any, degree: np.ndarray, owner: np.ndarray, size: int) -> tu
     src, dst = graph.src[sample], graph.dst[sample]
 
     def rows(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        order = order[np.argsort(owner[order], kind="stable")]
+        order = order[np.argsort(owner[order], kind="stable")] if size > 1 else order
         row_of = np.empty(graph.n_nodes, np.int32)
         row_of[order] = np.arange(graph.n_nodes) - np.repeat(bounds[:-1], counts)
         return order, row_of

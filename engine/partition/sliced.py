@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.partition.counting_sort import occurrences
+from ...ops.partition.pairs import WIDEST, occurrences
 from ..comm.communicator import Comm
-from .blocks import WIDEST, edge_blocks
+from .blocks import edge_blocks
 from .directory import ComputedDirectory, Directory, LocalDirectory, TableDirectory
 from .division import Division
 from .edge_source import EdgeSource

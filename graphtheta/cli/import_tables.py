@@ -23,6 +23,8 @@ NODE_COLUMNS = {
     "node-columns": ("COLUMNS", "values that models read by name: integers, numbers, times; texts become codes"),
 }
 ROWS = {
+    "scale": (("none", "standard"), "standard: features get mean 0 and deviation 1 over the training nodes, or over all without a split "
+                                    "[none]"),
     "duplicates": (("keep", "drop"), "edges with the same ends: keep all, or the first [keep]"),
     "self-loops": (("keep", "drop"), "edges from a node to itself [keep]"),
     "reverse": (("keep", "add"), "keep edges as they are, or add the reverse of those that have none [keep]"),
@@ -86,7 +88,7 @@ def parser() -> Parser:
     group.add_argument("--separator", metavar="X", help="character between columns of text files, or tab, space [found in the first line]")
     group.add_argument("--no-header", dest="header", action="store_false", default=None,
                        help="the first line is a row; columns are named 0, 1, 2, ...")
-    group = made.add_argument_group("Rows")
+    group = made.add_argument_group("Rows and values")
     for flag, (choices, text) in ROWS.items():
         group.add_argument(f"--{flag}", choices=choices, help=text)
     return made

@@ -140,7 +140,9 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
     if fill not in ("mean", "zeros"):
         raise ConfigError(f"self loops are filled with 'mean' or 'zeros', not {fill!r}")
     loops = (graph.src[a: a + CHUNK][graph.src[a: a + CHUNK] == graph.dst[a: a + CHUNK]] for a in range(0, graph.n_edges, CHUNK))
-    nodes = Without(graph.n_nodes, np.unique(np.concatenate([np.zeros(0, np.int64), *loops])))
+    # np.unique hashes, which takes several times as long
+    have = np.sort(np.concatenate([np.zeros(0, np.int64), *loops]))
+    nodes = Without(graph.n_nodes, have[np.append(True, have[1:] != have[:-1])[: len(have)]])
     made = {name: _extended(graph, old, nodes, _column_rows(graph, name, fill, columns or {}, len(nodes)))
             for name, old in graph.edge_columns.items()}
     unknown = sorted(set(columns or ()) - set(made))

@@ -12,6 +12,7 @@ from graphtheta.data.columns import TAKEN
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Base, Classes, Codes, Field, LabelField, Labels, Numbers, Output, Wrong, says
+from graphtheta.fields.scaled import Scaled
 from graphtheta.tables.arrow import BOOL, TEXT, WHOLE, flags, integers, is_list, is_text, null, one
 from graphtheta.wording import did_you_mean
 
@@ -225,10 +226,24 @@ def number_field(name: str, columns: Sequence[str], types: dict[str, Any], width
     Raises:
         ConfigError: A list among several columns.
     """
+    return Numbers(name, columns, _width(columns, types, widths), remedy=remedy, **options)
+
+
+def scaled_field(name: str, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int], split: Field | None) -> Field:
+    """A field of standardised numbers; see ``Scaled``.
+
+    Raises:
+        ConfigError: A list among several columns.
+    """
+    return Scaled(name, columns, _width(columns, types, widths), split)
+
+
+def _width(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> int | None:
+    """Length of the lists of the only column; None for columns of numbers."""
     lists = [column for column in columns if is_list(types[column])]
     if lists and len(columns) > 1:
         raise ConfigError(f"the column '{lists[0]}' has lists; give it alone, or columns of numbers only")
-    return Numbers(name, columns, widths[columns[0]] if lists else None, remedy=remedy, **options)
+    return widths[columns[0]] if lists else None
 
 
 def split_field(columns: Sequence[str], types: dict[str, Any]) -> Field:

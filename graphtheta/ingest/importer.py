@@ -48,7 +48,8 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
         header: Whether the first line of text files names the columns; otherwise their names are 0, 1, 2, ...
         progress: Whether to show progress and a summary on rank 0.
         **options: src, dst, id: names of the columns of ids ("src", "dst", "id"); with ``id=None``, row i is node i.
-            features, edge_attr: columns of numbers, or one column of lists. edge_weight: a column of numbers. label: a column
+            features, edge_attr: columns of numbers, or one column of lists. scale: "none", or "standard" for features with mean
+            0 and deviation 1 over the training nodes. edge_weight: a column of numbers. label: a column
             of classes (integers or texts), numbers, or lists of classes; or several columns of numbers. edge_label: columns
             of numbers. split, edge_split: a column of the words train, val and test; or columns of true and false, one for
             each. node_columns, edge_columns: integers, numbers, times, lists, or texts, which become codes. n_nodes: ids are
@@ -143,6 +144,8 @@ class _Import:
 
     def _open(self) -> tuple[Table, Table | None]:
         options, source, nodes = self._options, self._tables.edges, self._tables.nodes
+        if options.scale != "none" and (nodes is None or not options.features):
+            raise ConfigError(f"scale={options.scale} (--scale) scales features, but none are named; name them with --features")
         self._kind = id_kind(options, source, nodes)
         edges = Table(source, edge_fields(options, source, self._kind), self._folder / "edges")
         return edges, None if nodes is None else Table(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Field, Ids
-from graphtheta.fields.named import Labelled, label_field, named_field, number_field, require, split_field, stated
+from graphtheta.fields.named import Labelled, label_field, named_field, number_field, require, scaled_field, split_field, stated
 from graphtheta.tables.arrow import TEXT, WHOLE, flags, is_list, is_text, one
 from graphtheta.tables.faults import Faults
 from graphtheta.tables.source import Source
 from graphtheta.wording import did_you_mean
 
 CHOICES = {"id_type": ("auto", "int", "text"), "duplicates": ("keep", "drop"), "self_loops": ("keep", "drop"),
-           "reverse": ("keep", "add"), "on_bad_row": ("fail", "skip")}
+           "reverse": ("keep", "add"), "on_bad_row": ("fail", "skip"), "scale": ("none", "standard")}
 FLAGS = {"src": "--src", "dst": "--dst", "edge_attr": "--edge-attr", "edge_weight": "--edge-weight", "edge_label": "--edge-label",
          "edge_split": "--edge-split", "edge_columns": "--edge-columns", "id": "--id", "features": "--features", "label": "--label",
          "split": "--split", "node_columns": "--node-columns"}
@@ -36,6 +36,7 @@ class Options:
     edge_columns: Sequence[str] = ()
     id: str | None = "id"
     features: Sequence[str] = ()
+    scale: str = "none"
     label: Sequence[str] = ()
     split: Sequence[str] = ()
     node_columns: Sequence[str] = ()
@@ -98,14 +99,16 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     types = checked_types(options, source, named)
     widths = list_widths(source, types)
     found: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
+    split = split_field(options.split, types) if options.split else None
     if options.features:
-        found.append(number_field("x", options.features, types, widths,
-                                  "give codes, ids and times as --node-columns, and rescale measured quantities"))
-    if options.split:
-        found.append(split_field(options.split, types))
+        remedy = "give codes, ids and times as --node-columns, and rescale measured quantities"
+        found.append(number_field("x", options.features, types, widths, remedy) if options.scale == "none" else
+                     scaled_field("x", options.features, types, widths, split))
+    if split is not None:
+        found.append(split)
     if options.label:
         label = label_field(options.label, types, widths.get(options.label[0], 0))
-        found += [label, *([Labelled(label, found[-1])] if options.split else [])]
+        found += [label, *([Labelled(label, split)] if split is not None else [])]
     return found + [named_field("node", column, types, widths.get(column, 0)) for column in options.node_columns]
 
 

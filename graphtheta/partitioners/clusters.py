@@ -8,6 +8,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
+from graphtheta.ops.partition import blocks
 from graphtheta.partitioners.communities import find_clusters
 from graphtheta.partitioners.greedy import refine
 from graphtheta.partitioners.stream import capacity, check_option
@@ -35,16 +36,8 @@ def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
         Owner of each node, [n] int32.
     """
     sizes = np.bincount(cluster)
-    members, ends = np.argsort(cluster, kind="stable"), np.cumsum(sizes)
-    owner, load = np.empty(len(cluster), np.int32), np.zeros(size, np.int64)
-    for c in np.argsort(-sizes, kind="stable"):
-        rest = members[ends[c] - sizes[c]: ends[c]]
-        while len(rest):
-            p = np.argmin(load)
-            taken = rest[: room - load[p]]
-            owner[taken] = p
-            load[p] += len(taken)
-            rest = rest[len(taken):]
+    bounds, owner = np.append(0, np.cumsum(sizes)), np.empty(len(cluster), np.int32)
+    blocks.pack(np.argsort(cluster, kind="stable"), bounds, np.argsort(-sizes, kind="stable"), room, np.zeros(size, np.int64), owner)
     return owner
 
 

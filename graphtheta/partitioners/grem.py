@@ -12,6 +12,7 @@ from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
 from graphtheta.ops.partition.label_moves import join_nodes, move_nodes
 from graphtheta.ops.partition.refine import climb, cut_weight, grow
+from graphtheta.partitioners.components import components, whole_components
 from graphtheta.partitioners.levels import Contracted, Level, Streamed, clustered
 from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.rng import Purpose, key, shuffle
@@ -30,6 +31,9 @@ PATIENCE = 200
 @dataclass(frozen=True)
 class GremPartitioner(Partitioner):
     """Nodes are read with their neighbours in chunks, and every chunk may revise what earlier ones decided.
+
+    If whole connected components fit into the parts, they are the parts, and nothing is cut.
+    Otherwise the graph is divided as a whole.
 
     The paper's idea is this revision: a greedy stream that reassigns nodes instead of freezing
     them. What is decided, and how, is ours. Passes over the chunks decide clusters of limited size; the nodes
@@ -64,14 +68,16 @@ class GremPartitioner(Partitioner):
         check_option(self, "cycles", self.cycles >= 1, "at least 1")
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        n = source.n_nodes
-        top = Streamed(source, max(int(2 * self.share * source.n_edges), 2 * n))
-        room = capacity(n, comm.size, self.slack)
-        cut = _Cut(comm.size, room, self.passes, key(self.seed, Purpose.PLACEMENT))
-        owner = None
-        for _ in range(self.cycles if comm.size > 1 else 0):
-            owner = cut.divide(top, owner)
-        return Assignment((np.zeros(n, np.int32) if owner is None else owner).__getitem__)
+        n, size = source.n_nodes, comm.size
+        room = capacity(n, size, self.slack)
+        owner = np.zeros(n, np.int32) if size == 1 else whole_components(components(source), size, room)
+        if owner is None:
+            top = Streamed(source, max(int(2 * self.share * source.n_edges), 2 * n))
+            cut = _Cut(size, room, self.passes, key(self.seed, Purpose.PLACEMENT))
+            for _ in range(self.cycles):
+                owner = cut.divide(top, owner)
+        assert owner is not None
+        return Assignment(owner.__getitem__)
 
 
 class _Cut:

@@ -12,7 +12,8 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
-from graphtheta.ops.partition.blocks import claim, count_near, join, near_blocks, spread
+from graphtheta.ops.partition.blocks import claim, count_near, near_blocks, spread
+from graphtheta.partitioners.components import components
 from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.rng import Purpose, key, shuffle
 
@@ -72,13 +73,7 @@ class BglPartitioner(Partitioner):
             block = np.where(block < 0, claimed, block)
             if not np.any(claimed >= 0):
                 break
-        parent = np.arange(n)
-        for chunk in source.chunks():
-            join(chunk.src, chunk.dst, block, parent)
-        # parents have lower ids, so a root is reached after few doublings
-        while np.any(parent != (further := parent[parent])):
-            parent = further
-        return _sized(np.where(block < 0, len(sources) + parent, block), max(int(SMALL * n / self.blocks), 1), largest)
+        return _sized(np.where(block < 0, len(sources) + components(source, block), block), max(int(SMALL * n / self.blocks), 1), largest)
 
     def _choose(self, near: np.ndarray, block: np.ndarray, train: np.ndarray | None, size: int) -> np.ndarray:
         """The owner of each block, [n_blocks] int32.

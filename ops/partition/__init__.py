@@ -1,1 +1,1 @@
-"""Compiled loops of partitioners, which read the edges of a graph chunk by chunk, and sorts of edges. Plain arrays in, plain arrays out."""
+"""Sorts of edges, and compiled loops of partitioners, which read the edges chunk by chunk. Plain arrays in, plain arrays out."""

@@ -93,3 +93,28 @@ def count_near(block, near, without, counts):  # type: ignore[no-untyped-def]
             w, bit = b >> 6, np.uint64(b & 63)
             if (near[v, w] & ~without[v, w]) >> bit & np.uint64(1):
                 counts[b, block[v]] += 1
+
+
+@jit()
+def pack(members, bounds, order, room, load, owner):  # type: ignore[no-untyped-def]
+    """Give the nodes of each block to the emptiest worker, which takes as many as it has room for, and the rest to the next.
+
+    Args:
+        members, bounds: Nodes of each block, [n] and [n_blocks + 1].
+        order: Order of the blocks.
+        room: The most nodes of a worker; all workers together have room for all.
+        load: Nodes of each worker; changed.
+        owner: Owner of each node, [n]; changed.
+    """
+    for b in order:
+        i = bounds[b]
+        while i < bounds[b + 1]:
+            best = 0
+            for p in range(1, len(load)):
+                if load[p] < load[best]:
+                    best = p
+            end = min(bounds[b + 1], i + room - load[best])
+            load[best] += end - i
+            for k in range(i, end):
+                owner[members[k]] = best
+            i = end

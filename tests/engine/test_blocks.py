@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition import blocks
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.engine.partition.rows import CACHED_ROWS, SAMPLED_EDGES
-from graphtheta.ops.partition import counting_sort as sorts
-from graphtheta.ops.partition.counting_sort import counting_sort, occurrences
+from graphtheta.ops.partition import pairs
+from graphtheta.ops.partition.pairs import dealt_pairs, occurrences, sorted_pairs
 
 ODD = graphs.odd_graphs()
 
@@ -101,8 +100,8 @@ def check(graph, size, placement):
 @pytest.fixture
 def several_threads(monkeypatch):
     """Small sorts are divided into parts too."""
-    monkeypatch.setattr(sorts, "KEYS_PER_THREAD", 1)
-    monkeypatch.setattr(sorts, "threads", lambda: 3)
+    monkeypatch.setattr(pairs, "KEYS_PER_THREAD", 1)
+    monkeypatch.setattr(pairs, "threads", lambda: 3)
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -120,21 +119,24 @@ def test_random_graphs(seed, size, placement):
     check(graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed), size, placement)
 
 
-@pytest.mark.parametrize("widest", [0, blocks.WIDEST])
+@pytest.mark.parametrize("widest", [0, pairs.WIDEST])
 def test_a_graph_of_several_chunks(widest, monkeypatch):
-    monkeypatch.setattr(blocks, "WIDEST", widest)
+    monkeypatch.setattr(pairs, "WIDEST", widest)
     rng = np.random.default_rng(0)
     check(graphs.fill(*rng.zipf(1.3, (2, 300_000)) % 5_000, 5_000), 2, ("vertex-cut", "hash"))
 
 
 @pytest.mark.parametrize("n", [1, 7, 1000])
 @pytest.mark.parametrize("m", [0, 1, 50, 3000])
-def test_counting_sort_is_stable(m, n, several_threads):
+def test_sorts_of_pairs_are_stable(m, n, several_threads, monkeypatch):
+    for name, value in {"BUCKET": 64, "ENTRIES": 16, "DIGIT": 3}.items():
+        monkeypatch.setattr(pairs, name, value)
     rng = np.random.default_rng(m)
-    keys, numbers = rng.integers(0, n, m).astype(np.int32), rng.permutation(m).astype(np.int32)
-    np.testing.assert_array_equal(occurrences(keys.astype(np.int64), n), np.bincount(keys, minlength=n))
-    ptr, *columns = counting_sort(keys, n, numbers, numbers[::-1].copy())
-    expected = np.argsort(keys, kind="stable")
-    np.testing.assert_array_equal(columns, (numbers[expected], numbers[::-1][expected]))
-    np.testing.assert_array_equal(ptr, bounds(keys, n))
-    assert ptr.dtype == np.int64 and all(x.dtype == np.int32 for x in columns)
+    high, low = (rng.zipf(1.5, (2, m)) % n).astype(np.int32)
+    numbers = rng.permutation(m).astype(np.int32)
+    np.testing.assert_array_equal(occurrences(high, n), np.bincount(high, minlength=n))
+    for size, expected in ((n, np.lexsort((low, high))), (1, np.argsort(high, kind="stable"))):
+        ptr, *columns = sorted_pairs(dealt_pairs(high, low, numbers, n), size)
+        np.testing.assert_array_equal(columns, (low[expected], numbers[expected]))
+        np.testing.assert_array_equal(ptr, bounds(high, n))
+        assert ptr.dtype == np.int64 and all(x.dtype == np.int32 for x in columns)

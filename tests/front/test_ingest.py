@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.errors import DataError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.tables import binary, text
 
 NODES, EDGES = 60, 400
@@ -299,3 +299,30 @@ def test_random_tables(ids, data, tmp_path_factory):
     assert [(names[a], names[b]) for a, b in graph.edge_index.T.tolist()] == good
     assert names == sorted(names)
     assert stored(imported(table, None, folder / "b", 3, on_bad_row="skip")) == stored(one)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_features_are_standardised_over_the_training_nodes(split, tmp_path):
+    edges, nodes = tables()
+    nodes = nodes.append_column("large", pa.array(2**40 + 3 * np.arange(NODES))).append_column("same", pa.array(np.full(NODES, 0.1)))
+    features = ["f0", "large", "same"]
+    options = {**COLUMNS, "features": features, "scale": "standard"} | ({} if split else {"split": ()})
+    folders = [imported(edges, nodes, tmp_path / f"{size}.store", size, **options) for size in (1, 2, 3)]
+    graph = gt.load(folders[0])
+    for folder in folders[1:]:
+        assert stored(folder) == stored(folders[0])
+    x = np.stack([nodes.column(name).to_numpy() for name in features], axis=1)
+    known = graph.train if split else np.ones(NODES, bool)
+    mean, deviation = x[known].mean(axis=0), x[known].std(axis=0)
+    found = graph.x.read_begin(None).end()
+    np.testing.assert_allclose(found[:, :2], ((x - mean) / deviation)[:, :2], atol=1e-5)
+    assert not found[:, 2].any()
+    np.testing.assert_allclose(graph.meta["feature_scale"]["mean"], mean)
+    np.testing.assert_allclose(graph.meta["feature_scale"]["deviation"][:2], deviation[:2])
+
+
+def test_a_scale_without_features_is_refused(tmp_path):
+    edges, nodes = tables()
+    for table, options in ((nodes, {**COLUMNS, "features": ()}), (None, {"src": "from", "dst": "to"})):
+        with pytest.raises(ConfigError, match=r"scale=standard .* but none are named"):
+            gt.import_graph(edges, table, to=tmp_path / "g", scale="standard", **options)
