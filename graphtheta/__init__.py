@@ -26,6 +26,7 @@ _FRONT = {
     "import_graph": "ingest.importer", "Query": "tables.query",
     "compare_partitions": "partitioners.comparison", "EXCHANGES": "staleness.registry", "HISTORIES": "staleness.registry",
     "HaloExchange": "staleness.exchange", "Bns": "staleness.bns",
+    "to_torch": "exporting.network", "counterpart": "exporting.layers", "TensorBoard": "train.loggers", "MLflow": "train.loggers",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
