@@ -18,6 +18,7 @@ from graphtheta.engine.runtime.affinity import available_cores
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.job.flag import Parser
+from graphtheta.mpiexec import SECONDS, find_mpiexec, run
 from graphtheta.ops.compile.cache import lasting_folder
 
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
@@ -27,7 +28,6 @@ MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3,
 EXTRAS = {"networkit": ("cluster", "cluster batches by Louvain and Leiden"), "pymetis": ("metis", "cluster batches by METIS"),
           "matplotlib": ("plot", "pictures of curves and reports")}
 GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
-SMOKE_SECONDS = 60
 SMOKE = """
 import numpy as np
 from graphtheta.engine.runtime.start import run_main, start
@@ -171,24 +171,11 @@ def two_ranks() -> Finding:
     try:
         done = run([str(path), "-n", "2", sys.executable, "-c", SMOKE])
     except subprocess.TimeoutExpired:
-        return FAIL, f"no answer within {SMOKE_SECONDS} s", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
+        return FAIL, f"no answer within {SECONDS} s", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
     if done.returncode or "two ranks add up" not in done.stdout:
         said = last_line(done.stderr) or done.stdout.strip()
         return FAIL, said or f"exit code {done.returncode}", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
     return OK, done.stdout.strip(), ""
-
-
-def find_mpiexec() -> Path | None:
-    """The mpiexec beside this Python, else the first one the shell finds."""
-    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
-    return Path(found) if found else None
-
-
-def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a program without the variables of an MPI launcher, so that it can start MPI itself."""
-    outer = ("PMI", "MPI", "OMPI", "HYDRA")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
-    return subprocess.run(words, capture_output=True, text=True, timeout=SMOKE_SECONDS, env=clean, stdin=subprocess.DEVNULL, check=False)
 
 
 def version_of(package: str) -> str:

@@ -29,12 +29,13 @@ from time import monotonic
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
-from graphtheta.cli.doctor import GET_MPI, find_mpiexec
+from graphtheta.cli.doctor import GET_MPI
 from graphtheta.console import complain
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
+from graphtheta.mpiexec import find_mpiexec
 from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
 from graphtheta.recovery.stopping import INTERRUPTED, PREEMPTED
 from graphtheta.reports.runlog import RESULT_FILE

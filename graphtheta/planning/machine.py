@@ -3,18 +3,17 @@
 Each job is dominated by another part: products, products of sparse features, operations at nodes,
 edges that read rows, edges that compute, or the interpreter. Non-negative least squares gives the
 seconds of a unit of each part on one thread. Threads and workers of a machine share its memory,
-so what reads memory is slower on all cores than on one, by the factor of a copy. The result is
-stored beside the compiled kernels.
+so what reads memory is slower on all cores than on one, and giving blocks of an operation to
+threads takes time; both follow from steps on all threads. What messages cost is measured between
+two workers (``messages.py``). The result is stored beside the compiled kernels.
 """
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from threading import Barrier
 from time import perf_counter, process_time
 from typing import Any
 
@@ -28,13 +27,14 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.runtime.affinity import available_cores
 from graphtheta.job.job import Job
 from graphtheta.ops.compile.cache import cache_folder
+from graphtheta.planning import messages
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import EDGES, NODES, work_of
+from graphtheta.planning.work import DIVIDED, EDGES, NODES, work_of
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model
-VERSION = 2
+VERSION = 3
 GRAPHS = {
     "tiny": "rmat:scale=9,edge_factor=4,features=16,classes=4",
     "wide": "rmat:scale=11,edge_factor=2,features=512,classes=16",
@@ -58,15 +58,15 @@ JOBS: list[tuple[str, dict[str, Any]]] = [
     ("sparse", {"model": "mlp", "hidden": 64}),
     ("sparse", {"model": "gcn", "hidden": 128}),
 ]
-# steps of a job: some that compile and warm up, and those of which the fastest counts
-WARM, TIMED = 3, 6
-COPIED_BYTES = 1 << 25
+# steps of a job: some that compile and warm up, and those of which the median counts
+WARM, TIMED = 3, 9
+# an operation is divided in about so many seconds
+UNIT = 1e-4
 # parts that read memory
 MEMORY = [NODES, EDGES]
-# a message within a machine is written, copied and read
-COPIES = 3
-# seconds of a message besides its bytes, most of them of the interpreter at both ends
-LATENCY = 2e-4
+# where two workers cannot be started: seconds of a byte, and of a message besides its bytes, most of
+# them of the interpreter at both ends
+BYTE, LATENCY = 2e-10, 1e-4
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Machine:
     Attributes:
         seconds: Seconds of a unit of each entry of ``PARTS``, on one thread.
         crowded: How many times as long reading memory takes when all cores do.
-        byte: Seconds of a byte sent within the machine.
+        divide: Seconds to divide an operation among threads.
+        byte: Seconds of a byte sent within the machine, while both ends send.
         message: Seconds of a message besides its bytes.
         cores: Cores of the machine.
         error: Largest relative error of the jobs that were measured.
@@ -84,6 +85,7 @@ class Machine:
 
     seconds: tuple[float, ...]
     crowded: float
+    divide: float
     byte: float
     message: float
     cores: int
@@ -98,10 +100,20 @@ class Machine:
         """
         threads, busy = max(self.cores // workers, 1), np.array(self.seconds)
         busy[MEMORY] *= self.crowded
+        busy[DIVIDED] = self.divide * threads * (threads > 1)
         # on one thread alone, the memory is this thread's
         alone = np.array(self.seconds) if workers == 1 else busy
         found: np.ndarray = (parts[:, 0] @ alone + parts[:, 1] @ busy / threads) * max(1.0, workers / self.cores)
         return found
+
+    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int) -> float:
+        """Seconds in which workers send, if ``workers`` of them share the machine.
+
+        Args:
+            sent, messages: Of each worker, [size].
+            workers: Workers of a machine.
+        """
+        return float(sent.max() * self.byte + messages.max() * self.message) * max(1.0, workers / self.cores)
 
 
 def machine(again: bool = False) -> Machine:
@@ -129,60 +141,69 @@ def measured() -> Machine:
     """Measure this machine."""
     from scipy.optimize import nnls
 
+    from graphtheta.ops.kernels import pool
+
     graphs = {name: load(text) for name, text in GRAPHS.items()}
     features = scipy.sparse.random(graphs["sparse"].n_nodes, SPARSE_WIDTH, SPARSE_DENSITY, format="csr", dtype=np.float32, random_state=0)
     graphs["sparse"] = graphs["sparse"].replace(x=scipy.sparse.csr_array(features))
-    rows, times = [], []
-    for name, keys in JOBS:
-        job = Job(**keys, keep=0)
-        rows.append(_work(job, graphs[name]))
-        times.append(_seconds(job, graphs[name]))
-    work, seconds = np.array(rows), np.array(times)
+    jobs = [(Job(**keys, keep=0), graphs[name]) for name, keys in JOBS]
+    each, cores, threads = np.array([_work(*job) for job in jobs]), len(available_cores()), pool.threads()
+    steps = np.array([_seconds(*job, threads) for job in jobs])
+    work, seconds = each.sum(axis=1), steps[:, 0]
+    # one thread divides nothing
+    work[:, DIVIDED] = 0
     # relative errors, so that short steps count as much as long ones
     scaled = work / seconds[:, None]
-    size = scaled.max(axis=0)
+    size = np.maximum(scaled.max(axis=0), np.finfo(float).tiny)
     found = nnls(scaled / size, np.ones(len(seconds)))[0] / size
     error = float(np.abs(scaled @ found - 1).max())
-    alone, cores = _copy(1), len(available_cores())
-    return Machine(tuple(found.tolist()), _copy(cores) / alone, COPIES * alone, LATENCY, cores, error)
+    crowded, divide = _shared(each, steps, found, threads)
+    message, byte = messages.measured() or (LATENCY, BYTE)
+    return Machine(tuple(found.tolist()), crowded, divide, byte, message, cores, error)
+
+
+def _shared(each: np.ndarray, steps: np.ndarray, unit: np.ndarray, threads: int) -> tuple[float, float]:
+    """How many times as long reading memory takes when all threads do, 1 at least; and seconds to divide an operation among threads.
+
+    Args:
+        each: Work of each job on one thread and on all, [jobs, 2, parts].
+        steps: Seconds of a step with one thread and with all, [jobs, 2].
+        unit: Seconds of a unit of each part on one thread.
+        threads: Number of all threads.
+    """
+    from scipy.optimize import nnls
+
+    if threads == 1:
+        return 1.0, 0.0
+    parts = each * unit
+    # errors of the fit belong to the job
+    parts *= (steps[:, 0] / parts.sum(axis=(1, 2)))[:, None, None]
+    reading, divided = parts[:, 1, MEMORY].sum(axis=1) / threads, each[:, 1, DIVIDED]
+    more = steps[:, 1] - parts[:, 0].sum(axis=1) - parts[:, 1].sum(axis=1) / threads
+    scale = np.array([1.0, UNIT])
+    found = nnls(np.stack([reading, divided * UNIT], axis=1) / steps[:, 1:], more / steps[:, 1])[0] * scale
+    return 1 + float(found[0]), float(found[1])
 
 
 def _work(job: Job, graph: Graph) -> np.ndarray:
     held = skeleton(job, graph)
     whole = Placement.of(held.graph, 1, job.partitioner, job.masters, job.seed)
-    parts: np.ndarray = work_of(held, held.strategy(job).batch(0, 0), whole).parts[0].sum(axis=0)
+    parts: np.ndarray = work_of(held, held.strategy(job).batch(0, 0), whole).parts[0]
     return parts
 
 
-def _seconds(job: Job, graph: Graph) -> float:
-    """Processor seconds of a step on one thread, which other processes of the machine hardly change."""
+def _seconds(job: Job, graph: Graph, threads: int) -> tuple[float, float]:
+    """Seconds of a step: of the processor on one thread, which other processes of the machine hardly change, and of the clock on all."""
     from graphtheta.ops.kernels import pool
 
-    trainer, found, threads = Trainer(graph=graph, job=job, comm=SerialComm()), [], pool.threads()
-    pool.set_threads(1)
-    try:
-        for epoch in range(WARM + TIMED):
-            began = process_time()
-            trainer.train_epoch(epoch)
-            found.append(process_time() - began)
-    finally:
-        pool.set_threads(threads)
-    return median(found[WARM:])
-
-
-def _copy(threads: int) -> float:
-    """Seconds to copy a byte while so many threads copy."""
-    found, barrier = [], Barrier(threads)
-
-    def copy(timed: bool) -> None:
-        source, target = np.ones(COPIED_BYTES, np.uint8), np.zeros(COPIED_BYTES, np.uint8)
+    trainer, found, epoch = Trainer(graph=graph, job=job, comm=SerialComm()), [], 0
+    for n, clock in ((1, process_time), (threads, perf_counter)):
+        pool.set_threads(n)
+        times = []
         for _ in range(WARM + TIMED):
-            barrier.wait()
-            began = perf_counter()
-            np.copyto(target, source)
-            if timed:
-                found.append(perf_counter() - began)
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(copy, [True, *[False] * (threads - 1)]))
-    return median(found[WARM:]) / COPIED_BYTES
+            began = clock()
+            trainer.train_epoch(epoch)
+            times.append(clock() - began)
+            epoch += 1
+        found.append(median(times[WARM:]))
+    return found[0], found[1]

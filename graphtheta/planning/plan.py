@@ -162,7 +162,10 @@ class _Way:
         parts = [work.parts.sum(axis=0, keepdims=True) if alone else work.parts for work in works]
         moved = np.zeros((2, size)) if alone else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
         summed = groups * np.array(reduced(self.held.order, list(self.held.prepared.model.parameters()), size))
-        compute = groups * float(np.mean([self.machine.compute(part, self.together).max() for part in parts]))
+        each_view = [float(self.machine.compute(part, self.together).max()) for part in parts]
+        # independent workers wait for the one with the largest view of a group
+        side = min(size, len(works)) if alone else 1
+        compute = groups * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
         most = largest_bound(job, self.held, self.placement, works)
         memory = self._memory(most)
         rehearsal = self._rehearsed(job, works[0].searched, memory)
@@ -170,8 +173,7 @@ class _Way:
         build = self._build(rehearsal)
         sent, messages = moved + summed
         counted = min(len(works), rehearsal.views if works[0].searched and size > 1 else views)
-        # workers of a machine share its memory and its cores
-        transfer = float(sent.max() * self.together * self.machine.byte + messages.max() * self.machine.message) if size > 1 else 0.0
+        transfer = self.machine.transfer(sent, messages, self.together) if size > 1 else 0.0
         work = np.mean([work.parts.sum(axis=(0, 1)) for work in works], axis=0)
         processor = views * (self.sampled.processor + float(work @ self.machine.seconds))
         return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory + int(rehearsal.held.max()), most,
@@ -199,5 +201,5 @@ class _Way:
         """Seconds of an epoch in which the workers make views: their work, and messages, for which they wait."""
         share = self.sampled.steps / rehearsal.views
         seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
-        waits = float(rehearsal.messages.max() * self.machine.message + rehearsal.sent.max() * self.together * self.machine.byte)
+        waits = self.machine.transfer(rehearsal.sent, rehearsal.messages, self.together)
         return share * (seconds + waits)

@@ -104,6 +104,9 @@ def _worker(comm: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_ma
     maker = _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
                    stored=held.found.stored, independent=independent, features=caches.features, foresight=caches.foresight, ahead=ahead)
     n = min(-(-views // each) * each, strategy.steps_per_epoch)
+    if ahead is None and not caches.nbytes:
+        # loads kernels and code, which a cache or macrobatches spread over an epoch
+        maker.run(1, 0, min(each, n))
     before, began = comm.ledger.snapshot(), thread_time()
     maker.run(0, 0, n)
     seconds, since = thread_time() - began, comm.ledger.since(before)

@@ -20,8 +20,8 @@ from graphtheta.planning.placement import Placement, Share, moved
 from graphtheta.planning.skeleton import Skeleton
 
 # what the time of a step depends on
-PARTS = ("product flops", "sparse product flops", "node bytes", "edge bytes", "edges", "operations")
-PRODUCT, SPARSE, NODES, EDGES, EDGE_COUNT, OPERATIONS = range(len(PARTS))
+PARTS = ("product flops", "sparse product flops", "node bytes", "edge bytes", "edges", "operations", "divided operations")
+PRODUCT, SPARSE, NODES, EDGES, EDGE_COUNT, OPERATIONS, DIVIDED = range(len(PARTS))
 # the interpreter's share of a phase of a superstep and of the loss and update of a step, in operations
 PHASE, STEP = 4, 10
 # passes over the parameters in an update: gradient, two slots, value, read and written
@@ -136,6 +136,8 @@ class _Parts:
         threaded = np.broadcast_to(np.asarray(numbers) > BLOCK, len(self.found))
         self.found[:, 0, part] += np.where(threaded, 0, work)
         self.found[:, 1, part] += np.where(threaded, work, 0)
+        # giving blocks to threads takes time
+        self.found[:, 1, DIVIDED] += threaded
 
 
 def _is_product(o: Operation) -> bool:

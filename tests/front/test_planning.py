@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,18 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.memory import Extent
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, PartitionError
+from graphtheta.planning import messages
 from graphtheta.planning.holding import partition_bytes
-from graphtheta.planning.machine import Machine
+from graphtheta.planning.machine import Machine, _shared
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.plan import Row, planned
 from graphtheta.planning.report import Limit, refusal, report
 from graphtheta.planning.skeleton import Skeleton, skeleton
-from graphtheta.planning.work import reduced, work_of
+from graphtheta.planning.work import DIVIDED, PARTS, reduced, work_of
 
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
-SPEED = Machine((1e-11, 1e-10, 3e-10, 1e-10, 1e-9, 5e-5), 1.5, 4e-10, 1e-4, 2, 0.1)
+SPEED = Machine((1e-11, 1e-10, 3e-10, 1e-10, 1e-9, 5e-5, 0.0), 1.5, 1e-4, 4e-10, 1e-4, 2, 0.1)
 GLOBAL: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "attention": {"model": "gat", "heads": 2},
@@ -194,9 +196,29 @@ def row_of(**changes: Any) -> Row:
 
 def test_time_is_the_sum_of_its_parts_and_shared_machines_are_slower() -> None:
     held = bare("gcn")
-    (apart,), (together,) = (planned(held, [held.job], [2], SPEED, per_machine=n) for n in (1, 2))
+    (apart,), (together,) = (planned(held, [held.job], [2], replace(SPEED, cores=1), per_machine=n) for n in (1, 2))
     assert together.seconds == together.compute + together.build + together.transfer
     assert together.compute > apart.compute and together.transfer > apart.transfer and together.sent == apart.sent
+
+
+def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
+    # jobs of which each reads memory in another share, in operations that are divided among two threads
+    each = np.random.default_rng(0).uniform(1, 2, (6, 2, len(PARTS))) * 1e6
+    each[:, :, DIVIDED] = np.arange(6)[:, None]
+    unit = np.array([*[1e-9] * (len(PARTS) - 1), 0.0])
+    made = Machine(tuple(unit.tolist()), 1.7, 2e-4, 0.0, 0.0, 2, 0.0)
+    alone = (each * unit).sum(axis=(1, 2))
+    steps = np.stack([alone, [made.compute(parts[None], 1)[0] for parts in each]], axis=1)
+    np.testing.assert_allclose(_shared(each, steps, unit, 2), (1.7, 2e-4))
+    assert _shared(each, steps, unit, 1) == (1.0, 0.0)
+
+
+def test_the_cost_of_messages_is_that_of_steps_and_of_a_large_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "JOBS", messages.JOBS[:1])
+    monkeypatch.setattr(messages, "WARM", 0)
+    monkeypatch.setattr(messages, "TIMED", 1)
+    mine, other = run_simulated(2, messages.program)
+    assert mine == other and all(x >= 0 for x in mine) and mine[1] > 0
 
 
 def test_refusal_names_what_would_fit() -> None:
