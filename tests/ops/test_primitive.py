@@ -14,8 +14,8 @@ from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
 from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, defvjp, primitive
 from graphtheta.ops.autodiff.expr import Tracer
 
-for _module in pkgutil.iter_modules(graphtheta.ops.__path__):
-    importlib.import_module(f"graphtheta.ops.{_module.name}")
+for _module in pkgutil.walk_packages(graphtheta.ops.__path__, "graphtheta.ops."):
+    importlib.import_module(_module.name)
 
 OURS = {name: p for name, p in PRIMITIVES.items() if p.forward.__module__.startswith("graphtheta.ops")}
 N = 6
@@ -95,6 +95,7 @@ CASES = {
     "binary_cross_entropy": [((fixed(N, 3), np.zeros((N, 3), int), USED), {"total": 5.0})],
     "pick": [((fixed(N, 3), np.array([0, 1, 2, 0, 1, 2])), {}), ((fixed(N, 2, 3), np.ones((N, 2), int)), {})],
     "mean_squared_error": [((fixed(N, 3), np.ones((N, 3), int), USED), {"total": 5.0})],
+    "weighted_share": [((fixed(N, 3), np.arange(3 * N).reshape(N, 3)), {"total": 5.0}), ((fixed(N), np.ones(N, int)), {"total": 0.0})],
 }
 ALL = [pytest.param(name, *case, id=f"{name}{i}") for name, cases in CASES.items() for i, case in enumerate(cases)]
 ROWWISE = [p for p in ALL if OURS[p.values[0]].rowwise and any(isinstance(a, Rows) for a in p.values[1])]
