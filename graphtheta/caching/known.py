@@ -50,7 +50,9 @@ class Probability(_Static):
 
 
 class Belady(CachePolicy):
-    """Evicts the row whose next use is latest, which gives the most hits; a row without a known use is not stored.
+    """Evicts the row whose next use is latest, which gives the most hits if all uses are known.
+
+    Rows without a known use are evicted first, that of the longest time without a use before others.
 
     Args:
         capacity: Slots.
@@ -62,7 +64,8 @@ class Belady(CachePolicy):
     def __init__(self, capacity: int, window: int = 64):
         self.window = max(1, window)
         self._heap, self._at, self._filled = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.zeros(1, np.int64)
-        self._when, self._own = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+        # of the row in each slot: next use, last use, key
+        self._when, self._last, self._own = (np.empty(capacity, np.int64) for _ in range(3))
         self._now = 0
         self.foresee(())
 
@@ -78,22 +81,24 @@ class Belady(CachePolicy):
         self._ptr, self._cursor = np.append(first, len(keys)).astype(np.int64), first.astype(np.int64)
         self._numbers = LocalDirectory(known)
         n = int(self._filled[0])
-        self._when[:n] = self._next(self._own[:n])
+        self._when[:n] = self._next(self._own[:n], self._last[:n])
         # a falling sequence is a heap
         self._heap[:n] = np.argsort(-self._when[:n], kind="stable")
         self._at[self._heap[:n]] = np.arange(n)
 
     def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:
-        belady_hit(self._heap, self._at, self._when, int(self._filled[0]), slots, self._next(keys))
+        belady_hit(self._heap, self._at, self._when, int(self._filled[0]), slots, self._next(keys, self._now))
+        self._last[slots] = self._now
 
     def place(self, keys: np.ndarray) -> np.ndarray:
         out = np.empty(len(keys), np.int32)
-        belady_place(self._heap, self._at, self._when, self._filled, self._next(keys), out)
+        belady_place(self._heap, self._at, self._when, self._filled, self._next(keys, self._now), out)
         stored = np.flatnonzero(out >= 0)
-        self._own[out[stored]] = keys[stored]
+        self._own[out[stored]], self._last[out[stored]] = keys[stored], self._now
         return out
 
-    def _next(self, keys: np.ndarray) -> np.ndarray:
+    def _next(self, keys: np.ndarray, last: np.ndarray | int) -> np.ndarray:
+        """Next uses; those that are not known are later than all others, the later the longer ago the last use."""
         out = np.full(len(keys), NEVER)
         next_uses(self._ptr, self._times, self._cursor, self._numbers.find(keys), self._now, out)
-        return out
+        return np.where(out == NEVER, NEVER - last, out)

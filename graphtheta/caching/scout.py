@@ -11,6 +11,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.deal import members
 from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.strategy import Strategy
+from graphtheta.engine.view.view import GraphView
 
 
 class Reader(Protocol):
@@ -75,12 +76,28 @@ class Scout:
         """
         for at, begin, end in self.groups_from(epoch, first, n):
             views = [make() for make in self._strategy.makers(at, begin, end)]
-            if not self._independent:
-                rows = views[0].rows
-                yield np.arange(self._partition.n_masters) if rows is None else rows.astype(np.int64, copy=False)
-                continue
-            ids = members(views)
-            yield ids if self._own else ids[self._partition.directory.owner(ids) != self._partition.halo_comm.rank]
+            yield self._of_nodes(members(views)) if self._independent else self._of_view(views[0])
+
+    def reads(self, view: GraphView) -> np.ndarray:
+        """Keys of the rows that this worker reads for a view, [n] int64.
+
+        Args:
+            view: Of a group in cooperative mode, and otherwise this worker's own, dealt to it.
+
+        Collective: all ranks of the partition.
+        """
+        return self._of_nodes(view.partition.masters) if self._independent else self._of_view(view)
+
+    def _of_view(self, view: GraphView) -> np.ndarray:
+        """Keys of the rows of a view that all workers compute together."""
+        return np.arange(self._partition.n_masters) if view.rows is None else view.rows.astype(np.int64, copy=False)
+
+    def _of_nodes(self, ids: np.ndarray) -> np.ndarray:
+        """Keys of the rows of some nodes, [n] int64, that this worker computes alone.
+
+        Collective: all ranks of the partition.
+        """
+        return ids if self._own else ids[self._partition.directory.owner(ids) != self._partition.halo_comm.rank]
 
     def most_connected(self, n: int) -> np.ndarray:
         """Keys of the n rows of the largest out-degrees that this worker may read, [n] int64; among equals those of lower ids.

@@ -14,6 +14,7 @@ from itertools import groupby
 
 import numpy as np
 
+from graphtheta.caching.foresight import Foresight
 from graphtheta.engine.train.deal import complete, structure
 from graphtheta.engine.train.fetch import Features, row_bytes
 from graphtheta.engine.train.step import groups_of
@@ -37,8 +38,8 @@ class Macrobatches:
         views_per_step: Views of a step.
         size: Groups of a macrobatch.
         fetched: Groups whose features are fetched together.
-        foreseen: Whether a cache foresees the fetches of the views that are asked for, and of no
-            others.
+        foresight: Tells caches what the views of a macrobatch read, in place of a dry run; None if
+            they learn it by a dry run, or do not ask.
         nbytes: About the memory that they take.
         line: How the size was chosen; empty if it was given.
 
@@ -47,11 +48,11 @@ class Macrobatches:
     """
 
     def __init__(self, strategy: Strategy, features: Features | None, views_per_step: int, size: int, fetched: int, *,
-                 foreseen: bool = False, nbytes: int = 0, line: str = ""):
+                 foresight: Foresight | None = None, nbytes: int = 0, line: str = ""):
         comm = strategy.partition.halo_comm
         assert isinstance(comm, MergedComm)
         self.comm, self.strategy, self.features, self.size, self.fetched = comm, strategy, features, size, fetched
-        self.foreseen, self.nbytes, self.line = foreseen, nbytes, line
+        self.foresight, self.nbytes, self.line = foresight, nbytes, line
         self.expanded, self._rows = 0, np.zeros(2, np.int64)
         width = 1 if features is None else comm.size
         self._groups = [group for step in groups_of(strategy.steps_per_epoch, views_per_step, width) for group in step]
@@ -110,6 +111,9 @@ class _Macrobatch:
         self._views: dict[int, GraphView] = {}
         # groups whose features are fetched by the first of them, by number
         self._together: dict[int, range] = {}
+        for at in range(first, first + len(groups), of.fetched):
+            same = range(at, min(at + of.fetched, first + len(groups)))
+            self._together.update(dict.fromkeys(same, same))
         self._complete: set[int] = set()
         self._expanded = False
 
@@ -120,10 +124,6 @@ class _Macrobatch:
     def takers(self, numbers: list[int]) -> list[Callable[[], GraphView]]:
         """Functions that return the views of some groups."""
         self._left.difference_update(numbers)
-        some = numbers if self._of.foreseen else range(self._first, self._first + len(self._groups))
-        for at in range(0, len(some), self._of.fetched):
-            same = some[at: at + self._of.fetched]
-            self._together.update((number, range(same[0], same[-1] + 1)) for number in same)
         return [partial(self._take, number) for number in numbers]
 
     def _take(self, number: int) -> GraphView:
@@ -148,6 +148,11 @@ class _Macrobatch:
         if of.features is not None:
             views = comm.together([partial(structure, views[a - begin: b - begin], of.strategy.layers) for a, b in self._groups])
         self._views = dict(enumerate(views, start=self._first))
+        if of.foresight is not None:
+            if of.features is not None:
+                # earlier reads are over
+                of.features.turns.wait(comm)
+            of.foresight.expanded(views)
         self._expanded = True
 
     def _fetch(self, numbers: range) -> None:

@@ -51,8 +51,11 @@ def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_st
     else:
         size = int(job.macrobatch)
     fetched = min(job.fetch_batch or size, size)
+    foresight = caches.foresight
+    if foresight is not None and size < min(foresight.window, sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))):
+        foresight = None
     return Macrobatches(strategy, caches.features if independent else None, views_per_step, size, fetched,
-                        foreseen=caches.foresight is not None, nbytes=size * n_bytes, line=line)
+                        foresight=foresight, nbytes=size * n_bytes, line=line)
 
 
 def bytes_of(view: GraphView, independent: bool) -> int:

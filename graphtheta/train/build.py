@@ -149,7 +149,8 @@ class RunSetup:
         return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                         views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
                         settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
-                        features=caches.features, foresight=caches.foresight, ahead=ahead)
+                        features=caches.features, ahead=ahead,
+                        foresight=caches.foresight if ahead is None or ahead.foresight is None else None)
 
 
 def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:

@@ -89,14 +89,12 @@ def belady_place(heap, at, when, filled, uses, out):  # type: ignore[no-untyped-
     """
     for i in range(len(uses)):
         out[i] = -1
-        if uses[i] == NEVER:
-            continue
         if filled[0] < len(heap):
             slot = np.int64(filled[0])
             filled[0] += 1
             heap[slot] = slot
             at[slot] = slot
-        elif len(heap) and uses[i] < when[heap[0]]:
+        elif uses[i] < when[heap[0]]:
             slot = np.int64(heap[0])
         else:
             continue

@@ -90,9 +90,22 @@ def test_messages_and_features_are_saved():
     assert "in place of" in str(few) and few.row_bytes == GRAPH.x.shape[1] * 8
 
 
-def test_a_cache_that_foresees_gets_the_fetches_it_foresaw():
-    keys = {"mode": "independent", "views_per_step": 2, "feature_cache": "20", "cache_policy": "belady:window=4"}
-    assert run_simulated(2, losses, macrobatch=3, **keys)[0] == run_simulated(2, losses, **keys)[0]
+@pytest.mark.parametrize("keys", [{"macrobatch": 3}, {"macrobatch": "auto", "fetch_batch": 1, "views_in_flight": 2}], ids=str)
+def test_a_cache_foresees_what_a_macrobatch_has_expanded(keys, monkeypatch):
+    def program(comm, **more):
+        found, trainer = trained(comm, **same, **more)
+        return found, trainer.caches.counts(), comm.ledger.snapshot()["batch"]["messages"]
+
+    same = {"mode": "independent", "views_per_step": 2, "feature_cache": "20"}
+    plain = run_simulated(2, losses, mode="independent", views_per_step=2)[0]
+    expected, lru, sent = run_simulated(2, program, cache_policy="lru", **keys)[0]
+    monkeypatch.setattr("graphtheta.caching.scout.Scout.dry_run", None)
+    found, belady, more = run_simulated(2, program, cache_policy="belady:window=3", **keys)[0]
+    assert found == expected == plain
+    # nothing is expanded a second time
+    assert more <= sent
+    if keys.get("fetch_batch") == 1:
+        assert belady.sum() == lru.sum() and belady[0] > lru[0]
 
 
 def test_the_command_reports_what_was_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
