@@ -6,7 +6,8 @@
 Each worker's reads of three epochs are those of real runs, found by expanding all views; they are
 then replayed on each policy, so that the counts are exact. Sizes of a cache are shares of all
 nodes. "rows" is the number of rows that all workers fetch in an epoch without a cache, "fewest"
-with a cache of this size and Belady's policy. Caches begin empty, so the first read of a row is a
+with a cache of this size and Belady's policy; "batch" is the mean share of all nodes that a batch
+reads from other workers. Caches begin empty, so the first read of a row is a
 miss for every policy, also for a static one. Belady's policy knows all reads; that no other policy
 has more hits is checked.
 """
@@ -30,9 +31,7 @@ from graphtheta.engine.store.slots import Slots
 
 GRAPHS = ["rmat:scale=15,edge_factor=16,features=4,classes=4", "facebook100:colleges=5,target=year", "cnr_2000"]
 JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "strategy": "mini", "mode": "independent"}
-COLUMNS = ["graph", "order", "workers", "cache", *CACHE_POLICIES, "rows", "fewest"]
-# share of the nodes that are targets
-TARGETS = 0.2
+COLUMNS = ["graph", "order", "workers", "cache", *CACHE_POLICIES, "rows", "fewest", "batch"]
 
 
 class Replay:
@@ -74,16 +73,16 @@ def hits(replay: Replay, policy: str, capacity: int) -> int:
     return cache.counts.hits
 
 
-def graph_of(name: str) -> gt.Graph:
-    """A graph with features, labels and targets; structure is all that counts."""
+def graph_of(name: str, share: float) -> gt.Graph:
+    """A graph with features, labels and targets, a share of the nodes; structure is all that counts."""
     graph = gt.load(name, split="none")
     n, rng = graph.n_nodes, np.random.default_rng(0)
-    return graph.replace(x=np.zeros((n, 1), np.float32), y=np.arange(n) % 2, node_columns={}).with_masks(rng.random(n) < TARGETS)
+    return graph.replace(x=np.zeros((n, 1), np.float32), y=np.arange(n) % 2, node_columns={}).with_masks(rng.random(n) < share)
 
 
-def rows_of(name: str, keys: dict[str, Any], workers: int, sizes: list[float], epochs: int) -> Iterator[dict[str, Any]]:
+def rows_of(name: str, keys: dict[str, Any], workers: int, sizes: list[float], epochs: int, share: float) -> Iterator[dict[str, Any]]:
     """A row for each size."""
-    graph = graph_of(name)
+    graph = graph_of(name, share)
     replays = run_simulated(workers, recorded, graph, keys, epochs)
     read = sum(len(batch) for replay in replays for batch in replay.batches)
     for size in sizes:
@@ -91,8 +90,8 @@ def rows_of(name: str, keys: dict[str, Any], workers: int, sizes: list[float], e
         found = {policy: sum(hits(replay, policy, capacity) for replay in replays) for policy in CACHE_POLICIES}
         yield {"graph": name.partition(":")[0], "order": keys["order"], "workers": workers, "cache": f"{size:g} %",
                **{p: x / read for p, x in found.items()}, "rows": read / epochs, "fewest": (read - found["belady"]) / epochs,
-               "nodes": graph.n_nodes, "edges": graph.n_edges,
-               "seconds": None, "label": f"{name} {keys['order']} {workers} {size:g}"}
+               "batch": read / sum(len(replay.batches) for replay in replays) / graph.n_nodes, "nodes": graph.n_nodes,
+               "edges": graph.n_edges, "seconds": None, "label": f"{name} {keys['order']} {workers} {size:g}"}
 
 
 def main() -> int:
@@ -103,14 +102,15 @@ def main() -> int:
     options.add_argument("--fanout", default="10,5", help="one number for each layer; 10,5")
     options.add_argument("--targets", type=int, default=256, help="of a batch of one worker; 256")
     options.add_argument("--epochs", type=int, default=3)
+    options.add_argument("--share", type=float, default=0.2, help="of the nodes that are targets; 0.2")
     options.add_argument("--orders", nargs="+", default=["random", "proximity"], help="of targets; random proximity")
     options = options.parse_args()
     keys = {**JOB, "fanout": options.fanout, "layers": options.fanout.count(",") + 1, "batch_size": options.targets}
     rows = [row for name in options.graphs for order in options.orders for workers in options.workers
-            for row in rows_of(name, {**keys, "order": order}, workers, options.sizes, options.epochs)]
+            for row in rows_of(name, {**keys, "order": order}, workers, options.sizes, options.epochs, options.share)]
     faults = [f"{row['label']}: {policy} has more hits than belady" for row in rows for policy in CACHE_POLICIES
               if row[policy] > row["belady"]]
-    return finish(options, rows, COLUMNS, faults, bench="caches", fanout=options.fanout, targets=options.targets)
+    return finish(options, rows, COLUMNS, faults, bench="caches", fanout=options.fanout, targets=options.targets, share=options.share)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...ops.rows.by_number import assembled
 from ...ops.rows.row_list import RowList
-from .column import Column, Read, listed_rows
-from .slots import Slots, assembled
+from .column import Coded, Column, Decoding, Read, coded, listed_rows
+from .slots import Slots
 
 
 class CachePolicy(ABC):
@@ -185,7 +186,7 @@ class CachedColumn:
         column: Column that is costly to read.
 
     Attributes:
-        cache: A cache of rows of this column alone; None for none.
+        cache: A cache of rows of this column alone, in their narrower form; None for none.
     """
 
     def __init__(self, name: str, column: Column):
@@ -196,13 +197,18 @@ class CachedColumn:
         self.sparse: bool = column.sparse
 
     @property
+    def coded(self) -> Coded:
+        """The narrower form of the column."""
+        return coded(self.column)
+
+    @property
     def nbytes(self) -> int:
         return self.column.nbytes + (0 if self.cache is None else self.cache.nbytes)
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         if self.cache is None or rows is None:
             return self.column.read_begin(rows)
-        return _CachedRead(self.name, self.column, self.cache, rows)
+        return Decoding(_CachedRead(self.name, self.coded.column, self.cache, rows), self.coded.decode)
 
     def listed(self, rows: np.ndarray) -> RowList | None:
         return listed_rows(self.column, rows) if self.cache is None else None

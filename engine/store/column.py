@@ -5,6 +5,7 @@ in a file or on another machine can fetch them while the engine computes.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
@@ -93,6 +94,41 @@ def listed_rows(column: Column, rows: np.ndarray) -> RowList | None:
         rows: Row numbers in any order, [m].
     """
     return column.listed(rows) if isinstance(column, InPlace) else None
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """A read of narrower values, which are decoded when it ends.
+
+    Attributes:
+        read: The read of these.
+        decode: See ``Coded``.
+    """
+
+    read: Read
+    decode: Callable[[Any], Any]
+
+    def end(self) -> Any:
+        return self.decode(self.read.end())
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of narrower values, from which those of another one are computed; messages and caches hold these.
+
+    Attributes:
+        column: The narrower values.
+        decode: Function from rows of them, [m, ...], to the values.
+    """
+
+    column: Column
+    decode: Callable[[Any], Any]
+
+
+def coded(column: Column) -> Coded:
+    """The narrower form of a column, from its attribute ``coded``; the column itself if it has none."""
+    found: Coded | None = getattr(column, "coded", None)
+    return Coded(column, lambda rows: rows) if found is None else found
 
 
 def is_column(x: Any) -> bool:

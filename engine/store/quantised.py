@@ -5,7 +5,7 @@ import numpy as np
 
 from graphtheta.errors import FormatError
 
-from .column import Column, Read
+from .column import Coded, Column, Decoding, Read
 
 
 class QuantisedColumn:
@@ -33,18 +33,16 @@ class QuantisedColumn:
     def nbytes(self) -> int:
         return self._codes.nbytes + self.scale.nbytes + self.zero.nbytes
 
+    @property
+    def coded(self) -> Coded:
+        """The codes."""
+        return Coded(self._codes, self._decode)
+
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        return _Decoding(self._codes.read_begin(rows), self.scale, self.zero)
+        return Decoding(self._codes.read_begin(rows), self._decode)
 
-
-class _Decoding:
-    """A read of codes, which become values when it ends."""
-
-    def __init__(self, codes: Read, scale: np.ndarray, zero: np.ndarray):
-        self._codes, self._scale, self._zero = codes, scale, zero
-
-    def end(self) -> np.ndarray:
-        values: np.ndarray = self._codes.end().astype(np.float32)
-        values *= self._scale
-        values += self._zero
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        values = codes.astype(np.float32)
+        values *= self.scale
+        values += self.zero
         return values

@@ -8,7 +8,7 @@ import numpy as np
 from graphtheta.errors import UserFunctionError
 
 from ...ops.rows.row_list import RowList
-from .column import Column, Read, listed_rows
+from .column import Coded, Column, Read, coded, listed_rows
 
 
 class SelectedColumn:
@@ -29,6 +29,15 @@ class SelectedColumn:
     @property
     def nbytes(self) -> int:
         return self._column.nbytes
+
+    @property
+    def coded(self) -> Coded | None:
+        """The same rows of the narrower form of the other column; None if it has none, and its type is this one's."""
+        if getattr(self._column, "coded", None) is None and self._column.dtype.itemsize >= self.dtype.itemsize:
+            return None
+        inner = coded(self._column)
+        return Coded(SelectedColumn(inner.column, self._rows, inner.column.dtype),
+                     lambda rows: inner.decode(rows).astype(self.dtype, copy=False))
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         mine = self._rows if rows is None else self._rows[rows]

@@ -5,13 +5,11 @@ room for as many entries as the longest row that the slots take.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
-
-from graphtheta.sparse import is_sparse
 
 from ...ops.rows.by_number import take_rows
 from .column import Column
@@ -94,34 +92,6 @@ class Slots:
         filled = np.arange(self._longest[name]) < length[:, None]
         return sp.csr_array((value[filled], entry[filled], np.append(0, np.cumsum(length, dtype=np.int64))),
                             shape=(len(slots), self._columns[name].shape[1]))
-
-
-def assembled(n: int, pieces: Sequence[tuple[np.ndarray, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Rows from several sources in one order.
-
-    Args:
-        n: Number of rows.
-        pieces: Positions of some rows, [m] int, and these rows, [m, ...] by name; each position is in one piece.
-
-    Returns:
-        [n, ...] by name: arrays, or CSR rows where the pieces have these.
-    """
-    pieces = [(at, rows) for at, rows in pieces if len(at)] or list(pieces[:1])
-    if len(pieces) == 1 and np.array_equal(pieces[0][0], np.arange(n)):
-        return dict(pieces[0][1])
-    out: dict[str, Any] = {}
-    for name, x in pieces[0][1].items():
-        if is_sparse(x):
-            import scipy.sparse as sp
-
-            row_of = np.empty(n, np.int64)
-            row_of[np.concatenate([at for at, _ in pieces])] = np.arange(n)
-            out[name] = sp.vstack([rows[name] for _, rows in pieces], format="csr")[row_of]
-            continue
-        out[name] = np.empty((n, *x.shape[1:]), x.dtype)
-        for at, rows in pieces:
-            out[name][at] = rows[name]
-    return out
 
 
 def _layout(capacity: int, columns: Mapping[str, Column], longest: Mapping[str, int]) -> tuple[dict[Any, Any], int]:

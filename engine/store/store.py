@@ -13,7 +13,7 @@ import numpy as np
 from graphtheta.errors import ShapeError
 
 from ...ops.rows.row_list import RowList
-from .column import Column, Read, Role, is_column, listed_rows
+from .column import Coded, Column, Read, Role, coded, is_column, listed_rows
 from .memory import MemoryColumn, empty_column
 from .prefix import PrefixReader
 
@@ -61,6 +61,10 @@ class ColumnStore:
     def column(self, name: str) -> Column:
         """A column, for its shape and type; KeyError if there is none."""
         return self._columns[name][1]
+
+    def coded(self, name: str) -> Coded:
+        """The narrower form of a column; KeyError if there is none."""
+        return coded(self._columns[name][1])
 
     def read_begin(self, names: Iterable[str], rows: np.ndarray | None = None) -> dict[str, Read]:
         """Begin to read some columns; each read must be ended.

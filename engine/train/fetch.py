@@ -3,7 +3,8 @@
 A worker of independent mode computes views of nodes that others own. It asks each owner once for
 the rows of all nodes it needs, by their master rows there; the owner answers with all wide columns
 in one message, in the order of the request, so a reply has no ids. Rows of sparse columns have
-their lengths in this message, and their entries in a second one.
+their lengths in this message, and their entries in a second one. Columns that have a narrower form,
+such as codes of 8 bits, are sent and cached in it.
 
 The rows that several views need are fetched once for all of them. Rows that a cache holds are not
 asked for. A relay may fetch rows for all workers of a machine together.
@@ -20,7 +21,7 @@ import scipy
 
 from graphtheta.sparse import is_sparse
 
-from ...ops.rows.by_number import take_rows
+from ...ops.rows.by_number import assembled, take_rows
 from ..comm.communicator import Comm
 from ..partition.exchange import pointers
 from ..partition.message import Columns
@@ -74,7 +75,8 @@ class Features:
     """
 
     def __init__(self, partition: Partition, cache: Cache | None = None, own: bool = False, relay: Relay | None = None):
-        self._partition, self._names = partition, partition.node.wide()
+        self._partition = partition
+        self._coded = {name: partition.node.coded(name) for name in partition.node.wide()}
         self._cache, self._own, self._relay = cache, own, relay
         self.turns = Turns()
 
@@ -93,15 +95,19 @@ class Features:
 
         Collective: all ranks of the partition.
         """
-        if not self._names:
+        if not self._coded:
             return [{} for _ in ids]
         if self._relay is not None:
             self.turns.wait(self._partition.halo_comm)
         if len(ids) == 1:
-            return [self._cached(ids[0], 1)]
+            return [self._decoded(self._cached(ids[0], 1))]
         together, at = np.unique(np.concatenate([np.zeros(0, np.int64), *ids]), return_inverse=True)
         rows, bounds = self._cached(together, len(ids)), np.cumsum([len(x) for x in ids])
-        return [{name: take_rows(x, own) for name, x in rows.items()} for own in np.split(at, bounds)[:-1]]
+        return [self._decoded({name: take_rows(x, own) for name, x in rows.items()}) for own in np.split(at, bounds)[:-1]]
+
+    def _decoded(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """The values of rows in their narrower form."""
+        return {name: self._coded[name].decode(x) for name, x in rows.items()}
 
     def _cached(self, ids: np.ndarray, batches: int) -> dict[str, Any]:
         """The wide columns of some nodes, none twice, for so many batches.
@@ -131,13 +137,20 @@ class Features:
 
         Collective: all ranks of the partition.
         """
-        comm, store = self._partition.halo_comm, self._partition.node
-        route = Route(owner, comm.size)
-        requested = comm.all_to_all(route.parts(row))
+        comm = self._partition.halo_comm
+        # own rows are not copied into messages
+        mine = owner == comm.rank
+        others = np.flatnonzero(~mine)
+        own = self._read_begin(row[mine])
+        route = Route(owner[others], comm.size)
+        requested = comm.all_to_all(route.parts(row[others]))
         ptr, rows = pointers([len(part) for part in requested]), np.concatenate(requested)
-        read: dict[str, Any] = {name: column.end() for name, column in store.read_begin(self._names, rows).items()}
-        found, at = replied(comm, read, ptr, route.bounds), route.positions()
-        return found if at is None else {name: take_rows(x, at) for name, x in found.items()}
+        read = {name: column.end() for name, column in self._read_begin(rows).items()}
+        found = replied(comm, read, ptr, route.bounds)
+        return assembled(len(owner), [(others[route.order], found), (np.flatnonzero(mine), {name: x.end() for name, x in own.items()})])
+
+    def _read_begin(self, rows: np.ndarray) -> dict[str, Any]:
+        return {name: each.column.read_begin(rows) for name, each in self._coded.items()}
 
 
 def replied(comm: Comm, rows: Mapping[str, Any], ptr: np.ndarray, bounds: np.ndarray) -> dict[str, Any]:
@@ -179,9 +192,9 @@ def row_bytes(partition: Partition, rows: np.ndarray | None) -> np.ndarray:
     store = partition.node
     total = np.zeros(store.n_rows if rows is None else len(rows), np.int64)
     for name in store.wide():
-        column = store.column(name)
+        column = store.coded(name).column
         if column.sparse:
-            total += LENGTH.itemsize + np.diff(store.read(name, rows).indptr) * (INDEX.itemsize + column.dtype.itemsize)
+            total += LENGTH.itemsize + np.diff(column.read_begin(rows).end().indptr) * (INDEX.itemsize + column.dtype.itemsize)
         else:
             total += prod(column.shape[1:]) * column.dtype.itemsize
     return total

@@ -25,10 +25,10 @@ from graphtheta.engine.partition.exchange import pointers
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
 from graphtheta.engine.store.cached import RowCache
-from graphtheta.engine.store.slots import Slots, assembled
+from graphtheta.engine.store.slots import Slots
 from graphtheta.engine.train.fetch import replied
 from graphtheta.engine.train.scatter import Move
-from graphtheta.ops.rows.by_number import take_rows
+from graphtheta.ops.rows.by_number import assembled, take_rows
 
 # a key is the owner of a row, and below it the row there
 ROW_BITS = 32

@@ -15,7 +15,7 @@ from graphtheta.console import amount
 from graphtheta.described import name_and_options, options_of
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.cached import CachedColumn, CachePolicy, RowCache
-from graphtheta.engine.store.column import Column
+from graphtheta.engine.store.column import Column, coded
 from graphtheta.engine.store.slots import Slots
 from graphtheta.engine.train.fetch import Features
 from graphtheta.engine.view.strategy import Strategy
@@ -94,8 +94,8 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
     partition = strategy.partition
     if job.feature_cache == job.machine_cache == "0":
         return Caches(Features(partition))
-    wide = _wide(partition)
-    outside = {name: column for name, column in wide.items() if isinstance(column, CachedColumn)}
+    wide = {name: partition.node.coded(name).column for name in partition.node.wide()}
+    outside = {name: column for name, column in _wide(partition).items() if isinstance(column, CachedColumn)}
     for column in outside.values():
         column.cache = None
     scout = Scout(strategy, views_per_step, independent, bool(outside))
@@ -119,13 +119,13 @@ def _own(job: Job, partition: Partition, wide: Mapping[str, Column], outside: Ma
     """The caches of this worker alone, and what they hold.
 
     Args:
-        wide: Columns that workers fetch from each other; none in cooperative mode.
+        wide: Columns that workers fetch from each other, in their narrower form; none in cooperative mode.
         outside: Columns that are not in memory; their caches are attached in cooperative mode.
         longest: Most entries of a row of each sparse column that a cache holds.
 
     Collective: all ranks of the partition.
     """
-    cached: Mapping[str, Column] = wide or outside
+    cached = wide or {name: column.coded.column for name, column in outside.items()}
     if job.feature_cache == "0":
         return [], ""
     if not cached:
@@ -134,7 +134,7 @@ def _own(job: Job, partition: Partition, wide: Mapping[str, Column], outside: Ma
     width = Slots.row_bytes(cached, longest)
     capacity = min(rows_of(job.feature_cache, width, partition.n_nodes), most)
     caches = []
-    for columns in ([wide] if wide else [{name: column} for name, column in outside.items()]):
+    for columns in ([wide] if wide else [{name: column} for name, column in cached.items()]):
         own = {name: n for name, n in longest.items() if name in columns}
         caches.append(RowCache(capacity, make_policy(job.cache_policy, capacity, scout), Slots(capacity, columns, own)))
         if not wide:
@@ -213,5 +213,6 @@ def _wide(partition: Partition) -> dict[str, Column]:
 
 def _in_memory(column: Column) -> bool:
     """Whether the memory of a column holds all its rows."""
-    # rows of sparse columns have no entries that are 0, and those of columns of codes have smaller ones
-    return column.nbytes >= (1 if column.sparse else prod(column.shape) * column.dtype.itemsize)
+    narrow = coded(column).column
+    # sparse rows may have no entries
+    return narrow.nbytes >= (1 if narrow.sparse else prod(narrow.shape) * narrow.dtype.itemsize)

@@ -15,6 +15,8 @@ from graphtheta.caching.registry import CACHE_POLICIES
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.column import Ready
+from graphtheta.engine.store.mapped import MappedColumn
+from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import ConfigError
 from graphtheta.job.sizes import rows_of
 
@@ -103,6 +105,22 @@ def test_sparse_features_that_are_not_in_memory_are_cached() -> None:
     found = run_simulated(2, trained, GRAPH.replace(x=SparseColumn(values)), feature_cache="60%", cache_policy="lru")
     assert [losses for losses, _, _ in found] == [losses for losses, _, _ in expected]
     assert np.sum([counts for _, counts, _ in found], axis=0).all()
+
+
+@pytest.mark.parametrize("mode", ["independent", "cooperative"])
+def test_codes_are_cached_and_sent_as_codes(mode: str, tmp_path: Path) -> None:
+    codes, scale, zero = RNG.integers(-128, 128, (50, 64)).astype(np.int8), *RNG.random((2, 64)).astype(np.float32)
+    np.save(tmp_path / "codes.npy", codes)
+    column = QuantisedColumn(MappedColumn(tmp_path / "codes.npy"), scale, zero)
+    keys = {"mode": mode, "feature_cache": "50%", "cache_policy": "lru"}
+    expected = run_simulated(2, trained, GRAPH.replace(x=column.read_begin(None).end()), mode=mode)
+    found = run_simulated(2, trained, GRAPH.replace(x=column), **keys)
+    assert [losses for losses, _, _ in found] == [losses for losses, _, _ in expected]
+    assert np.sum([counts for _, counts, _ in found], axis=0).all()
+    if mode == "independent":
+        coded = run_simulated(2, trained, GRAPH.replace(x=column), mode=mode)
+        # a number of float64 is sent as a byte
+        assert sum(sent for _, _, sent in coded) < 0.6 * sum(sent for _, _, sent in expected)
 
 
 def test_features_in_memory_need_no_cache() -> None:
