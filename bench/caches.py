@@ -55,10 +55,10 @@ class Replay:
         return self._ranking[:n]
 
 
-def recorded(comm: Comm, graph: gt.Graph, keys: dict[str, Any], epochs: int) -> Replay:
-    """What this worker reads."""
+def recorded(comm: Comm, graph: gt.Graph, keys: dict[str, Any], epochs: int, files: bool) -> Replay:
+    """What this worker reads, from other workers, or with ``files`` all rows."""
     one = gt.Trainer(graph=graph, comm=comm, **keys)
-    scout = Scout(one.strategy, one.setup.views_per_step, one.setup.independent, own=False)
+    scout = Scout(one.strategy, one.setup.views_per_step, one.setup.independent, own=files)
     n = scout.groups_per_epoch
     return Replay(list(scout.dry_run(0, 0, epochs * n)), scout.most_connected(graph.n_nodes), n)
 
@@ -80,12 +80,12 @@ def graph_of(name: str, share: float) -> gt.Graph:
     return graph.replace(x=np.zeros((n, 1), np.float32), y=np.arange(n) % 2, node_columns={}).with_masks(rng.random(n) < share)
 
 
-def rows_of(name: str, keys: dict[str, Any], workers: int, sizes: list[float], epochs: int, share: float) -> Iterator[dict[str, Any]]:
+def rows_of(name: str, keys: dict[str, Any], workers: int, options: Any) -> Iterator[dict[str, Any]]:
     """A row for each size."""
-    graph = graph_of(name, share)
-    replays = run_simulated(workers, recorded, graph, keys, epochs)
+    graph, epochs = graph_of(name, options.share), options.epochs
+    replays = run_simulated(workers, recorded, graph, keys, epochs, options.files)
     read = sum(len(batch) for replay in replays for batch in replay.batches)
-    for size in sizes:
+    for size in options.sizes:
         capacity = round(size / 100 * graph.n_nodes)
         found = {policy: sum(hits(replay, policy, capacity) for replay in replays) for policy in CACHE_POLICIES}
         yield {"graph": name.partition(":")[0], "order": keys["order"], "workers": workers, "cache": f"{size:g} %",
@@ -103,14 +103,16 @@ def main() -> int:
     options.add_argument("--targets", type=int, default=256, help="of a batch of one worker; 256")
     options.add_argument("--epochs", type=int, default=3)
     options.add_argument("--share", type=float, default=0.2, help="of the nodes that are targets; 0.2")
+    options.add_argument("--files", action="store_true", help="features are in files, so that a worker's own rows count too")
     options.add_argument("--orders", nargs="+", default=["random", "proximity"], help="of targets; random proximity")
     options = options.parse_args()
     keys = {**JOB, "fanout": options.fanout, "layers": options.fanout.count(",") + 1, "batch_size": options.targets}
     rows = [row for name in options.graphs for order in options.orders for workers in options.workers
-            for row in rows_of(name, {**keys, "order": order}, workers, options.sizes, options.epochs, options.share)]
+            for row in rows_of(name, {**keys, "order": order}, workers, options)]
     faults = [f"{row['label']}: {policy} has more hits than belady" for row in rows for policy in CACHE_POLICIES
               if row[policy] > row["belady"]]
-    return finish(options, rows, COLUMNS, faults, bench="caches", fanout=options.fanout, targets=options.targets, share=options.share)
+    return finish(options, rows, COLUMNS, faults, bench="caches", fanout=options.fanout, targets=options.targets,
+                  share=options.share, files=options.files)
 
 
 if __name__ == "__main__":

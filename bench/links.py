@@ -18,8 +18,8 @@ from typing import Any
 from harness import Contender, disagreement, finish, parser, race, ratio, script
 from overlap import on_links
 
-JOB: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=16,features=602,classes=16", "model": "sage", "strategy": "mini", "hidden": 64,
-                       "batch_size": 512, "fanout": "10,5", "split": "fraction", "mode": "independent", "dropout": 0.0}
+JOB: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=16,features=602,classes=16", "model": "sage", "strategy": "mini",
+                       "batch_size": 512, "split": "fraction", "mode": "independent", "dropout": 0.0}
 COLUMNS = ["contender", "numbers", "seconds", "least", "of plain", "of plain, least", "sent MiB", "messages", "idle", "runs", "note"]
 # contenders of the same batches and layers
 SAME = "same"
@@ -61,17 +61,20 @@ def main() -> int:
     options.add_argument("--ranks", type=int, default=2, help="with a thread each; 2")
     options.add_argument("--scale", type=int, default=15, help="of the R-MAT graph; 15")
     options.add_argument("--cache", default="20%", help="size of the caches, as --feature-cache; 20%%")
+    options.add_argument("--hidden", type=int, default=64, help="width of the layers; 64")
+    options.add_argument("--fanout", default="10,5", help="of two layers; 10,5")
     options.add_argument("--epochs", type=int, default=2, help="timed epochs of a round; 2")
     options.add_argument("--only", nargs="+", help="some of the contenders")
     options = options.parse_args()
-    job = {**JOB, "dataset": JOB["dataset"].format(options.scale)}
+    job = {**JOB, "dataset": JOB["dataset"].format(options.scale), "hidden": options.hidden, "fanout": options.fanout}
     made = {name: way for name, way in ways(options.cache).items() if not options.only or name in ("plain", *options.only)}
     contenders = {name: on_links(name, options.ranks, options.link, script("own", "flight", json.dumps({**job, **keys}), options.epochs))
                   for name, (_, keys) in made.items()}
     race(list(contenders.values()), options.rounds, 1)
     faults = disagreement([c for name, c in contenders.items() if made[name][0] == SAME])
     rows = [row_of(c, made[name][0], contenders["plain"]) for name, c in contenders.items()]
-    return finish(options, rows, COLUMNS, faults, bench="links", link=options.link, ranks=options.ranks, cache=options.cache)
+    return finish(options, rows, COLUMNS, faults, bench="links", link=options.link, ranks=options.ranks, cache=options.cache,
+                  hidden=options.hidden, fanout=options.fanout)
 
 
 if __name__ == "__main__":
