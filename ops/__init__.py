@@ -8,6 +8,7 @@ from .autodiff.space import RowSpace
 from .autodiff.tape import Parameter, Tape, Var, current
 from .autodiff.traits import Traits
 from .compile.scalar import Scalar
+from .edge import variance  # noqa: F401  (registers aggregators)
 from .edge.program import softmax
 from .functions import operators  # noqa: F401  (fills the operators of variables)
 from .functions.comparison import where

@@ -20,7 +20,7 @@ VALUE = st.recursive(
         st.tuples(st.sampled_from(["tanh", "neg"]), inner),
         st.tuples(st.just("mul"), SCORE, inner),
         st.tuples(st.sampled_from(["add", "sub"]), inner, inner)), max_leaves=3)
-SUMS = ["sum", "mean", "max", "min", ("sum", "max"), ("mean", "min", "sum")]
+SUMS = ["sum", "mean", "max", "min", "var", ("sum", "max"), ("mean", "min", "std")]
 
 
 def evaluate(tree, leaf, call):

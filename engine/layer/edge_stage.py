@@ -94,13 +94,12 @@ class _Run:
 
     def forward(self) -> tuple[Arrays, Arrays]:
         phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
-        shapes = [e.dims for e in phase.message]
-        self.states = {name: agg.start(self.level.n_out, shapes, self.dtype) for name, agg in phase.aggregators.items()}
+        self.states = {name: agg.start(self.level.n_out, phase.shapes(name), self.dtype) for name, agg in phase.aggregators.items()}
         outputs = {name: buffers.empty((self.level.n_edges, *e.dims), e.dtype) for name, e in phase.outputs.items()}
         for p in self.level.passes:
             with ledger.stage("move"):
                 moves = (p.senders.to_mirrors_begin(self._read("src")), p.receivers.to_mirrors_begin(self._read("dst")))
-            partial = {name: agg.start(p.receivers.plan.n_halo, shapes, self.dtype) for name, agg in phase.aggregators.items()}
+            partial = {name: agg.start(p.receivers.plan.n_halo, phase.shapes(name), self.dtype) for name, agg in phase.aggregators.items()}
             early = [s for s in p.selections if s.kinds[1] == MIRROR and not self._reads_halo(s)]
             core = [s for s in p.selections if s.kinds[1] == MASTER and not self._reads_halo(s)]
             late = [s for s in p.selections if self._reads_halo(s)]

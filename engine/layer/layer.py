@@ -13,6 +13,7 @@ from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.naming import naming
 from ...ops.autodiff.tape import Var
+from ...ops.edge.aggregator import Aggregator
 from ...ops.functions.rows import prefix
 from ..view.view import GraphView
 from .checkpointing import recompute
@@ -38,7 +39,7 @@ class Layer(Stages):
                                     "argument of forward")
         if self.direction not in DIRECTIONS:
             raise UserFunctionError(f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}")
-        if callable(self.sum):
+        if callable(self.sum) and not isinstance(self.sum, Aggregator):
             raise UserFunctionError(f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
                                     "several names, or None for a decoder of edges")
         # a class is hashable, which mypy does not see

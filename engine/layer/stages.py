@@ -10,14 +10,15 @@ class Stages(Module):
     """The four stages of NN-TGAR as methods and settings; ``Layer`` runs them.
 
     Attributes:
-        sum: Name of the aggregator ("sum", "mean", "max", "min"), a tuple of names, or None for a decoder that
-            makes one value per edge.
+        sum: Name of the aggregator ("sum", "mean", "max", "min", "var", "std"), an aggregator, several
+            of them, several by the name of their total, or None for a decoder that makes one value
+            per edge.
         direction: "in" (messages run along the edges), "out" (against them) or "both".
         self_loops: Whether the layer is published for graphs in which every node has a self loop;
             by default a job adds the missing ones.
     """
 
-    sum: str | tuple[str, ...] | None = "sum"
+    sum: Any = "sum"
     direction = "in"
     self_loops = False
 
@@ -26,7 +27,7 @@ class Stages(Module):
         return {"h": node.h}
 
     def gather(self, edge: Any) -> Any:
-        """NN-Gather: the message of an edge, or (message, {name: new edge value})."""
+        """NN-Gather: the message of an edge, a dict of messages by name of the total, or (message, {name: new edge value})."""
         return edge.src.h
 
     def apply(self, node: Any, total: Any) -> Any:

@@ -128,7 +128,7 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     graph.carry(outputs, level)
     if layer.sum is None:
         return value
-    total = totals[""] if isinstance(layer.sum, str) else Totals(owner, totals)
+    total = totals[""] if "" in totals else Totals(owner, totals)
     with ledger.stage("apply"), naming(f"apply of {owner}"):
         out = layer.apply(NodeColumns(layer, "apply", columns, graph, level.n_out, step), total)
     return _check_apply(owner, out, level.n_out)
@@ -184,9 +184,9 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:
             columns[phase.result] = totals[""]
-    if program.after is not None:
+    if program.after:
         with graph.ledger.stage("apply"):
-            totals = {name: hoisted.after(x) for name, x in totals.items()}
+            totals |= {name: hoisted.after(e, totals[name]) for name, e in program.after.items()}
     return totals, outputs
 
 
@@ -216,10 +216,8 @@ class _Hoisted:
         x = self._program.operands[number]
         return self._value(x, self._known, 0) if isinstance(x, Expr) else x
 
-    def after(self, total: Var) -> Any:
+    def after(self, e: Expr, total: Var) -> Any:
         """The hoisted expression of a total."""
-        e = self._program.after
-        assert e is not None
         (leaf,) = (x for x in ordered([e]) if x.leaf is not None and x.leaf[0] == "total")
         return self._value(e, {**self._known, leaf: total}, total.shape[0])
 

@@ -48,10 +48,10 @@ class Widths:
     @classmethod
     def of(cls, phase: Phase, learned: Collection[str]) -> Widths:
         """The widths of a phase; ``learned`` are the node columns whose gradients are wanted."""
-        dtype, shapes = phase.dtype, [e.dims for e in phase.message]
+        dtype = phase.dtype
         partial = backward_state = 0
-        for aggregator in phase.aggregators.values():
-            state = aggregator.start(0, shapes, dtype)
+        for name, aggregator in phase.aggregators.items():
+            state = aggregator.start(0, phase.shapes(name), dtype)
             total = aggregator.finish(state)
             partial += Layout(state).width
             backward_state += Layout(aggregator.backward_state(state, total, total)).width

@@ -18,6 +18,7 @@ from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.view.level import NO_ROWS
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.buffers import LINE
+from graphtheta.ops.autodiff.expr import Expr
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
 from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, widths
@@ -144,8 +145,11 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
     lines = []
     if phase.message:
         into = f" -> dst.{phase.result.replace(' ', '_')}" if phase.result is not None else ""
-        names = " and ".join(a.name for a in phase.aggregators.values())
-        lines.append(f"sum      {names} of {', '.join(written(e, program.operands) for e in phase.message)}{into}")
+        groups: dict[tuple[Expr, ...], list[str]] = {}
+        for name, parts in phase.parts.items():
+            groups.setdefault(tuple(parts), []).append(phase.aggregators[name].name)
+        lines += [f"sum      {' and '.join(names)} of {', '.join(written(e, program.operands) for e in parts)}{into}"
+                  for parts, names in groups.items()]
     lines += [f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}" for n, e in phase.outputs.items()]
     reads = [f"{end}.{name.replace(' ', '_')} [{width}]" for end in ("src", "dst", "edge") for name, width in widths(phase, end).items()]
     lines.append(f"reads    {', '.join(reads)}")

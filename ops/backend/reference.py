@@ -70,9 +70,8 @@ def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dic
     """Sum the messages of the chunks into states and write new edge values."""
     for chunk in chunks:
         values = _evaluate(phase, columns, chunk)
-        parts = [values[id(e)] for e in phase.message]
         for name, agg in phase.aggregators.items():
-            agg.accumulate(states[name], chunk.groups, parts, chunk.tie, chunk.weight)
+            agg.accumulate(states[name], chunk.groups, [values[id(e)] for e in phase.parts[name]], chunk.tie, chunk.weight)
         for name, e in phase.outputs.items():
             outputs[name][chunk.carried] = values[id(e)]
 
@@ -82,13 +81,13 @@ def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], backward_s
     """Add the gradients of everything the chunks read into ``grads``."""
     for chunk in chunks:
         values = _evaluate(phase, columns, chunk)
-        parts = [values[id(e)] for e in phase.message]
         gradients: dict[int, np.ndarray] = {}
         for name, agg in phase.aggregators.items():
             if name not in backward_states:
                 continue
             per_edge = {c: v[chunk.groups.of_edge] for c, v in backward_states[name].items()}
-            for e, g in zip(phase.message, agg.backward(per_edge, parts, chunk.tie, chunk.weight), strict=True):
+            parts = [values[id(e)] for e in phase.parts[name]]
+            for e, g in zip(phase.parts[name], agg.backward(per_edge, parts, chunk.tie, chunk.weight), strict=True):
                 _add(gradients, e, g)
         for name, g in output_grads.items():
             _add(gradients, phase.outputs[name], g[chunk.carried])

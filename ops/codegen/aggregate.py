@@ -16,10 +16,12 @@ class AggregateLowering:
     Attributes:
         ties: Whether equal messages are compared by ``tie``, the number of the edge.
         softmax: Whether its gradient reads the softmax weights of the first part of the message.
+        reads_message: Whether its gradient reads the message.
     """
 
     ties = False
     softmax = False
+    reads_message = False
 
     def forward(self, m: Any, name: str, parts: list[Expr]) -> None:
         """Add the message of an edge to the state of its destination.

@@ -110,15 +110,20 @@ class Boundary:
 
     def _seed(self, e: Expr) -> None:
         """Add what the gradient of a part of the message reads."""
-        parts = self._v.phase.message
-        if any(e is part for part in parts) and any(AGGREGATES[self._v.phase.aggregators[n]].softmax
-                                                    for n in self._v.variant.totals[0]):
-            if self._narrow(parts[0]):
-                self._save("weight", parts[0])
-            else:
-                self._value(parts[0])
-            if e is parts[0]:
-                self._value(parts[-1])
+        phase = self._v.phase
+        for name in self._v.variant.totals[0]:
+            parts, lowering = phase.parts[name], AGGREGATES[phase.aggregators[name]]
+            if not any(e is part for part in parts):
+                continue
+            if lowering.softmax:
+                if self._narrow(parts[0]):
+                    self._save("weight", parts[0])
+                else:
+                    self._value(parts[0])
+                if e is parts[0]:
+                    self._value(parts[-1])
+            elif lowering.reads_message:
+                self._value(e, here=True)
 
     def _value(self, e: Expr, here: bool = False) -> None:
         if not e.rows or e.prim is None:

@@ -58,7 +58,7 @@ def unsupported(phase: Phase) -> str:
                 "it in transform")
     sums = {a.name for a in phase.aggregators.values() if a not in AGGREGATES}
     if sums:
-        return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max and min have one"
+        return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max, min, var and std have one"
     other = sorted({f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype not in (dtype, bool) and not _integer(e)})
     if other:
         return (f"its gather computes {', '.join(other)}, and compiled gathers compute in {dtype} only; compute it in transform, or store "
@@ -114,7 +114,7 @@ def generate(phase: Phase, variant: Variant) -> Kernel:
     gradients = Gradients(registers)
     messages = Messages(registers, gradients)
     if variant.mode == "forward":
-        registers.save([*phase.message, *phase.outputs.values()])
+        registers.save(phase.roots)
         messages.accumulate()
     else:
         registers.save(_roots(phase, variant, gradients))
@@ -129,7 +129,7 @@ def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
     """The values that a backward kernel evaluates."""
     if variant.mode == "sender" and variant.residuals:
         return gradients.load_residuals()
-    roots = [*(phase.message if variant.totals[0] else ()), *(phase.outputs[n] for n in variant.totals[1])]
+    roots = [*(e for n in variant.totals[0] for e in phase.parts[n]), *(phase.outputs[n] for n in variant.totals[1])]
     return roots + [phase.order[n] for kind, n in variant.residuals if kind == "value"]
 
 

@@ -49,10 +49,10 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
         elif kind not in ("edge", values.fixed_end):
             found.append((f"{kind}{n}", f"rows_{kind}{n}[far]" if e.leaf in variant.in_place else "far", size))
     if sender:
-        score, value = values.phase.message[:1], values.phase.message[-1:]
         for name in arguments:
             if name.startswith("spread_"):
-                (e,) = value if name.endswith("_g") else score
+                total, _, column = name.removeprefix("spread_").rpartition("_")
+                e = values.phase.parts[total][-1 if column == "g" else 0]
                 found.append((name, "far", item * int(np.prod(e.dims))))
         if variant.residuals:
             found.append(("kept", "el", item * numbers(values.phase, variant.residuals)))

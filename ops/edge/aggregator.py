@@ -342,13 +342,34 @@ AGGREGATORS: Registry[Aggregator] = Registry("aggregator", lambda x: isinstance(
                                              (SUM, MEAN, MAX, MIN))
 
 
-def aggregator(name: str) -> Aggregator:
+def aggregators(sums: Any) -> dict[str, Aggregator]:
+    """The aggregators of a layer by name of the total; a single one has the name "".
+
+    Args:
+        sums: What the user gives as ``sum``: an aggregator or its name, several, or a dict of them.
+
+    Raises:
+        ConfigError: Unknown name, or neither of these.
+    """
+    if sums is None:
+        return {}
+    if isinstance(sums, (str, Aggregator)):
+        return {"": aggregator(sums)}
+    named = sums if isinstance(sums, dict) else {x.name if isinstance(x, Aggregator) else x: x for x in sums}
+    if not named or not all(isinstance(name, str) and name.isidentifier() for name in named):
+        raise ConfigError(f"sum = {sums!r}: several aggregators need names that are Python identifiers, as in sum = {{'near': 'mean'}}")
+    return {name: aggregator(x) for name, x in named.items()}
+
+
+def aggregator(name: Any) -> Aggregator:
     """The aggregator a user names in ``sum``.
 
     Raises:
         ConfigError: Unknown name.
     """
-    if name not in AGGREGATORS:
+    if isinstance(name, Aggregator):
+        return name
+    if not isinstance(name, str) or name not in AGGREGATORS:
         raise ConfigError(f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, "
                           "weight messages with gt.softmax(score) inside gather, or register one with gt.AGGREGATORS.add")
     return AGGREGATORS[name]

@@ -57,7 +57,7 @@ def node_cost(prim: Operation | None, inputs: Sequence[Shape], outputs: Sequence
 def edge_cost(phase: Phase) -> Cost:
     """Cost of a pass for one edge: to read columns and indices, compute the message and add it."""
     flops = sum(operation_flops(e.prim, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
-    added = len(phase.aggregators) * sum(prod(e.dims) for e in phase.message)
+    added = sum(prod(e.dims) for parts in phase.parts.values() for e in parts)
     columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] != "gid"]
     moved = sum(e.dtype.itemsize * prod(e.dims) for e in [*columns, *phase.outputs.values()])
     return Cost(moved + INDEX_BYTES, flops + added)

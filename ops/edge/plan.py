@@ -16,30 +16,30 @@ from ..functions.dense import matmul
 from ..functions.rows import expand_last, expand_last_p, prefix
 from .aggregator import SOFTMAX_SUM
 from .hoist import hoist, left_on_edges, prepare
-from .program import EdgeProgram, Note, Phase, total_of
+from .program import EdgeProgram, Note, Phase, total_of, with_roots
 from .rewrite import LINEAR, SIMPLIFY, SPLIT, rewrite, size
 
 
 def plan(program: EdgeProgram) -> EdgeProgram:
     """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
     columns, prepared = dict[str, Expr](), dict[int, Expr]()
-    phases, notes, after = [], list[Note](), program.after
+    phases, notes, after = [], list[Note](), dict(program.after)
     assert program.tracer is not None
     with program.tracer as scope:
         for phase in program.phases:
             notes += _on_softmax(phase)
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR, notes)
             if phase.result is None:
-                phase, after = _deferred(scope, phase, after)
-                if after is not None:
-                    notes.append((f"moved from messages to totals, {size(phase.message[-1])} wide: {{}}", (after,)))
+                phase = _deferred(scope, phase, after)
+                moved = {after[name]: phase.parts[name][-1] for name in after}
+                notes += [(f"moved from messages to totals, {size(value)} wide: {{}}", (e,)) for e, value in moved.items()]
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR | SPLIT, notes)
-            roots = [*phase.message, *phase.outputs.values()]
+            roots = phase.roots
             notes += [("left on the edges: {}, of which a column of the nodes would be a copy as large as the stored one", (e,))
                       for e in left_on_edges(roots, program.stored)]
             roots, hoisted = hoist(scope, roots, columns, program.stored)
             notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
-            phases.append(_with_roots(phase, prepare(scope, roots, prepared)))
+            phases.append(with_roots(phase, prepare(scope, roots, prepared)))
     operands = [prepared.get(i, x) for i, x in enumerate(program.operands)]
     return EdgeProgram(phases, operands, columns, after, notes)
 
@@ -51,36 +51,33 @@ def _on_softmax(phase: Phase) -> list[Note]:
 
 
 def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[Note]) -> Phase:
-    roots, done = rewrite(scope, [*phase.message, *phase.outputs.values()], rules)
+    roots, done = rewrite(scope, phase.roots, rules)
     notes += [(f"{name}: {{}} -> {{}}", (old, new)) for name, old, new in done if name not in SIMPLIFY]
-    return _with_roots(phase, roots)
+    return with_roots(phase, roots)
 
 
-def _with_roots(phase: Phase, roots: list[Expr]) -> Phase:
-    parts = len(phase.message)
-    return replace(phase, message=roots[:parts], outputs=dict(zip(phase.outputs, roots[parts:], strict=True)))
-
-
-def _deferred(scope: Tracer, phase: Phase, after: Expr | None) -> tuple[Phase, Expr | None]:
-    """Sum m instead of m @ W and multiply the total by W, if the sum is linear and m is no wider.
+def _deferred(scope: Tracer, phase: Phase, after: dict[str, Expr]) -> Phase:
+    """Sum m instead of m @ W and multiply the total by W, if the sum is linear and m is no wider; ``after`` is changed.
 
     A factor that is the same for all columns of the product stays with the message: w * (m @ W) sums w * m. In a
     softmax-weighted sum m must have an axis beside those of the scores.
     """
-    if not phase.message or any(not a.linear for a in phase.aggregators.values()):
-        return phase, after
-    *scores, value = phase.message
-    found = _factored(scope, value)
-    if found is None:
-        return phase, after
-    narrow, product = found
-    w = product.args[1]
-    heads = scores[0].dims if scores else ()
-    fits = narrow.dims[: len(heads)] == heads and len(narrow.dims) > len(heads)
-    if not fits or size(narrow) > size(value) or any(x is product for x in ordered([*scores, *phase.outputs.values()])):
-        return phase, after
-    total: Expr = matmul(total_of(scope, narrow), w)
-    return replace(phase, message=[*scores, narrow]), total if after is None else replaced(scope, after, {total_of(scope, value): total})
+    for value in dict.fromkeys(parts[-1] for parts in phase.parts.values()):
+        names = [name for name, parts in phase.parts.items() if any(e is value for e in parts)]
+        found = _factored(scope, value) if all(phase.aggregators[name].linear for name in names) else None
+        if found is None:
+            continue
+        narrow, product = found
+        others = [e for name, parts in phase.parts.items() for e in parts if e is not value] + [*phase.outputs.values()]
+        heads = [phase.parts[name][0].dims if len(phase.parts[name]) > 1 else () for name in names]
+        fits = all(narrow.dims[: len(h)] == h and len(narrow.dims) > len(h) for h in heads)
+        if not fits or size(narrow) > size(value) or any(x is product for x in ordered(others)):
+            continue
+        total: Expr = matmul(total_of(scope, narrow), product.args[1])
+        for name in names:
+            after[name] = replaced(scope, after[name], {total_of(scope, value): total}) if name in after else total
+        phase = replace(phase, parts={name: [narrow if e is value else e for e in parts] for name, parts in phase.parts.items()})
+    return phase
 
 
 def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:

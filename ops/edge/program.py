@@ -7,7 +7,7 @@ after it.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 from ..functions.elementwise import exp, sub
 from ..functions.shape import softmax_over
-from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, SUM, Aggregator, aggregator
+from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, SUM, Aggregator
 from .symbolic import SymbolicTrace
 
 Note = tuple[str, tuple[Expr, ...]]
@@ -70,7 +70,8 @@ class Phase:
     """One pass over the edges.
 
     Attributes:
-        message: Parts of the message (score and value for a softmax-weighted sum); empty if nothing is summed.
+        parts: Parts of the message of each total (score and value for a softmax-weighted sum), by
+            its name; empty if nothing is summed.
         aggregators: By name of the total; a single unnamed one has the name "".
         outputs: New edge values by name.
         result: Name of the destination column that the total becomes for the next phase; None in the last.
@@ -78,7 +79,7 @@ class Phase:
         reads: Columns read, by ("src" | "dst" | "edge").
     """
 
-    message: list[Expr]
+    parts: dict[str, list[Expr]]
     aggregators: dict[str, Aggregator]
     outputs: dict[str, Expr]
     result: str | None = None
@@ -86,9 +87,23 @@ class Phase:
     reads: dict[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.order = ordered([*self.message, *self.outputs.values()])
+        self.order = ordered(self.roots)
         leaves = [e.leaf for e in self.order if e.leaf is not None]
         self.reads = {kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")}
+
+    @property
+    def message(self) -> list[Expr]:
+        """The parts of all messages, each once."""
+        return list(dict.fromkeys(e for parts in self.parts.values() for e in parts))
+
+    @property
+    def roots(self) -> list[Expr]:
+        """All that it computes."""
+        return list(dict.fromkeys([*self.message, *self.outputs.values()]))
+
+    def shapes(self, name: str) -> list[tuple[int, ...]]:
+        """Trailing shapes of the message parts of a total."""
+        return [e.dims for e in self.parts[name]]
 
     @property
     def operands(self) -> list[int]:
@@ -116,8 +131,7 @@ class EdgeProgram:
         operands: Parameters, constants, and what the planner made of them, by number: one array for all edges each, or the
             expression of one.
         columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
-        after: What is computed from each total of the last phase, over a "total" leaf; None for
-            nothing.
+        after: What is computed from totals of the last phase, by name, over a "total" leaf.
         notes: What the planner did and why: format texts and the expressions to insert.
         tracer: The scope its expressions were made in; used until planning ends.
         stored: Names of node columns that are stored.
@@ -126,7 +140,7 @@ class EdgeProgram:
     phases: list[Phase]
     operands: list[Any]
     columns: dict[str, Expr] = field(default_factory=dict)
-    after: Expr | None = None
+    after: dict[str, Expr] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     tracer: Tracer | None = None
     stored: frozenset[str] = frozenset()
@@ -137,30 +151,40 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
 
     Raises:
         UserFunctionError: A layer without a sum takes a softmax.
-        ConfigError: There is no aggregator of that name.
     """
-    message, outputs, sums = traced.message, traced.outputs, traced.sums
+    messages, outputs, sums = traced.messages, traced.outputs, traced.sums
     with traced.tracer as tracer:
-        if sums is None:
-            if _softmaxes([message, *outputs.values()]):
-                raise UserFunctionError(f"gather of {traced.owner} uses gt.softmax, but the layer has sum = None: its pairs have no "
-                                        "destination to normalise over; set sum, or apply the softmax in an earlier layer")
-            phases, after = [Phase([], {}, {"": message, **outputs})], None
-        else:
-            aggregators = {"": aggregator(sums)} if isinstance(sums, str) else {n: aggregator(n) for n in sums}
-            phases, after = _plan(tracer, message, aggregators, outputs)
-        return EdgeProgram(phases, tracer.operands, after=after, tracer=tracer, stored=traced.stored)
+        if sums:
+            phases, after = _plan(tracer, messages, sums, outputs)
+            return EdgeProgram(phases, tracer.operands, after=after, tracer=tracer, stored=traced.stored)
+        if _softmaxes([*messages.values(), *outputs.values()]):
+            raise UserFunctionError(f"gather of {traced.owner} uses gt.softmax, but the layer has sum = None: its pairs have no "
+                                    "destination to normalise over; set sum, or apply the softmax in an earlier layer")
+        return EdgeProgram([Phase({}, {}, {**messages, **outputs})], tracer.operands, tracer=tracer, stored=traced.stored)
 
 
-def _plan(tracer: Tracer, message: Expr, aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> tuple[list[Phase], Expr | None]:
+def _plan(tracer: Tracer, messages: dict[str, Expr], aggregators: dict[str, Aggregator],
+          outputs: dict[str, Expr]) -> tuple[list[Phase], dict[str, Expr]]:
+    """Phases of a gather with a sum, and what is computed from its totals."""
+    parts, after, ways = {name: [e] for name, e in messages.items()}, dict[str, Expr](), dict(aggregators)
+    # a pass for a normaliser serves all messages that use its softmax
+    if not _softmaxes([*outputs.values()]):
+        found = {name: _one_pass(tracer, e, aggregators[name]) for name, e in messages.items()}
+        if all(found[name] is not None or not _softmaxes([e]) for name, e in messages.items()):
+            for name, one in found.items():
+                if one is not None:
+                    score, value, later = one
+                    parts[name], ways[name] = [score, value], SOFTMAX_SUM
+                    after |= {} if later is None else {name: later}
+            return [Phase(parts, ways, outputs)], after
+    return _softmax_phases(tracer, parts, aggregators, outputs), after
+
+
+def _one_pass(tracer: Tracer, message: Expr, aggregator: Aggregator) -> tuple[Expr, Expr, Expr | None] | None:
+    """Score and value of a softmax-weighted sum, and what follows its total; None if the message is none."""
     softmaxes = _softmaxes([message])
-    plain = list(aggregators) == [""] and aggregators[""] is SUM
-    if plain and len(softmaxes) == 1 and not _softmaxes([*outputs.values()]):
-        found = _weighted(tracer, message, softmaxes[0])
-        if found is not None:
-            value, after = found
-            return [Phase([softmaxes[0].args[0], value], {"": SOFTMAX_SUM}, outputs)], after
-    return _softmax_phases(tracer, [message], aggregators, outputs), None
+    found = _weighted(tracer, message, softmaxes[0]) if aggregator is SUM and len(softmaxes) == 1 else None
+    return None if found is None else (softmaxes[0].args[0], *found)
 
 
 def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr | None] | None:
@@ -190,21 +214,25 @@ def total_of(tracer: Tracer, message: Expr) -> Expr:
     return tracer.leaf("total", message.dims, message.dims, message.dtype, requires_grad=message.requires_grad)
 
 
-def _softmax_phases(tracer: Tracer, message: list[Expr], aggregators: dict[str, Aggregator], outputs: dict[str, Expr]) -> list[Phase]:
+def _softmax_phases(tracer: Tracer, parts: dict[str, list[Expr]], aggregators: dict[str, Aggregator],
+                    outputs: dict[str, Expr]) -> list[Phase]:
     """Replace every softmax by exp(score - normaliser), innermost first, with one phase for each normaliser."""
     phases: list[Phase] = []
-    roots = [*message, *outputs.values()]
-    while True:
-        left = _softmaxes(roots)
-        if not left:
-            break
+    last = Phase(parts, aggregators, outputs)
+    while left := _softmaxes(last.roots):
         found = left[0]
         score, column = found.args[0], f"normaliser {len(phases)}"
-        phases.append(Phase([score], {"": LOG_SUM_EXP}, {}, result=column))
+        phases.append(Phase({"": [score]}, {"": LOG_SUM_EXP}, {}, result=column))
         weight = exp(sub(score, tracer.leaf("dst", column, score.dims, score.dtype, requires_grad=score.requires_grad)))
-        roots = [replaced(tracer, e, {found: weight}) for e in roots]
-    phases.append(Phase(roots[: len(message)], aggregators, dict(zip(outputs, roots[len(message):], strict=True))))
-    return phases
+        last = with_roots(last, [replaced(tracer, e, {found: weight}) for e in last.roots])
+    return [*phases, last]
+
+
+def with_roots(phase: Phase, roots: list[Expr]) -> Phase:
+    """A phase with other expressions in place of its roots."""
+    by = dict(zip(phase.roots, roots, strict=True))
+    return replace(phase, parts={name: [by[e] for e in parts] for name, parts in phase.parts.items()},
+                   outputs={name: by[e] for name, e in phase.outputs.items()})
 
 
 def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:

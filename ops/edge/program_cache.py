@@ -35,7 +35,6 @@ class ProgramCache:
         """The program of a trace, with the operands of this trace.
 
         Raises:
-            ConfigError: There is no aggregator of the name that the layer gives.
             UserFunctionError: A layer without a sum takes a softmax.
         """
         structure, given = traced.structure(), list(traced.operands)

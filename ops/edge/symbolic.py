@@ -15,7 +15,7 @@ from graphtheta.errors import ColumnError, UserFunctionError
 
 from ..autodiff.expr import Expr, Tracer, ordered
 from ..autodiff.naming import naming
-from .aggregator import Shape, aggregator
+from .aggregator import Aggregator, Shape, aggregators
 
 Schema = Mapping[str, tuple[Shape, Any, bool]]
 
@@ -25,17 +25,18 @@ class SymbolicTrace:
     """What one call of gather returned.
 
     Attributes:
-        message: What is summed, or the value of each pair for a layer without a sum.
+        messages: What is summed, by name of the total; the single total, or the value of each pair
+            for a layer without a sum, has the name "".
         outputs: New edge values by name.
-        sums: Names of the aggregators; a single one is a string, none is None.
+        sums: Aggregators by name of the total; empty for a layer without a sum.
         tracer: The scope the expressions belong to; it holds the operands.
         owner: Name of the layer, for messages.
         stored: Names of node columns that are stored, and not computed by the pass.
     """
 
-    message: Expr
+    messages: dict[str, Expr]
     outputs: dict[str, Expr]
-    sums: str | tuple[str, ...] | None
+    sums: dict[str, Aggregator]
     tracer: Tracer
     owner: str
     stored: frozenset[str] = frozenset()
@@ -46,29 +47,22 @@ class SymbolicTrace:
         return self.tracer.operands
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the aggregators."""
-        return () if self.sums is None else (self.sums,) if isinstance(self.sums, str) else self.sums
-
-    @property
     def order(self) -> list[Expr]:
         """All expressions, arguments first."""
-        return ordered([self.message, *self.outputs.values()])
+        return ordered([*self.messages.values(), *self.outputs.values()])
 
     def structure(self) -> tuple[Any, ...]:
         """All that planning reads, as a key: equal for traces that differ in operands only.
 
         The planner compares constants with 0 and 1, so the outcome is part of the key. So are the
         aggregators themselves, because another one may be registered under the same name.
-
-        Raises:
-            ConfigError: There is no aggregator of a name that the layer gives.
         """
         order = self.order
         number = {id(e): i for i, e in enumerate(order)}
         nodes = tuple(self._node(e, number) for e in order)
         outputs = tuple((name, number[id(e)]) for name, e in self.outputs.items())
-        return nodes, number[id(self.message)], outputs, self.sums, tuple(map(aggregator, self.names)), len(self.operands)
+        messages = tuple((name, number[id(e)]) for name, e in self.messages.items())
+        return nodes, messages, outputs, tuple(self.sums.items()), len(self.operands)
 
     def _node(self, e: Expr, number: dict[int, int]) -> tuple[Any, ...]:
         what = (e.rows, e.dims, e.dtype, e.requires_grad)
@@ -122,10 +116,12 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
     """Call gather once with symbols.
 
     Args:
-        gather: The user's function; returns a message or (message, new edge values by name).
+        gather: The user's function; returns a message, or several by the name of their total, or
+            (message, new edge values by name).
         nodes: Trailing shape, dtype and whether it needs a gradient, of each node column.
         edges: The same for edge values.
-        sums: Name of the aggregator, several names, or None to return the message per edge.
+        sums: The aggregator, several, several by name of the total, or None to return the message
+            per edge; each is an aggregator or the name of one.
         owner: Name of the layer, for messages.
         sparse: Names of node columns that edges cannot read because they are sparse.
         stored: Names of node columns that are stored, and not computed by the pass.
@@ -134,24 +130,38 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
         UserFunctionError: Gather returned something that is not an edge expression, or one of an earlier call.
         ColumnError: It reads a column that does not exist.
         ShapeError: Shapes inside it do not fit.
+        ConfigError: There is no aggregator of a name that the layer gives.
     """
+    wanted = aggregators(sums)
     with Tracer() as tracer, naming(f"gather of {owner}"):
         returned = gather(EdgeSymbols(tracer, nodes, edges, owner, sparse))
     message, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
-    if not isinstance(message, Expr):
-        raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, "
-                                "edge.dst and edge values, or (message, {name: new edge value})")
+    messages = _by_total(message, wanted, owner)
     if not isinstance(outputs, dict) or not all(isinstance(e, Expr) for e in outputs.values()):
         raise UserFunctionError(f"gather of {owner}: new edge values must be a dict of edge expressions by name")
-    for name, e in [("", message), *outputs.items()]:
+    for name, e in [*((None, e) for e in messages.values()), *outputs.items()]:
         with naming(f"gather of {owner}"):
             tracer.check_own(e)
         if not e.rows:
             raise UserFunctionError(f"gather of {owner} returned {e!r}, which does not depend on the edge; "
                                     "multiply it with an edge or node value")
-        if e.dtype.kind not in ("fiu" if name else "f"):
-            made = f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers" if name else \
-                f"{e!r} of type {e.dtype}; sums are made of floats"
+        if e.dtype.kind not in ("f" if name is None else "fiu"):
+            made = f"{e!r} of type {e.dtype}; sums are made of floats" if name is None else \
+                f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers"
             raise UserFunctionError(f"gather of {owner} returned {made}, so cast it with gt.cast")
-    return SymbolicTrace(message, outputs, sums if sums is None or isinstance(sums, str) else tuple(sums), tracer, owner,
-                         frozenset(stored))
+    return SymbolicTrace(messages, outputs, wanted, tracer, owner, frozenset(stored))
+
+
+def _by_total(message: Any, sums: dict[str, Aggregator], owner: str) -> dict[str, Expr]:
+    """The message of each total."""
+    names = list(sums) or [""]
+    if isinstance(message, dict) and all(isinstance(e, Expr) for e in message.values()):
+        if set(message) != set(names):
+            given = ", ".join(name for name in names if name) or "one aggregator"
+            raise UserFunctionError(f"gather of {owner} returned the messages {', '.join(map(str, message))}, but its sum has {given}; "
+                                    "give an aggregator for each message, as in sum = {'near': 'mean', 'far': 'max'}")
+        return {name: message[name] for name in names}
+    if not isinstance(message, Expr):
+        raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, "
+                                "edge.dst and edge values, a dict of messages by name, or (message, {name: new edge value})")
+    return dict.fromkeys(names, message)

@@ -92,7 +92,7 @@ def test_integers_are_a_reason(caplog):
             return {"z": gt.matmul(node.h, self.w)}
 
         def gather(self, edge):
-            return gt.embedding(self.table, gt.cast(edge.weight, np.int64)) * edge.src.z
+            return gt.embedding(self.table, gt.cast(edge.weight, np.int16)) * edge.src.z
 
     class Net(gt.Model):
         def __init__(self, d_in, d_out):
@@ -104,7 +104,7 @@ def test_integers_are_a_reason(caplog):
     with caplog.at_level(logging.WARNING, "graphtheta"):
         Trainer(Net, graphs.random_graph(), epochs=1).fit()
     (record,) = caplog.records
-    assert "its gather computes cast in int64, and compiled gathers compute in float32 only" in record.message
+    assert "its gather computes cast in int16, and compiled gathers compute in float32 only" in record.message
 
 
 def test_it_is_printed_without_any_logging_set_up(mine):

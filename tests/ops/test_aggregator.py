@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from graphtheta.errors import ConfigError
 from graphtheta.ops.edge.aggregator import AGGREGATORS, BUILT_IN, LOG_SUM_EXP, NO_EDGE, SOFTMAX_SUM, Segments, aggregator
+from graphtheta.ops.edge.variance import DEVIATION, VARIANCE
 
-ALL = {a.name: a for a in BUILT_IN}
+ALL = {a.name: a for a in (*BUILT_IN, VARIANCE, DEVIATION)}
 SHAPES = {"softmax-sum": [(2,), (2, 3)]}
 
 
@@ -54,6 +55,9 @@ def twin(name, n, row, parts, scale=None):
             out[r] = (w * mine[0]).sum(0)
         elif name == "mean":
             out[r] = (w * mine[0]).sum(0) / w.sum()
+        elif name in ("var", "std"):
+            out[r] = (w * (mine[0] - (w * mine[0]).sum(0) / w.sum()) ** 2).sum(0) / w.sum()
+            out[r] = np.sqrt(out[r]) if name == "std" else out[r]
         elif name in ("max", "min"):
             out[r] = getattr(mine[0], name)(0)
         elif name == "logsumexp":
@@ -229,3 +233,21 @@ def test_unknown_name():
     assert aggregator("mean") is AGGREGATORS["mean"]
     with pytest.raises(ConfigError, match=r"sum = 'median'.*sum, mean, max, min.*gt.softmax"):
         aggregator("median")
+
+
+@pytest.mark.parametrize("agg", [VARIANCE, DEVIATION])
+def test_a_large_mean_cancels_no_variance(agg):
+    """In float32, where the mean of squares less the square of the mean would be 0 or negative."""
+    x = (1e4 + np.arange(4, dtype=np.float32)[:, None] * 0.25)
+    _, out = total(agg, 1, np.zeros(4, int), [x], np.arange(4))
+    expected = np.var(x.astype(float)) if agg is VARIANCE else np.std(x.astype(float))
+    np.testing.assert_allclose(out, [[expected]], rtol=1e-6)
+
+
+def test_the_deviation_of_equal_messages_has_no_gradient():
+    """Their distance from the mean is a rounding error, divided by another."""
+    x = np.full((3, 2), 0.1, np.float32)
+    row = np.zeros(3, int)
+    state, out = total(DEVIATION, 1, row, [x], np.arange(3))
+    (g,) = gradients(DEVIATION, state, out, np.ones_like(out), row, [x], np.arange(3))
+    assert not g.any() and np.abs(out).max() < 1e-7

@@ -22,6 +22,7 @@ from graphtheta.ops.codegen.variant import Variant
 from graphtheta.ops.compile import element, header
 from graphtheta.ops.edge.aggregator import BUILT_IN, Sum
 from graphtheta.ops.edge.program import Phase
+from graphtheta.ops.edge.variance import DEVIATION, VARIANCE
 from graphtheta.ops.kernels import lane_math
 
 F = np.dtype("float64")
@@ -172,12 +173,12 @@ def test_an_operation_is_known_by_what_it_declares_and_not_by_its_name():
 
 
 def test_every_aggregator_has_a_lowering_that_reads_and_writes_its_columns():
-    assert set(AGGREGATES) == set(BUILT_IN)
-    for aggregator in BUILT_IN:
+    assert set(AGGREGATES) == {*BUILT_IN, VARIANCE, DEVIATION}
+    for aggregator in AGGREGATES:
         with Tracer() as tracer:
             score = tracer.leaf("src", "s", (2,), F)
             parts = [score, tracer.leaf("src", "z", (2, 3), F)] if aggregator.name == "softmax-sum" else [score]
-        phase = Phase(parts, {"": aggregator}, {})
+        phase = Phase({"": parts}, {"": aggregator}, {})
         state = aggregator.start(1, [e.dims for e in parts], F)
         total = aggregator.finish(state)
         forward = generate(phase, variant("forward"))
@@ -192,8 +193,8 @@ def test_an_aggregator_derived_from_a_built_in_one_does_not_inherit_its_lowering
         name = "mine"
 
     with Tracer() as tracer:
-        phase = Phase([tracer.leaf("src", "s", (2,), F)], {"": Mine()}, {})
-    assert unsupported(phase) == "its sum is mine, which has no compiled form; sum, mean, max and min have one"
+        phase = Phase({"": [tracer.leaf("src", "s", (2,), F)]}, {"": Mine()}, {})
+    assert unsupported(phase) == "its sum is mine, which has no compiled form; sum, mean, max, min, var and std have one"
 
 
 def test_scalar_forms_may_call_what_kernels_have():

@@ -187,6 +187,21 @@ def test_aggregators_and_directions(dtype, direction, sum):
     both(lambda e: e.src.z * e.dst.s + e.weight, sum, dtype, direction)
 
 
+SEVERAL = {"near": "std", "far": "max", "all": "mean", "own": "sum", "same": "var"}
+
+
+def several(e):
+    product = e.src.z * e.dst.y
+    return {"near": gt.tanh(product), "far": e.src.z - e.dst.s, "all": product @ parameter(3, 3), "same": product,
+            "own": gt.softmax(e.src.s + e.dst.t) * product}
+
+
+def test_a_message_of_its_own_for_each_total():
+    found = both(several, SEVERAL, direction="both", size=2)[0]
+    assert {f"total {name}" for name in SEVERAL} <= found.keys()
+    both(lambda e: ({**several(e), "own": gt.softmax(e.src.s + e.dst.t) ** 2 * e.src.z}, {"new": e.src.s}), SEVERAL, scale=True)
+
+
 def test_no_sum():
     both(lambda e: gt.tanh(e.src.z) * e.dst.y, None)
 

@@ -106,7 +106,7 @@ def test_softmax_entering_linearly_takes_one_pass(name):
     assert len(found.phases) == 1
     assert found.phases[0].aggregators[""].name == "softmax-sum" and len(found.phases[0].message) == 2
     assert found.operands == ([P] if name == "by parameter" else found.operands)
-    assert (found.after is not None) == ("head" in name)
+    assert bool(found.after) == ("head" in name)
 
 
 @pytest.mark.parametrize("name", BENT)
