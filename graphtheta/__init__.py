@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 # the module of each public name
 _FRONT = {
     "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
+    "forward": "train.forward", "gradients": "train.forward",
     "sample": "samplers.blocks", "BlockSampler": "samplers.blocks", "Block": "samplers.blocks", "SAMPLERS": "samplers.registry",
     "NeighbourSampler": "samplers.neighbour", "WeightedSampler": "samplers.weighted", "TemporalSampler": "samplers.temporal",
     "LaborSampler": "samplers.labor", "LadiesSampler": "samplers.ladies", "PladiesSampler": "samplers.pladies",
@@ -28,7 +29,8 @@ _FRONT = {
     "HaloExchange": "staleness.exchange", "Bns": "staleness.bns",
     "to_torch": "exporting.network", "counterpart": "exporting.layers", "TensorBoard": "train.loggers", "MLflow": "train.loggers",
 }
-_MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry"}
+_MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry", "Linear": "mlp", "MLP": "mlp",
+           "BatchNorm": "norm", "LayerNorm": "norm"}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
            "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "EdgeRule": "partition.partitioner",
@@ -37,7 +39,8 @@ _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.modu
 _EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
 _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat", "cos",
-    "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "layer_norm", "leaky_relu", "linear", "log", "log_softmax",
+    "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "graph_mean", "graph_sum",
+    "layer_norm", "leaky_relu", "linear", "log", "log_softmax",
     "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "power", "primitive", "relu", "reshape", "sigmoid", "sin",
     "softplus", "sqrt", "square", "stack", "stop_gradient", "sum", "tanh", "to_dense", "typed_matmul", "where",
 )

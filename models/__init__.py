@@ -11,7 +11,7 @@ from .gcn import GCN
 from .gin import GIN
 from .gipa import GIPA
 from .hgt import HGT
-from .mlp import MLP
+from .mlp import MLP, Linear
 from .network import Network
 from .norm import BatchNorm, LayerNorm
 from .registry import MODELS, register_model
@@ -23,5 +23,6 @@ from .user import load_user
 
 __all__ = [
     "GAT", "GATE", "GCN", "GIN", "GIPA", "HGT", "MLP", "MODELS", "RGAT", "RGCN", "SAGE", "BatchNorm", "Design", "DotDecoder", "EdgeDecoder",
-    "HadamardDecoder", "LayerNorm", "Network", "NetworkOptions", "NodeHead", "SimpleHGN", "build_model", "load_user", "register_model",
+    "HadamardDecoder", "LayerNorm", "Linear", "Network", "NetworkOptions", "NodeHead", "SimpleHGN", "build_model", "load_user",
+    "register_model",
 ]

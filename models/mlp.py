@@ -80,6 +80,26 @@ class MLP(Module):
         return z if bias is None else add(z, bias)
 
 
+class Linear(Module):
+    """x @ W + b, on node values and on edge values inside ``gather``.
+
+    Args:
+        d_in: Width of the input.
+        d_out: Width of the output, or several axes such as (heads, width).
+        bias: Whether to add b.
+    """
+
+    def __init__(self, d_in: int, d_out: int | tuple[int, ...], *, bias: bool = True):
+        shape = d_out if isinstance(d_out, tuple) else (d_out,)
+        self.weight = Parameter.glorot(d_in, *shape)
+        self.bias = Parameter.zeros(*shape) if bias else None
+
+    def __call__(self, x: Any) -> Any:
+        """[..., d_in] -> [..., d_out]."""
+        out = matmul(x, self.weight)
+        return out if self.bias is None else add(out, self.bias)
+
+
 class Dense(Module):
     """A layer without edges, as a baseline for experiments; it is no superstep.
 

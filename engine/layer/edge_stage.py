@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.autodiff import buffers
+from ...ops.autodiff.expr import COMPUTED
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var, current, needs_grad, value_of
 from ...ops.backend import fused, reference
@@ -78,7 +79,7 @@ class _Run:
     def __init__(self, phase: Phase, level: Level, inputs: Inputs):
         self.phase, self.level, self.inputs = phase, level, inputs
         self.node_names = list(dict.fromkeys((*phase.reads["src"], *phase.reads["dst"])))
-        self.edge_names = [n for n in phase.reads["edge"] if n != "gid"]
+        self.edge_names = [n for n in phase.reads["edge"] if n not in COMPUTED]
         self.sources = [inputs.nodes[n] for n in self.node_names] + [inputs.edges[n] for n in self.edge_names]
         self.sources += [inputs.operands[i] for i in phase.operands]
         self.nodes: Arrays = {n: rows_of(inputs.nodes[n]) for n in self.node_names}
@@ -127,17 +128,17 @@ class _Run:
     def _sweep(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], partial: dict[str, State], outputs: Arrays) -> None:
         for s in selections:
             states = self.states if s.kinds[1] == MASTER else partial
-            columns = self._columns(s, halo)
+            columns = self._columns(p, s, halo)
             if self.fused:
                 fused.forward(self.phase, columns, s.by_receiver, s.gid, states, outputs)
             else:
                 reference.forward(self.phase, columns, s.chunks(self.limit), states, outputs)
 
-    def _columns(self, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
+    def _columns(self, p: Pass, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
         """The arrays that the ends of a selection's edges lie in."""
         src = self.nodes if s.kinds[0] == MASTER else halo[0]
         dst = self.nodes if s.kinds[1] == MASTER else halo[1]
-        return Columns(src, dst, self.edges, self.inputs.carried, self.inputs.operands, self.inputs.key)
+        return Columns(src, dst, self.edges, self.inputs.carried, self.inputs.operands, self.inputs.key, int(p.reverse))
 
     def _send_partial(self, p: Pass, partial: dict[str, State]) -> ToMasters:
         with p.senders.comm.ledger.stage("move"):
@@ -195,7 +196,7 @@ class _Run:
         for s in selections:
             into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                            grads.edge, grads.carried, grads.operands)
-            columns = self._columns(s, halo)
+            columns = self._columns(p, s, halo)
             if self.fused:
                 # without a gradient at the sending end the edges by sender are not needed
                 lists = s.by_receiver, s.by_sender if into.src else None

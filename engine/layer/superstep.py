@@ -10,7 +10,7 @@ from typing import Any
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
-from ...ops.autodiff.expr import Expr, ordered
+from ...ops.autodiff.expr import COMPUTED, Expr, ordered
 from ...ops.autodiff.naming import naming
 from ...ops.autodiff.tape import Parameter, Var, current
 from ...ops.backend.fused import fallbacks
@@ -177,7 +177,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     columns = {**columns, **hoisted.columns(columns, graph, level)}
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
-        edges, carried = graph.edges([n for n in phase.reads["edge"] if n != "gid"], level)
+        edges, carried = graph.edges([n for n in phase.reads["edge"] if n not in COMPUTED], level)
         inputs = Inputs(nodes, edges, carried, {i: hoisted.operand(i) for i in phase.operands}, key)
         graph.traffic.append(Traffic.of(phase, level, inputs, len(graph.supersteps) - 1))
         # global ids take a pass over the edges, so they are looked up only for new edge values

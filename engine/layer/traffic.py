@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ...ops.autodiff.expr import COMPUTED
 from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
 from ..partition.message import Layout, halo_mode
@@ -112,5 +113,5 @@ class Traffic:
 
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:
     """Bytes of the columns read at an end, of all or of some."""
-    found = {e.leaf[1]: e for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] != "gid"}
+    found = {e.leaf[1]: e for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED}
     return Layout({name: np.empty((0, *e.dims), e.dtype) for name, e in found.items() if only is None or name in only}).width

@@ -21,7 +21,7 @@ NO_COLUMNS: Columns = MappingProxyType({})
 # names that user functions, networkx or the engine use for other values of nodes and edges
 TAKEN = frozenset({
     "x", "y", "train", "val", "test", "node_ids", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test",
-    "h", "in_degree", "out_degree", "attr", "weight", "gid", "src", "dst", "precomputed",
+    "h", "in_degree", "out_degree", "reversed", "attr", "weight", "gid", "src", "dst", "precomputed",
 })
 
 

@@ -22,6 +22,9 @@ from .traits import PLAIN, Traits
 MOST_COMPARED = 1024
 
 
+# edge values that have no array: the id of an edge, and whether messages run against it
+COMPUTED = frozenset(("gid", "reversed"))
+
 # trailing shape and type
 Result = tuple[tuple[int, ...], np.dtype]
 _RESULTS: dict[tuple[Any, ...], Result] = {}

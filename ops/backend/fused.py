@@ -20,7 +20,7 @@ from graphtheta import rng
 from graphtheta.rng import Purpose
 
 from ..autodiff import buffers
-from ..autodiff.expr import Expr
+from ..autodiff.expr import COMPUTED, Expr
 from ..autodiff.tape import value_of
 from ..codegen import TABLES, Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
 from ..compile.generated import compiled
@@ -139,6 +139,8 @@ def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> 
 
 def _column(e: Expr, columns: Columns) -> np.ndarray | None:
     """All rows of an integer column, or of a part of it; None of what is computed from several."""
+    if e.leaf is not None and e.leaf[1] in COMPUTED:
+        return None
     if e.leaf is not None:
         found: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]][:]
         return found
@@ -252,7 +254,8 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
         "ptr": traversal.ptr, "row": traversal.row, "target": traversal.row, "other": lists.other, "at": lists.at,
         "start": lists.start, "offset": lists.offset,
         "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
-        "scale": lists.weight, **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
+        "scale": lists.weight, "reversed": np.int32(columns.reversed),
+        **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
@@ -298,7 +301,7 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
         if f"ct{i}" in kernel.arguments:
             found[f"ct{i}"] = np.ascontiguousarray(found[f"c{i}"].T)
         return found
-    if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] == "gid":
+    if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] in COMPUTED:
         return {}
     name, x = f"{e.leaf[0]}{i}", getattr(columns, e.leaf[0])[e.leaf[1]]
     if not isinstance(x, RowList):

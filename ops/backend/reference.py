@@ -49,8 +49,9 @@ class Chunk:
 class Columns:
     """Everything a phase reads; ``carried`` names the edge values indexed by ``Chunk.carried``.
 
-    Node columns, ``src`` and ``dst``, are arrays or row lists. The same class holds gradients in
-    backward: arrays to add to, only for what needs a gradient.
+    Node columns, ``src`` and ``dst``, are arrays or row lists; ``reversed`` is 1 where messages run
+    against the edges. The same class holds gradients in backward: arrays to add to, only for what
+    needs a gradient.
     """
 
     src: dict[str, Any]
@@ -59,6 +60,7 @@ class Columns:
     carried: frozenset[str]
     operands: dict[int, Any]
     key: int | None = None
+    reversed: int = 0
 
 
 def chunk_size(phase: Phase, itemsize: int) -> int:
@@ -118,6 +120,8 @@ def _leaf(e: Expr, columns: Columns, chunk: Chunk) -> Any:
         return columns.key
     if name == "gid":
         return chunk.gid
+    if name == "reversed":
+        return np.full(len(chunk.gid), columns.reversed, np.int32)
     return columns.edge[name][chunk.carried if name in columns.carried else chunk.stored]
 
 

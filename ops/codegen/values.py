@@ -92,6 +92,8 @@ class Values:
         """A column, read once: before the edges if it belongs to the row that they share."""
         assert e.leaf is not None
         kind, name = e.leaf
+        if name == "reversed":
+            return f"single({self.source.arg('reversed')})"
         if name == "gid":
             return f"single({self.source.arg('edge_gid')}[se])"
         text = self.source.read(self.source.arg(f"{kind}{self.number[id(e)]}"), self.row(e), cell)

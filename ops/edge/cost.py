@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ..autodiff.expr import COMPUTED
 from ..autodiff.operation import Operation
 from .program import Phase
 
@@ -58,11 +59,11 @@ def edge_cost(phase: Phase) -> Cost:
     """Cost of a pass for one edge: to read columns and indices, compute the message and add it."""
     flops = sum(operation_flops(e.prim, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
     added = sum(prod(e.dims) for parts in phase.parts.values() for e in parts)
-    columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] != "gid"]
+    columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] not in COMPUTED]
     moved = sum(e.dtype.itemsize * prod(e.dims) for e in [*columns, *phase.outputs.values()])
     return Cost(moved + INDEX_BYTES, flops + added)
 
 
 def widths(phase: Phase, end: str) -> dict[str, int]:
     """Numbers per row of the columns that a phase reads at an end ("src" or "dst"), or per edge ("edge")."""
-    return {e.leaf[1]: prod(e.dims) for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] != "gid"}
+    return {e.leaf[1]: prod(e.dims) for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED}

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from graphtheta.errors import ColumnError, UserFunctionError
 
 from ..autodiff.expr import Expr, Tracer, ordered
@@ -102,6 +104,8 @@ class EdgeSymbols:
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "reversed":
+            return self._tracer.leaf("edge", name, (), np.int32, requires_grad=False)
         if name not in self._edges:
             have = ", ".join(f"edge.{n}" for n in self._edges) or "none"
             raise ColumnError(f"gather of {self._owner} reads edge.{name}, but the edges of this graph "

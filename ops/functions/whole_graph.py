@@ -1,0 +1,58 @@
+"""Sums and means over the nodes of all workers: readouts, norms over a graph, virtual nodes."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import UserFunctionError
+
+from ..autodiff.expr import Expr, tracing
+from ..autodiff.tape import Var, current, needs_grad
+
+
+def graph_sum(x: Any) -> Any:
+    """Sum of a value over all nodes that have one, on all workers.
+
+    These are the nodes that the step computes at this place, as for batch norm: all nodes in a
+    global batch; in a mini-batch the targets and the neighbours that later layers read; the nodes
+    of a cluster batch. The sum does not depend on the number of workers, except for rounding.
+
+    Args:
+        x: Node or edge values, [n, ...]; n may be 0 on a worker.
+
+    Returns:
+        [...], without rows and the same on every worker; summed in float64, in rank order.
+
+    Raises:
+        UserFunctionError: Used inside gather, or x has no rows.
+
+    Collective: one sum forward, and one backward.
+    """
+    return _reduced("graph_sum", x, False)
+
+
+def graph_mean(x: Any) -> Any:
+    """Mean of a value over all nodes that have one, on all workers; 0 without nodes. As ``graph_sum``."""
+    return _reduced("graph_mean", x, True)
+
+
+def _reduced(name: str, x: Any, mean: bool) -> Any:
+    if isinstance(x, Expr) or tracing():
+        raise UserFunctionError(f"{name} mixes rows and cannot be used inside gather; use it in transform, apply or forward")
+    if not isinstance(x, Var) or x.space is None or not isinstance(x.value, np.ndarray):
+        raise UserFunctionError(f"{name} takes dense values of nodes or edges, got {x!r}")
+    tape, rows, learned = current(), x.value, needs_grad(x)
+    # the tape refers to the rule; a reference back would be a cycle
+    all_sum = tape.all_sum
+    sums = all_sum(np.append(rows.sum(axis=0, dtype=np.float64).ravel(), len(rows)))
+    factor = 1 / max(float(sums[-1]), 1) if mean else 1.0
+    out = Var((sums[:-1] * factor).reshape(rows.shape[1:]).astype(rows.dtype))
+
+    def vjp(gs: list[Any]) -> list[Any]:
+        # every worker uses the result, so the gradients of all of them add up
+        g = all_sum(np.asarray(gs[0], np.float64)) * factor
+        return [np.broadcast_to(g.astype(rows.dtype), rows.shape) if learned else None]
+
+    tape.add(name, [x], [out], vjp)
+    return out
