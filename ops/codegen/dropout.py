@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from ..autodiff.expr import Expr
 from ..functions.dropout import dropout_p
+from ..source.register_buffer import RegisterBuffer
 from .gradients import Gradients
 from .lowering import Lowering, register
-from .register_buffer import RegisterBuffer
 from .registers import Registers, Text
 
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..autodiff.expr import Expr
 from ..functions.embedding import check_range, embedding_p, own_embedding_p
+from ..source.lane_slice import LaneSlice
+from ..source.register_buffer import RegisterBuffer
 from .gradients import Gradients
-from .lane_slice import LaneSlice
 from .lowering import Lowering, register
-from .register_buffer import RegisterBuffer
 from .registers import Registers, Text
 from .values import TABLES, Values
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..autodiff.expr import Expr
 from ..compile.scalar import Scalar
+from ..source.lane_slice import LaneSlice, Shape, broadcast
+from ..source.register_buffer import RegisterBuffer
 from .boundary import Boundary, paths
-from .lane_slice import LaneSlice, Shape, broadcast
 from .lowering import lowering_of
-from .register_buffer import RegisterBuffer
 from .registers import MOST_STEPS, Registers, Text
 
 

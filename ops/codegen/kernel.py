@@ -7,15 +7,15 @@ import numpy as np
 
 from ..autodiff.expr import Expr
 from ..edge.program import Phase
+from ..source.lane_slice import slices
+from ..source.source import Source
 from .aggregate import AGGREGATES
 from .boundary import Boundary, numbers, paths
 from .gradients import Gradients
-from .lane_slice import slices
 from .lowering import lowering_of
 from .messages import Messages
 from .prefetch import lines_of_edge, prefetches
 from .registers import Registers
-from .source import Source
 from .values import Values
 from .variant import Residuals, Variant
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autodiff.expr import Expr
 from ..autodiff.operation import Operation
-from .register_buffer import RegisterBuffer
+from ..source.register_buffer import RegisterBuffer
 
 
 class Lowering:

@@ -1,10 +1,10 @@
 """Messages of a kernel: added to totals and written as edge values, and their gradients."""
 from __future__ import annotations
 
+from ..source.lane_slice import Shape
+from ..source.register_buffer import RegisterBuffer
 from .aggregate import AGGREGATES
 from .gradients import Gradients
-from .lane_slice import Shape
-from .register_buffer import RegisterBuffer
 from .registers import Registers, Text
 
 

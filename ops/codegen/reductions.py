@@ -5,9 +5,9 @@ import numpy as np
 
 from ..autodiff.expr import Expr
 from ..functions.shape import max_p, sum_p
+from ..source.register_buffer import RegisterBuffer
 from .gradients import Gradients
 from .lowering import Lowering, register
-from .register_buffer import RegisterBuffer
 from .registers import Registers, Text
 
 

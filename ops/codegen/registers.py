@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 
 from ..autodiff.expr import Expr
-from .lane_slice import LaneSlice, Shape, slices
+from ..source.lane_slice import LaneSlice, Shape, slices
+from ..source.register_buffer import RegisterBuffer
+from ..source.source import Source
 from .lowering import lowering_of
-from .register_buffer import RegisterBuffer
-from .source import Source
 from .values import Values
 
 Text = Callable[[LaneSlice], str]

@@ -5,9 +5,9 @@ import numpy as np
 
 from ..autodiff.expr import Expr
 from ..edge.aggregator import LOG_SUM_EXP, ONE_TOLERANCE, SOFTMAX_SUM
+from ..source.register_buffer import RegisterBuffer
 from .aggregate import AggregateLowering, register_aggregate
 from .messages import Messages
-from .register_buffer import RegisterBuffer
 
 
 class LogSumExpLowering(AggregateLowering):

@@ -5,10 +5,10 @@ import numpy as np
 
 from ..autodiff.expr import Expr
 from ..functions.norm import standardise_p
+from ..source.lane_slice import LaneSlice
+from ..source.register_buffer import RegisterBuffer
 from .gradients import Gradients
-from .lane_slice import LaneSlice
 from .lowering import Lowering, register
-from .register_buffer import RegisterBuffer
 from .registers import Registers, Text
 
 

@@ -7,9 +7,9 @@ from ..autodiff.expr import Expr
 from ..compile.scalar import Scalar
 from ..edge.program import Phase
 from ..functions.embedding import own_embedding_p
-from .lane_slice import LaneSlice, broadcast
-from .register_buffer import RegisterBuffer
-from .source import Source
+from ..source.lane_slice import LaneSlice, broadcast
+from ..source.register_buffer import RegisterBuffer
+from ..source.source import Source
 from .variant import Variant
 
 # ends the name of a column whose rows are tables, as the matrix of all rows of all tables

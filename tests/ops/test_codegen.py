@@ -13,17 +13,17 @@ from graphtheta.ops.autodiff.traits import Traits
 from graphtheta.ops.codegen.aggregate import AGGREGATES
 from graphtheta.ops.codegen.gradients import Gradients
 from graphtheta.ops.codegen.kernel import generate, unsupported, values_of
-from graphtheta.ops.codegen.lane_slice import LaneSlice, broadcast, slices
 from graphtheta.ops.codegen.lowering import LOWERINGS, Structural, lowering_of
-from graphtheta.ops.codegen.register_buffer import RegisterBuffer
 from graphtheta.ops.codegen.registers import Registers
-from graphtheta.ops.codegen.source import Source
 from graphtheta.ops.codegen.variant import Variant
 from graphtheta.ops.compile import element, header
 from graphtheta.ops.edge.aggregator import BUILT_IN, Sum
 from graphtheta.ops.edge.program import Phase
 from graphtheta.ops.edge.variance import DEVIATION, VARIANCE
 from graphtheta.ops.kernels import lane_math
+from graphtheta.ops.source.lane_slice import LaneSlice, broadcast, slices
+from graphtheta.ops.source.register_buffer import RegisterBuffer
+from graphtheta.ops.source.source import Source
 
 F = np.dtype("float64")
 NODES = {"z": ((2, 3), F, True), "s": ((2,), F, True), "a": ((), F, True)}

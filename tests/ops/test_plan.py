@@ -150,7 +150,7 @@ def test_a_product_that_is_needed_elsewhere_is_not_contracted():
 ])
 def test_linear_sums_run_on_the_narrower_side(gather, sum, text):
     program = planned(gather, sum)
-    assert written(program.after[""]).startswith("total @ ")
+    assert all(written(e).startswith("total @ ") for e in program.after.values()) and set(program.after) == set(program.phases[-1].parts)
     assert written(program.phases[-1].message[-1]) == text
 
 
