@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 # the module of each public name
 _FRONT = {
     "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
-    "forward": "train.forward", "gradients": "train.forward",
+    "forward": "checking.forward", "gradients": "checking.forward",
     "sample": "samplers.blocks", "BlockSampler": "samplers.blocks", "Block": "samplers.blocks", "SAMPLERS": "samplers.registry",
     "NeighbourSampler": "samplers.neighbour", "WeightedSampler": "samplers.weighted", "TemporalSampler": "samplers.temporal",
     "LaborSampler": "samplers.labor", "LadiesSampler": "samplers.ladies", "PladiesSampler": "samplers.pladies",
