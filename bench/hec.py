@@ -81,7 +81,7 @@ def measured(comm: Comm, graph: gt.Graph, targets: int, epochs: int, options: di
 def rows_of(name: str, workers: int, options: Any) -> Iterator[dict[str, Any]]:
     """A row for each change; more workers than four get the base alone."""
     changes = CHANGES if workers <= options.all_up_to else [{}, {"nc": -1}, {"ls": 8}]
-    graph = graph_of(name)
+    graph = graph_of(name, 0.2)
     targets = max(int(graph.train.sum()) // workers // options.batches, 1)
     for row in run_simulated(workers, program, graph, targets, options.epochs, changes)[0]:
         cs = "all" if row["cs"] < 0 else f"{row['cs']} %"

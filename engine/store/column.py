@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...ops.rows.row_list import RowList
+if TYPE_CHECKING:
+    # the package takes longer to import than a graph needs to be read
+    from ...ops.rows.row_list import RowList
 
 
 class Role(Enum):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphtheta.caching.foresight import Foresight
 from graphtheta.caching.setup import Caches
 from graphtheta.console import amount
 from graphtheta.engine.layer.memory import LIST_BYTES_PER_EDGE, available_bytes
@@ -56,6 +57,11 @@ def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_st
         foresight = None
     return Macrobatches(strategy, caches.features if independent else None, views_per_step, size, fetched,
                         foresight=foresight, nbytes=size * n_bytes, line=line)
+
+
+def dry_runs(caches: Caches, ahead: Macrobatches | None) -> Foresight | None:
+    """What tells caches by dry runs of the sampler what is read next; None if none asks, or if macrobatches tell it."""
+    return caches.foresight if ahead is None or ahead.foresight is None else None
 
 
 def bytes_of(view: GraphView, independent: bool) -> int:

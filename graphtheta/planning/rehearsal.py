@@ -26,7 +26,7 @@ from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
 from graphtheta.macrobatch.merged import MergedComm
-from graphtheta.macrobatch.setup import make_macrobatches
+from graphtheta.macrobatch.setup import dry_runs, make_macrobatches
 from graphtheta.ops.kernels import pool
 from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.partitioners.pairs import Pair
@@ -102,7 +102,8 @@ def _worker(comm: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_ma
     caches = make_caches(job, strategy, each, independent)
     ahead = make_macrobatches(job, strategy, caches, each, independent, room)
     maker = _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
-                   stored=held.found.stored, independent=independent, features=caches.features, foresight=caches.foresight, ahead=ahead)
+                   stored=held.found.stored, independent=independent, features=caches.features, ahead=ahead,
+                   foresight=dry_runs(caches, ahead))
     n = min(-(-views // each) * each, strategy.steps_per_epoch)
     if ahead is None and not caches.nbytes:
         # loads kernels and code, which a cache or macrobatches spread over an epoch

@@ -27,7 +27,7 @@ from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
 from graphtheta.macrobatch.merged import MergedComm
-from graphtheta.macrobatch.setup import make_macrobatches
+from graphtheta.macrobatch.setup import dry_runs, make_macrobatches
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.losses.row_loss import RowLoss
@@ -150,7 +150,7 @@ class RunSetup:
                         views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
                         settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
                         features=caches.features, ahead=ahead,
-                        foresight=caches.foresight if ahead is None or ahead.foresight is None else None)
+                        foresight=dry_runs(caches, ahead))
 
 
 def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:

@@ -180,11 +180,10 @@ def test_tables_against_whole_arrays(backend):
 
 @pytest.mark.fused
 def test_the_fused_back_end_runs_tables():
-    """And only the phase that computes integers runs on the reference."""
     part = build_partition(typed(equality.example()), SerialComm())
-    for name, fused in {"simple": [True, True], "typed": [False, True], "bucket": [False, True]}.items():
+    for name in ("simple", "typed", "bucket"):
         steps = probe(NETS[name](), part).supersteps
-        assert [all(usable(phase) for phase in step.program.phases) for step in steps] == fused, name
+        assert all(usable(phase) for step in steps for phase in step.program.phases), name
 
 
 @pytest.mark.fused

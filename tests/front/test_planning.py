@@ -131,7 +131,8 @@ def test_an_epoch_is_exact(name: str) -> None:
         # losses, and in cooperative mode numbers of targets, are summed in this stage
         losses = 8 * row.views * (1 if row.mode == "independent" else 2)
         messages = 1 if row.mode == "independent" else 1 + row.views
-        return [books["move"]["bytes"], books["reduce"]["bytes"], books["batch"]["bytes"] + books["other"]["bytes"] - losses,
+        return [books["move"]["bytes"], books["reduce"]["bytes"],
+                sum(books[stage]["bytes"] for stage in ("batch", "fetch", "other")) - losses,
                 sum(book["messages"] for book in books.values()) - messages, *one.caches.counts()]
 
     assert row.counted == row.views and row.steps == -(-row.views // (job.views_per_step or (size if job.mode == "independent" else 1)))
@@ -254,7 +255,7 @@ def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest
 def test_command_refuses_with_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(monkeypatch, "--workers", "1", "--strategies", "global", "--memory-limit", "1M") == 1
     out, err = capsys.readouterr()
-    assert "no" in out and "limit 1.0 MiB" in err and "MiB a worker" in err
+    assert "no" in out and "limit 1.0 MiB" in err and "iB a worker" in err
 
 
 @pytest.mark.parametrize(("words", "told"), [

@@ -52,7 +52,7 @@ BAD_FIELDS = {
     "edges of floats": ({"edge_index": np.zeros((2, 3))}, FormatError, ["'edge_index'", "float64", "integers"]),
     "edges of three rows": ({"edge_index": np.zeros((3, 2), int)}, FormatError, ["'edge_index'", "[3, 2]", "transpose"]),
     "edges in one axis": ({"edge_index": np.zeros(6, int)}, FormatError, ["'edge_index'", "expected 2 axes"]),
-    "several types": ({"edge_index": None, "edge_index__a__b__c": np.zeros((2, 1), int)}, FormatError, ["edge_index__a__b__c", "not"]),
+    "several types": ({"edge_index": None, "edge_index__a__b__c": np.zeros((2, 1), int)}, FormatError, ["edge_index__a__b__c", "as dicts"]),
     "text features": ({"x": np.array([["a"]] * 3)}, FormatError, ["'x'", "<U1", "floats"]),
     "csr part missing": ({**CSR, "x_indptr": None}, FormatError, ["'x_indptr' is missing"]),
     "csr index": ({**CSR, "x_indices": np.array([0, 99])}, FormatError, ["'x'", "99", "0..8"]),
