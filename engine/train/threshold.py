@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit
+import scipy
 
 from ...ops.metrics.scores import best_thresholds
 from ..comm.communicator import Comm
@@ -38,9 +38,12 @@ class Threshold:
         """
         classes = y.ndim == 1
         margin = out[:, 1:] - out[:, :1] if classes else out
-        cut = self._chosen(comm, y[:, None] if classes else y, margin, chosen) if self.goal else np.full(margin.shape[1], logit(self.value))
+        if self.goal:
+            cut = self._chosen(comm, y[:, None] if classes else y, margin, chosen)
+        else:
+            cut = np.full(margin.shape[1], scipy.special.logit(self.value))
         margin = (margin - cut).astype(out.dtype)
-        return np.concatenate((np.zeros_like(margin), margin), axis=1) if classes else margin, expit(cut)
+        return np.concatenate((np.zeros_like(margin), margin), axis=1) if classes else margin, scipy.special.expit(cut)
 
     def _chosen(self, comm: Comm, y: np.ndarray, margin: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         labels, margins = comm.gather_rows(y[chosen]), comm.gather_rows(margin[chosen])
