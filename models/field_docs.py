@@ -11,6 +11,7 @@ import linecache
 import re
 import sys
 import textwrap
+from itertools import pairwise
 
 
 def field_docs(kind: type) -> dict[str, str]:
@@ -27,8 +28,7 @@ def field_docs(kind: type) -> dict[str, str]:
     except (SyntaxError, ValueError):
         return {}
     body = made.body if isinstance(made, ast.ClassDef) else []
-    pairs = zip(body, body[1:], strict=False)
-    return {field.target.id: inspect.cleandoc(text.value.value) for field, text in pairs
+    return {field.target.id: inspect.cleandoc(text.value.value) for field, text in pairwise(body)
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
             and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)}
 

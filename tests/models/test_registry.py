@@ -8,6 +8,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.layer.layer import DIRECTIONS
 from graphtheta.errors import ConfigError
+from graphtheta.models.field_docs import field_docs
 from graphtheta.models import MODELS, build_model, load_user
 from graphtheta.models.design import NetworkOptions
 from graphtheta.models.gcn import NORMALISATIONS, GCNOptions
@@ -184,3 +185,16 @@ def test_an_option_of_several_models_is_the_same_in_all():
 def test_bad_registrations(name, design, said):
     with pytest.raises(ConfigError, match=said):
         register_model(name, design)
+
+
+def test_help_of_an_option_is_the_text_below_it(tmp_path, monkeypatch):
+    (tmp_path / "opts.py").write_text('from graphtheta.models.design import NetworkOptions\n\n\nclass Mine(NetworkOptions):\n'
+                                      '    """Not this."""\n\n    depth: int = 3\n    """How\n    deep."""\n    bare: int = 1\n    wide: int = 2\n'
+                                      '    """How wide."""\n\n\nclass Minest(Mine):\n    bare: int = 4\n    """Now told."""\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    import opts
+
+    assert field_docs(opts.Mine) == {"depth": "How\ndeep.", "wide": "How wide."} and field_docs(opts.Minest) == {"bare": "Now told."}
+    assert [opts.Minest.model_fields[name].description for name in ("layers", "depth", "bare")] == ["Number of layers.", "How\ndeep.",
+                                                                                                   "Now told."]
+    assert opts.Mine.model_fields["bare"].description is None and field_docs(type("NoSource", (), {})) == {}
