@@ -8,9 +8,9 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.layer.layer import DIRECTIONS
 from graphtheta.errors import ConfigError
-from graphtheta.models.field_docs import field_docs
 from graphtheta.models import MODELS, build_model, load_user
 from graphtheta.models.design import NetworkOptions
+from graphtheta.models.field_docs import field_docs
 from graphtheta.models.gcn import NORMALISATIONS, GCNOptions
 from graphtheta.models.gipa import REDUCES, GIPAOptions
 from graphtheta.models.mlp import ACTIVATIONS
@@ -187,14 +187,31 @@ def test_bad_registrations(name, design, said):
         register_model(name, design)
 
 
-def test_help_of_an_option_is_the_text_below_it(tmp_path, monkeypatch):
-    (tmp_path / "opts.py").write_text('from graphtheta.models.design import NetworkOptions\n\n\nclass Mine(NetworkOptions):\n'
-                                      '    """Not this."""\n\n    depth: int = 3\n    """How\n    deep."""\n    bare: int = 1\n    wide: int = 2\n'
-                                      '    """How wide."""\n\n\nclass Minest(Mine):\n    bare: int = 4\n    """Now told."""\n')
-    monkeypatch.syspath_prepend(tmp_path)
-    import opts
+OPTIONS = """
+from graphtheta.models.design import NetworkOptions
 
-    assert field_docs(opts.Mine) == {"depth": "How\ndeep.", "wide": "How wide."} and field_docs(opts.Minest) == {"bare": "Now told."}
-    assert [opts.Minest.model_fields[name].description for name in ("layers", "depth", "bare")] == ["Number of layers.", "How\ndeep.",
-                                                                                                   "Now told."]
-    assert opts.Mine.model_fields["bare"].description is None and field_docs(type("NoSource", (), {})) == {}
+class Mine(NetworkOptions):
+    'Not this.'
+    depth: int = 3
+    '''How
+    deep.'''
+    bare: int = 1
+    wide: int = 2
+    'How wide.'
+
+class Minest(Mine):
+    bare: int = 4
+    'Now told.'
+"""
+
+
+def test_help_of_an_option_is_the_text_below_it(tmp_path, monkeypatch):
+    (tmp_path / "their_options.py").write_text(OPTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    import their_options
+
+    mine, derived = their_options.Mine, their_options.Minest
+    assert field_docs(mine) == {"depth": "How\ndeep.", "wide": "How wide."} and field_docs(derived) == {"bare": "Now told."}
+    shown = [derived.model_fields[name].description for name in ("layers", "depth", "bare")]
+    assert shown == ["Number of layers.", "How\ndeep.", "Now told."]
+    assert mine.model_fields["bare"].description is None and field_docs(type("NoSource", (), {})) == {}
