@@ -17,7 +17,6 @@ from graphtheta.errors import ConfigError
 from graphtheta.wording import explain, literals
 
 from ..engine.layer.module import Module
-from .field_docs import field_docs
 
 AnyOptions = TypeVar("AnyOptions", bound="Options")
 
@@ -26,14 +25,7 @@ class Options(BaseModel):
     """Values that are checked when they are given, and cannot be changed afterwards."""
 
     # most classes only lend their fields to others, and need no checks of their own
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, protected_namespaces=())
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        for name, text in field_docs(cls).items():
-            field = cls.model_fields.get(name)
-            if field is not None and field.description is None:
-                field.description = text
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True, protected_namespaces=())
 
 
 def read_options(kind: type[AnyOptions], values: Mapping[str, Any]) -> AnyOptions:

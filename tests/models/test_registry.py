@@ -10,7 +10,6 @@ from graphtheta.engine.layer.layer import DIRECTIONS
 from graphtheta.errors import ConfigError
 from graphtheta.models import MODELS, build_model, load_user
 from graphtheta.models.design import NetworkOptions
-from graphtheta.models.field_docs import field_docs
 from graphtheta.models.gcn import NORMALISATIONS, GCNOptions
 from graphtheta.models.gipa import REDUCES, GIPAOptions
 from graphtheta.models.mlp import ACTIVATIONS
@@ -185,33 +184,3 @@ def test_an_option_of_several_models_is_the_same_in_all():
 def test_bad_registrations(name, design, said):
     with pytest.raises(ConfigError, match=said):
         register_model(name, design)
-
-
-OPTIONS = """
-from graphtheta.models.design import NetworkOptions
-
-class Mine(NetworkOptions):
-    'Not this.'
-    depth: int = 3
-    '''How
-    deep.'''
-    bare: int = 1
-    wide: int = 2
-    'How wide.'
-
-class Minest(Mine):
-    bare: int = 4
-    'Now told.'
-"""
-
-
-def test_help_of_an_option_is_the_text_below_it(tmp_path, monkeypatch):
-    (tmp_path / "their_options.py").write_text(OPTIONS)
-    monkeypatch.syspath_prepend(tmp_path)
-    import their_options
-
-    mine, derived = their_options.Mine, their_options.Minest
-    assert field_docs(mine) == {"depth": "How\ndeep.", "wide": "How wide."} and field_docs(derived) == {"bare": "Now told."}
-    shown = [derived.model_fields[name].description for name in ("layers", "depth", "bare")]
-    assert shown == ["Number of layers.", "How\ndeep.", "Now told."]
-    assert mine.model_fields["bare"].description is None and field_docs(type("NoSource", (), {})) == {}
