@@ -24,6 +24,8 @@ HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / ".bench"
 TOLERANCE = 1e-3
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+# they choose kernels of BLAS for another processor; without them each library uses what this one has
+BLAS_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
 
 
 @dataclass
@@ -55,7 +57,8 @@ class Contender:
     def run(self, threads: int) -> None:
         """Run once and keep what it reports."""
         settings = {name: str(threads) for name in THREAD_VARIABLES} | {"PYTHONPATH": str(HERE), "DGLBACKEND": "pytorch"}
-        done = subprocess.run(self.command, capture_output=True, text=True, check=False, env={**os.environ, **settings, **self.variables})
+        inherited = {name: value for name, value in os.environ.items() if name not in BLAS_VARIABLES}
+        done = subprocess.run(self.command, capture_output=True, text=True, check=False, env={**inherited, **settings, **self.variables})
         lines = [line for line in done.stdout.splitlines() if line.startswith(BEGIN)]
         if done.returncode or not lines:
             words = [line for line in done.stderr.splitlines() if "Error" in line and not line.startswith(" ")]

@@ -27,6 +27,8 @@ Finding = tuple[str, str, str]
 MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3, 0), "msgpack": (1, 0), "pydantic": (2, 7)}
 EXTRAS = {"networkit": ("cluster", "cluster batches by Louvain and Leiden"), "pymetis": ("metis", "cluster batches by METIS"),
           "matplotlib": ("plot", "pictures of curves and reports")}
+# names the processor whose kernels OpenBLAS uses
+CORE_TYPE = "OPENBLAS_CORETYPE"
 GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
 SMOKE = """
 import numpy as np
@@ -106,7 +108,7 @@ def numba() -> Finding:
 
 
 def blas() -> Finding:
-    """Which BLAS numpy calls, and its threads."""
+    """Which BLAS numpy calls, the processor its kernels are for, and its threads."""
     import numpy as np
     from threadpoolctl import threadpool_info
 
@@ -115,7 +117,21 @@ def blas() -> Finding:
     if not pools:
         return WARN, "no BLAS library with a configurable number of threads", "reinstall numpy from a wheel, which brings OpenBLAS"
     found = ", ".join(sorted({f"{pool['internal_api']} {pool['version']} ({pool['num_threads']} threads)" for pool in pools}))
-    return OK, found + "; a run sets the number of threads", ""
+    kernels = {pool.get("architecture") for pool in pools} - {None}
+    found += f", kernels for {' and '.join(sorted(kernels))}" * bool(kernels) + "; a run sets the number of threads"
+    better = own_kernels() - kernels if CORE_TYPE in os.environ else set()
+    if better:
+        return WARN, f"{found}; {CORE_TYPE}={os.environ[CORE_TYPE]}", \
+            f"unset {CORE_TYPE}; OpenBLAS then uses its kernels for {better.pop()}, which can be twice as fast"
+    return OK, found, ""
+
+
+def own_kernels() -> set[str]:
+    """Which kernels OpenBLAS chooses for this processor if no environment variable names others."""
+    # it chooses when it is loaded
+    code = f"import os; os.environ.pop({CORE_TYPE!r}, None); import numpy, threadpoolctl; " \
+        "print(*{p['architecture'] for p in threadpoolctl.threadpool_info() if 'architecture' in p})"
+    return set(run([sys.executable, "-c", code]).stdout.split())
 
 
 def cores() -> Finding:

@@ -145,6 +145,18 @@ def test_doctor_finds_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None
     assert code == 0 and len(lines) == 10 and {line.split()[0] for line in lines} <= {"OK", "WARN"}
 
 
+def test_doctor_warns_of_kernels_for_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
+    assert "Prescott" not in doctor.own_kernels()
+    monkeypatch.setattr(doctor, "own_kernels", lambda: {"SapphireRapids"})
+    state, found, remedy = doctor.blas()
+    assert state == doctor.WARN and "OPENBLAS_CORETYPE=Prescott" in found
+    assert "unset OPENBLAS_CORETYPE" in remedy and "SapphireRapids" in remedy
+    monkeypatch.delenv("OPENBLAS_CORETYPE")
+    state, found, remedy = doctor.blas()
+    assert state == doctor.OK and "kernels for" in found and not remedy
+
+
 def test_doctor_goes_on_after_a_broken_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def broken() -> doctor.Finding:
         raise RuntimeError("no such thing")
