@@ -12,6 +12,10 @@ of the first step. "total" is the time to the end of the first step, and "two st
 the second. Kernels are compiled and loaded
 before, with a small graph. Losses of two full-batch steps without dropout must agree.
 
+NumPy asks Linux for huge pages for large arrays. On a virtual machine that gives free memory back
+to its host, their first touch can take longer than that of small pages, which "small pages" uses
+(NUMPY_MADVISE_HUGEPAGE=0); PyTorch does not ask for huge pages.
+
 "processor" columns are the least processor time over all threads, which other programs on the
 machine change less than the wall time.
 """
@@ -56,7 +60,8 @@ def main() -> int:
     options = options.parse_args()
     graph = graph_file(options.graph, options.folder)
     words = (options.model, graph, first_weights(options.model, graph, options.folder))
-    contenders = [Contender("graphtheta", script("own", "build", *words))]
+    own = script("own", "build", *words)
+    contenders = [Contender("graphtheta", own), Contender("small pages", own, {"NUMPY_MADVISE_HUGEPAGE": "0"})]
     for library in options.peers:
         command = peer(options.envs or options.folder, library, "build", library, *words)
         contenders += [Contender(library, command)] if command else []

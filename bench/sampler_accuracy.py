@@ -32,11 +32,14 @@ TASKS: dict[str, dict[str, Any]] = {
 MINI = {"strategy": "mini", "batch_size": 50, "epochs": 200, "patience": 50}
 # with the published rate of full batches, 0.01, samplers that keep few edges do not converge
 SLOWER = {"computers": {"lr": 0.002, "epochs": 400}}
-# samplers of edges keep 10 per node and hop, 25 where a node has about 40 in-edges; layer-wise ones keep
-# 512 and 2,048 vertices; GraphSAINT draws about as many nodes as a batch of these has
-FANOUTS = {"facebook100": "25,25", "computers": "25,25"}
+# samplers of edges keep 10 per node and hop, 25 where a node has 30 or more in-edges; layer-wise ones keep 512 and 2,048
+# vertices; a subgraph of GraphSAINT is drawn with about half as many nodes as the graph has
+FANOUTS = {"facebook100": "25,25", "computers": "25,25", "photo": "25,25"}
+BUDGETS = {"facebook100": 4000, "computers": 8000, "photo": 4000, "cs": 8000}
 EDGES = {"fanout": "10,10"}
 VERTICES = {"fanout": "512,2048"}
+SAINT = {"saint_node": "budget={nodes}", "saint_edge": "budget={half}", "saint_walk": "roots={quarter},depth=3",
+         "saint_frontier": "budget={nodes},frontier={tenth}"}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "full": {},
     **{name: {"sampler": name, **EDGES} for name in (
@@ -45,9 +48,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "neighbour with replacement": {"sampler": "neighbour", **EDGES, "replace": True},
     "labor with replacement": {"sampler": "labor", **EDGES, "replace": True},
     **{name: {"sampler": name, **VERTICES} for name in ("ladies", "ladies:normalise=yes", "pladies")},
-    **{name: {"sampler": name, "batch_size": None} for name in (
-        "saint_node:budget=2000,batches=4", "saint_edge:budget=1000,batches=4", "saint_walk:roots=500,depth=3,batches=4",
-        "saint_frontier:budget=2000,frontier=200,batches=4")},
+    **{name: {"sampler": f"{name}:{sizes},batches=4", "batch_size": None} for name, sizes in SAINT.items()},
 }
 COLUMNS = ["task", "sampler", "mean", "deviation", "of full", "+-", "epochs", "seconds"]
 
@@ -58,6 +59,9 @@ def run(task: str, sampler: str, seeds: int) -> dict[str, Any]:
     keys = {name: value for name, value in every.items() if value is not None}
     if EDGES.items() <= keys.items():
         keys["fanout"] = FANOUTS.get(task, keys["fanout"])
+    if sampler in SAINT:
+        n = BUDGETS[task]
+        keys["sampler"] = keys["sampler"].format(nodes=n, half=n // 2, quarter=n // 4, tenth=n // 10)
     accuracies, epochs, began = [], [], perf_counter()
     for seed in range(seeds):
         result = gt.Trainer(job=gt.Job(**keys, seed=seed)).fit()
