@@ -44,7 +44,9 @@ def _joined(p: Partition, plan: MovePlan, rows: np.ndarray, own: Any) -> Any:
     if not is_sparse(own):
         return np.concatenate((own, Exchange(comm, plan).to_mirrors({"": own})[""][rows]))
     sent = [own[plan.rows[a:b]] for a, b in zip(plan.send_ptr[:-1], plan.send_ptr[1:], strict=True)]
+    # SciPy chooses the type of indices by the rows that it slices, which differ between workers
+    index = np.int32 if own.shape[1] < 2**31 else np.int64
     counts, at, values = (np.concatenate(comm.all_to_all(parts)) for parts in (
-        [np.diff(x.indptr).astype(np.int32) for x in sent], [x.indices for x in sent], [x.data for x in sent]))
+        [np.diff(x.indptr).astype(np.int32) for x in sent], [x.indices.astype(index) for x in sent], [x.data for x in sent]))
     halo = scipy.sparse.csr_array((values, at, pointers(counts.tolist())), (len(counts), own.shape[1]))
     return scipy.sparse.csr_array(scipy.sparse.vstack([own, halo[rows]], format="csr"))

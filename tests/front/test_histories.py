@@ -7,12 +7,15 @@ from typing import Any
 import graphs
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.store.history import History
 from graphtheta.errors import ConfigError
+from graphtheta.staleness.surroundings import surroundings
 
 GRAPH = graphs.random_graph(60, 200, hub=False)
 KEYS: dict[str, Any] = {"hidden": 6, "layers": 3, "dtype": "float64", "seed": 3, "backend": "reference", "optimiser": "sgd",
@@ -278,3 +281,17 @@ def test_resumed_stable_nodes_are_those_of_a_run_that_was_not_interrupted(tmp_pa
     found = run_simulated(2, fitted, tmp_path / "parts", epochs=3, **keys)[0]
     np.testing.assert_array_equal(found[1], whole[1])
     assert found[0][-1] == whole[0][-1]
+
+
+def test_sparse_features_of_mirrors_are_those_of_their_masters(rng: np.random.Generator) -> None:
+    # the last third of the nodes has no out-edges, so that its worker has features of its own only
+    x = sp.csr_array(rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.15), dtype=np.float32)
+    graph = gt.Graph((rng.integers(0, 20, 60), rng.integers(0, 30, 60)), 30, x=x)
+    assert sp.issparse(graph.x)
+
+    def rows(comm: Comm) -> tuple[np.ndarray, np.ndarray]:
+        whole = surroundings(build_partition(graph, comm, "1d-dst", "block"))
+        return whole.gid, whole.node.read("x").toarray()
+
+    for gid, found in run_simulated(3, rows):
+        assert np.array_equal(found, x.toarray()[gid])
