@@ -284,8 +284,9 @@ def test_resumed_stable_nodes_are_those_of_a_run_that_was_not_interrupted(tmp_pa
 
 
 def test_sparse_features_of_mirrors_are_those_of_their_masters(rng: np.random.Generator) -> None:
-    # the last third of the nodes has no out-edges, so that its worker has features of its own only
+    # the last third of the nodes has no out-edges, so that its worker sends no features
     x = sp.csr_array(rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.15), dtype=np.float32)
+    x.indices, x.indptr = x.indices.astype(np.int64), x.indptr.astype(np.int64)
     graph = gt.Graph((rng.integers(0, 20, 60), rng.integers(0, 30, 60)), 30, x=x)
     assert sp.issparse(graph.x)
 
