@@ -32,14 +32,18 @@ TASKS: dict[str, dict[str, Any]] = {
 MINI = {"strategy": "mini", "batch_size": 50, "epochs": 200, "patience": 50}
 # with the published rate of full batches, 0.01, samplers that keep few edges do not converge
 SLOWER = {"computers": {"lr": 0.002, "epochs": 400}}
-# samplers of edges keep 10 per node and hop, 25 where a node has 30 or more in-edges; layer-wise ones keep 512 and 2,048
-# vertices; a subgraph of GraphSAINT is drawn with about half as many nodes as the graph has
-FANOUTS = {"facebook100": "25,25", "computers": "25,25", "photo": "25,25"}
-BUDGETS = {"facebook100": 4000, "computers": 8000, "photo": 4000, "cs": 8000}
+# samplers of edges keep 10 per node and hop, 25 where a node has 30 or more in-edges
 EDGES = {"fanout": "10,10"}
+FANOUTS = {"facebook100": "25,25", "computers": "25,25", "photo": "25,25"}
+# layer-wise ones keep so many vertices per hop
 VERTICES = {"fanout": "512,2048"}
-SAINT = {"saint_node": "budget={nodes}", "saint_edge": "budget={half}", "saint_walk": "roots={quarter},depth=3",
-         "saint_frontier": "budget={nodes},frontier={tenth}"}
+LAYERS = {"computers": "1024,4096"}
+# a subgraph of GraphSAINT has about half of the nodes; on the two graphs of products most draws in
+# proportion to the degree are of few nodes
+SAINT = {"saint_node": "budget={node}", "saint_edge": "budget={half}", "saint_walk": "roots={quarter},depth=3",
+         "saint_frontier": "budget={frontier},frontier={tenth}"}
+BUDGETS = {"facebook100": 4000, "computers": 8000, "photo": 4000, "cs": 8000}
+BY_DEGREE = {"computers": (20000, 16000), "photo": (10000, 8000)}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "full": {},
     **{name: {"sampler": name, **EDGES} for name in (
@@ -57,11 +61,13 @@ def run(task: str, sampler: str, seeds: int) -> dict[str, Any]:
     """One row of the table."""
     every = {**TASKS[task], **MINI, **SLOWER.get(task, {}), **SAMPLERS[sampler]}
     keys = {name: value for name, value in every.items() if value is not None}
-    if EDGES.items() <= keys.items():
-        keys["fanout"] = FANOUTS.get(task, keys["fanout"])
+    for usual, changed in ((EDGES, FANOUTS), (VERTICES, LAYERS)):
+        if usual.items() <= keys.items():
+            keys["fanout"] = changed.get(task, keys["fanout"])
     if sampler in SAINT:
         n = BUDGETS[task]
-        keys["sampler"] = keys["sampler"].format(nodes=n, half=n // 2, quarter=n // 4, tenth=n // 10)
+        node, frontier = BY_DEGREE.get(task, (n, n))
+        keys["sampler"] = keys["sampler"].format(node=node, half=n // 2, quarter=n // 4, frontier=frontier, tenth=frontier // 10)
     accuracies, epochs, began = [], [], perf_counter()
     for seed in range(seeds):
         result = gt.Trainer(job=gt.Job(**keys, seed=seed)).fit()

@@ -5,7 +5,8 @@ of the active rows, and carries new edge values from the layer that made them to
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import prod
@@ -22,6 +23,7 @@ from ...ops.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram
 from ...ops.functions.rows import prefix
 from ...ops.rows.stored import StoredRows, holds_sparse
+from ..partition.relation import RELATION
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
 from .product_order import ProductOrder
@@ -42,6 +44,7 @@ class Superstep:
         orders: Products that it may compute before or after its sum, by column and shape of the
             weight; decided once for transform and apply, which may see different columns.
         stored: Names of stored columns, by those under which edges read them.
+        along: Code of the relation whose edges it runs over; None for all.
     """
 
     layer: str
@@ -51,6 +54,7 @@ class Superstep:
     counts: Counts = NO_ROWS
     orders: dict[tuple[str, tuple[int, ...]], ProductOrder] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
+    along: int | None = None
 
     def order(self, counts: Counts) -> list[str]:
         """Whether product or sum comes first in a level of some size, one line for each product."""
@@ -58,8 +62,8 @@ class Superstep:
                 for order in self.orders.values()]
 
 
-# directions and layers run so far, and edge values carried on
-Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, Level]]]
+# directions and layers run so far, edge values carried on, code and share of the relation that layers run along
+Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, Level]], tuple[int, float] | None]
 
 
 def check_direction(layer: Stages, number: int, planned: str) -> None:
@@ -104,6 +108,7 @@ class ActiveGraph:
         self._inputs = inputs
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level]] = {}
+        self._along: tuple[int, float] | None = None
 
     @property
     def ledger(self) -> Any:
@@ -172,7 +177,29 @@ class ActiveGraph:
         level = self.view.levels[number]
         check_direction(layer, number, level.direction)
         self.directions.append(layer.direction)
-        return level
+        return level if self._along is None else level.of_code(self._stored(RELATION), *self._along)
+
+    @property
+    def along(self) -> int | None:
+        """Code of the relation whose edges layers run over; None for all."""
+        return None if self._along is None else self._along[0]
+
+    @contextmanager
+    def relation(self, code: int, share: float = 1.0) -> Iterator[None]:
+        """Layers that are called inside run over the edges whose column "relation" has this code.
+
+        ``share`` is the expected share of all edges, on which the order of a product and a sum depends.
+
+        Raises:
+            ColumnError: The graph has no relations.
+        """
+        if RELATION not in self.edge_schema(None):
+            raise ColumnError("the graph has no relations; give their codes with gt.Graph(..., edge_columns={'relation': codes})")
+        outside, self._along = self._along, (code, share)
+        try:
+            yield
+        finally:
+            self._along = outside
 
     def given(self, x: Var, n: int) -> Var:
         """The first n rows of a value, as the input of a layer that needs n rows."""
@@ -183,11 +210,11 @@ class ActiveGraph:
     @property
     def progress(self) -> Progress:
         """State of the pass; set it to an earlier value to run the same layers again."""
-        return list(self.directions), list(self.supersteps), dict(self._carried)
+        return list(self.directions), list(self.supersteps), dict(self._carried), self._along
 
     @progress.setter
     def progress(self, at: Progress) -> None:
-        self.directions, self.supersteps, self._carried = list(at[0]), list(at[1]), dict(at[2])
+        self.directions, self.supersteps, self._carried, self._along = list(at[0]), list(at[1]), dict(at[2]), at[3]
 
     def carried_since(self, begin: Progress) -> list[Var]:
         """Edge values made since ``begin``, in the order in which layers made them."""

@@ -87,8 +87,11 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
 
 def _first(model: Model, partition: Partition) -> Stages:
     """The first layer that runs."""
-    layers = [step.made_by for step in probe(model, partition).supersteps]
+    steps = probe(model, partition).supersteps
+    layers = [step.made_by for step in steps]
     first = layers[0] if layers else None
+    if steps and steps[0].along is not None:
+        raise ConfigError(f"precompute: {type(first).__name__} runs along one relation, and totals are those of all edges; drop precompute")
     if first is None or first.sum is None:
         raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; drop precompute")
     if sum(layer is first for layer in layers) > 1:

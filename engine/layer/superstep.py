@@ -112,7 +112,7 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     if (ingredients := graph.settings.ingredients(layer)) is not None:
         return _apply_precomputed(layer, ingredients, owner, graph, h)
     level = graph.next_level(layer)
-    step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
+    step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts, along=graph.along)
     graph.supersteps.append(step)
     given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):

@@ -6,7 +6,7 @@ restricted move plans. No subgraph is copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -98,6 +98,15 @@ class Selection:
         ptr, receiver, at = group(self.ptr, self.row, self.other, self.n_senders) if self.grouped is None else self.grouped()
         return self._lists(ptr, np.arange(self.n_senders, dtype=np.int32), receiver, at)
 
+    def of_code(self, codes: np.ndarray, code: int) -> Selection | None:
+        """The edges with a code, of all those in storage order; None if there are none."""
+        at = np.flatnonzero(codes[self.stored] == code)
+        if not len(at):
+            return None
+        edges = at if self.edges is None else self.edges[at]
+        return replace(self, ptr=np.searchsorted(at, self.ptr), other=self.other[at], edges=edges.astype(np.int32),
+                       weight=None if self.weight is None else self.weight[at], grouped=None)
+
     def _lists(self, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
         return EdgeLists(ptr, row, other, at, self.edges, self.start, self.offset, self.tie_shift, self.weight)
 
@@ -177,6 +186,28 @@ class Level:
     def stored(self) -> np.ndarray:
         """Storage positions of the edges in the order of the level, [n_edges] int64."""
         return np.concatenate([IN_ORDER.astype(np.int64), *(s.stored for p in self.passes for s in p.selections)])
+
+    @cached_property
+    def by_code(self) -> dict[int, Level]:
+        """The levels of edges with one code, as far as ``of_code`` has made them."""
+        return {}
+
+    def of_code(self, codes: np.ndarray, code: int, share: float) -> Level:
+        """The same rows with the edges of one code; made once for each code.
+
+        Moves are not restricted: they also fill halo rows that no edge of the code reads.
+
+        Args:
+            codes: Code of each stored edge.
+            code: The code.
+            share: Expected share of the edges that have it, for ``counts``.
+        """
+        if code not in self.by_code:
+            passes = [Pass(p.relation, p.reverse, [x for s in p.selections if (x := s.of_code(codes, code)) is not None], p.senders,
+                           p.receivers) for p in self.passes]
+            counts = self.counts._replace(edges=int(self.counts.edges * share))
+            self.by_code[code] = Level(self.n_in, self.n_out, passes, self.direction, counts=counts)
+        return self.by_code[code]
 
     @property
     def gid(self) -> np.ndarray:

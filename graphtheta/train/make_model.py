@@ -39,6 +39,8 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     """
     sizes = {"d_in": graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
              "relations": graph.n_relations, "types": graph.n_types}
+    codes: tuple[Any, ...] = tuple(range(graph.n_relations))
+    named = {"relation_names": graph.relations or codes, "type_names": graph.node_types}
     with dtype_scope(job.dtype), init_scope(job.seed):
         found = given if given is not None else load_user(job.model) if in_file(job.model) else find_model(job.model)
         if isinstance(found, Design):
@@ -47,7 +49,7 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
         if isinstance(found, Model):
             return _made_already(found, job)
         name = job.model if given is None else getattr(given, "__name__", "the function")
-        return _check_dtype(_of_factory(found, name, job, sizes), job)
+        return _check_dtype(_of_factory(found, name, job, {**sizes, **named}), job)
 
 
 def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str) -> Model:
@@ -58,7 +60,7 @@ def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str) ->
     return assemble(job.model, design, **sizes, decoder=decoder, o=options)
 
 
-def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, int]) -> Model:
+def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, Any]) -> Model:
     offered = {**sizes, **{key: getattr(job, key) for key in OPTIONS}, **read_extra(factory, name, job.extra_options)}
     taken = accepted(name, factory, offered)
     refuse_unread(job, set(offered) - set(taken), f"{name}, whose constructor has no such parameter", "add the parameter")
