@@ -24,7 +24,7 @@ _FRONT = {
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
     "CACHE_POLICIES": "caching.registry",
-    "import_graph": "ingest.importer", "Query": "tables.query",
+    "whole_graphs": "graph_level.whole_graphs", "import_graph": "ingest.importer", "Query": "tables.query",
     "compare_partitions": "partitioners.comparison", "EXCHANGES": "staleness.registry", "HISTORIES": "staleness.registry",
     "HaloExchange": "staleness.exchange", "Bns": "staleness.bns",
     "to_torch": "exporting.network", "counterpart": "exporting.layers", "TensorBoard": "train.loggers", "MLflow": "train.loggers",

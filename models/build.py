@@ -11,6 +11,7 @@ from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from .design import Design, NetworkOptions, read_options
 from .mlp import MLP
 from .network import Network
+from .readout import Readout
 from .registry import find_model, readers
 
 DECODERS = ("none", "dot", "hadamard", "edge")
@@ -72,7 +73,7 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
                           "gt.Graph({(src, name, dst): edges}, ...), or use rgat")
     sizes = {**({"relations": relations} if design.relational else {}), **({"types": types} if design.typed else {})}
     end = d_out if decoder == "none" else o.hidden
-    head_follows = design.whole or o.jumping != "none"
+    head_follows = design.whole or o.jumping != "none" or o.readout != "none"
     embed = MLP(d_in, (), o.hidden) if design.whole else None
     layers, widths, width = [], [], o.hidden if design.whole else d_in
     for i in range(o.layers):
@@ -82,9 +83,11 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
             layer.direction = o.direction
         layers.append(layer)
         widths.append(width)
-    head = NodeHead(sum(widths) if o.jumping == "concat" else width, (), end) if head_follows else None
+    width = sum(widths) if o.jumping == "concat" else width
+    head = NodeHead(width, (), end) if head_follows else None
+    readout = None if o.readout == "none" else Readout(o.readout, width)
     made = Network(layers, widths, activation=design.activation if o.activation == "auto" else o.activation, dropout=o.dropout, norm=o.norm,
-                   residual=design.residual if o.residual else "none", jumping=o.jumping, embed=embed, head=head,
+                   residual=design.residual if o.residual else "none", jumping=o.jumping, embed=embed, readout=readout, head=head,
                    decoder=_decoder(decoder, o.hidden, d_out, d_edge), plain_end=not head_follows)
     if o.decay_first_layer_only:
         made.decay_first_layer_only()

@@ -60,6 +60,8 @@ class NetworkOptions(Options):
     """Normalisation after each hidden layer; batch norm uses statistics over all workers."""
     jumping: Literal["none", "concat", "max"] = "none"
     """Jumping knowledge: a final linear layer reads the concatenation (concat) or elementwise maximum (max) of all layers' outputs."""
+    readout: Literal["none", "sum", "mean", "max", "attention"] = "none"
+    """For labels of whole graphs: their values are the sum, mean, maximum or attention-weighted mean of those of their nodes."""
     activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
     """Activation between layers; auto uses that of the published model."""
     direction: Literal["in", "out", "both"] = "in"

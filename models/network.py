@@ -2,7 +2,7 @@
 
     h = x  [embedded]
     for each layer:   h' = act(norm(layer(dropout(h))))  [+ h]
-    [jumping knowledge over all h], [head], [decoder of edges or links]
+    [jumping knowledge over all h], [readout], [head], [decoder of edges or links]
 
 The code is independent of ranks, partitions and batches. Residuals and jumping knowledge are
 ordinary arithmetic on node values, restricted to the rows that later layers compute.
@@ -27,6 +27,7 @@ from ..ops.functions.elementwise import add, maximum
 from ..ops.functions.shape import concat
 from .mlp import ACTIVATIONS, MLP
 from .norm import make_norm
+from .readout import read_out
 
 JUMPING: dict[str, Callable[[list[Any]], Any] | None] = {"none": None, "concat": concat, "max": lambda hs: reduce(maximum, hs)}
 RESIDUALS = ("none", "after", "before")
@@ -48,6 +49,8 @@ class Network(Model):
             over all layers.
         embed: Applied to the features, with an activation, before the first layer.
         head: Applied to the values of the last layer, or to those of all with jumping knowledge.
+        readout: Layer that makes the values of whole graphs from those of their nodes, before the
+            head; ``models.readout``.
         decoder: Layer without a sum, which computes values of edges or links from the node values.
         plain_end: Apply no norm, activation or residual to the last layer.
 
@@ -58,7 +61,7 @@ class Network(Model):
 
     def __init__(self, layers: Sequence[Module], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
                  norm: str = "none", residual: str = "none", jumping: str = "none", embed: MLP | None = None, head: MLP | None = None,
-                 decoder: Layer | None = None, plain_end: bool = True):
+                 readout: Layer | None = None, decoder: Layer | None = None, plain_end: bool = True):
         choices = {"residual": (residual, RESIDUALS), "jumping": (jumping, JUMPING), "activation": (activation, ACTIVATIONS)}
         for name, (given, allowed) in choices.items():
             if given not in allowed:
@@ -66,7 +69,7 @@ class Network(Model):
         if jumping == "max" and len(set(widths)) > 1:
             raise ConfigError(f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'")
         stack: list[Any] = list(layers)
-        self.embed, self.layers, self.head, self.decoder = embed, stack, head, decoder
+        self.embed, self.layers, self.readout, self.head, self.decoder = embed, stack, readout, head, decoder
         finished = len(self.layers) - plain_end
         self.norms = [make_norm(norm, w) for w in widths[:finished]]
         self.activation, self.dropout, self.residual, self.jumping = activation, dropout, residual, jumping
@@ -85,6 +88,7 @@ class Network(Model):
             reached += found
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
+        h = h if self.readout is None else read_out(self.readout, graph, h)
         h = h if self.head is None else self.head(self._entered(h))
         out: Var = h if self.decoder is None else self.decoder(graph, h)
         return out

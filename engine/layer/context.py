@@ -23,7 +23,7 @@ from ...ops.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram
 from ...ops.functions.rows import prefix
 from ...ops.rows.stored import StoredRows, holds_sparse
-from ..partition.relation import RELATION
+from ..partition.relation import READOUT, RELATION
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
 from .product_order import ProductOrder
@@ -106,6 +106,8 @@ class ActiveGraph:
         self.wanted = -1
         self.found: Var | None = None
         self._inputs = inputs
+        if READOUT in view.partition.node.readable():
+            view.space.counted = view.node_column(READOUT, view.space.n) == 0
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level]] = {}
         self._along: tuple[int, float] | None = None

@@ -16,6 +16,8 @@ from .exchange import MovePlan
 EDGE, NODE = "edge", "node"
 # the column with the kind of each edge, if a graph has several kinds
 RELATION = "relation"
+# node column: 1 for a node that stands for a whole graph, 0 for others
+READOUT = "readout"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Each function takes the path of its file and its options, and returns a graph.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,35 @@ def one_hot(column: np.ndarray, where: str) -> np.ndarray:
     return np.eye(len(values), dtype=np.float32)[which.ravel()]
 
 
+class Molecules(NamedTuple):
+    """The arrays of a file: edges, attributes of atoms and bonds, first atom of each molecule, its split, and what else is known."""
+
+    ends: tuple[np.ndarray, np.ndarray]
+    atom: np.ndarray
+    bond: np.ndarray
+    bounds: np.ndarray
+    split: np.ndarray
+    meta: dict[str, Any]
+
+
+def read_molecules(path: Path) -> Molecules:
+    """Read and check a file of molecules.
+
+    Raises:
+        FormatError: Its arrays do not describe molecules.
+    """
+    with ArrayFile(path) as file:
+        ends, meta = read_edges(file), read_meta(file)
+        atom, bond = file.read("node_attr", "iu", 2), file.read("edge_attr", "iu", 2)
+        # values beyond int64 become negative and are rejected below
+        bounds, split = file.read("graph_ptr", "iu", 1).astype(np.int64), file.read("graph_split", "iu", 1)
+    whole = len(bounds) == len(split) + 1 and bounds[0] == 0 and bounds[-1] == len(atom) and bool((np.diff(bounds) >= 0).all())
+    if not whole or atom.shape[1] != len(ATOM) or bond.shape[1] != len(BOND):
+        raise FormatError(f"{path}: node_attr {list(atom.shape)}, edge_attr {list(bond.shape)}, graph_ptr {list(bounds.shape)} and "
+                          f"graph_split {list(split.shape)} do not describe molecules; {AGAIN}")
+    return Molecules(ends, atom, bond, bounds, split, meta)
+
+
 def atoms(path: Path, hide: str = "") -> Graph:
     """Molecules as one graph; the class of an atom is its element.
 
@@ -89,17 +118,8 @@ def atoms(path: Path, hide: str = "") -> Graph:
     if hidden - set(ATOM[1:]):
         unknown = ", ".join(sorted(hidden - set(ATOM[1:])))
         raise ConfigError(f"{path.stem}: hide names {unknown}; choose from {', '.join(ATOM[1:])}, joined by '+'")
-    with ArrayFile(path) as file:
-        ends, meta = read_edges(file), read_meta(file)
-        atom, bond = file.read("node_attr", "iu", 2), file.read("edge_attr", "iu", 2)
-        # values beyond int64 become negative and are rejected below
-        bounds, split = file.read("graph_ptr", "iu", 1).astype(np.int64), file.read("graph_split", "iu", 1)
-    steps = np.diff(bounds)
-    whole = len(bounds) == len(split) + 1 and bounds[0] == 0 and bounds[-1] == len(atom) and bool((steps >= 0).all())
-    if not whole or atom.shape[1] != len(ATOM) or bond.shape[1] != len(BOND):
-        raise FormatError(f"{path}: node_attr {list(atom.shape)}, edge_attr {list(bond.shape)}, graph_ptr {list(bounds.shape)} and "
-                          f"graph_split {list(split.shape)} do not describe molecules; {AGAIN}")
-    part = np.repeat(split, steps)
+    ends, atom, bond, bounds, split, meta = read_molecules(path)
+    part = np.repeat(split, np.diff(bounds))
     y, elements = element_classes(atom[:, 0], part == 0)
     shown = [one_hot(atom[:, i], f"{path}: {name} in node_attr") for i, name in enumerate(ATOM) if i and name not in hidden]
     x = np.concatenate(shown or [np.ones((len(atom), 1), np.float32)], axis=1)

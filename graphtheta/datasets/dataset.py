@@ -14,7 +14,7 @@ from typing import Any
 from graphtheta.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.data.graph import Graph
 from graphtheta.data.split import split_nodes
-from graphtheta.datasets import builder, generate
+from graphtheta.datasets import builder, generate, whole
 from graphtheta.datasets.heterogeneous import heterogeneous
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.datasets.reader_planetoid import read_planetoid
@@ -70,8 +70,12 @@ ENTRIES: dict[str, Entry] = {
     "amazon_photo": Entry("co-purchases, 8 classes", builder.bag_of_words, "amazon_photo.npz", **PITFALLS),
     "amazon_computers": Entry("co-purchases, 10 classes", builder.bag_of_words, "amazon_computers.npz", **PITFALLS),
     "coauthor_cs": Entry("co-authors, 15 classes", builder.bag_of_words, "coauthor_cs.npz", **PITFALLS),
-    "mol_tox21": Entry("145,459 atoms and their bonds: which element?", builder.atoms, "mol_tox21.npz", {"hide": str}),
-    "mol_hiv": Entry("1,049,163 atoms and their bonds: which element?", builder.atoms, "mol_hiv.npz", {"hide": str}),
+    "mol_tox21": Entry("145,459 atoms: which element? level=graphs: 7,831 molecules, 12 assays", whole.molecules, "mol_tox21.npz",
+                       {"level": str, "hide": str}),
+    "mol_hiv": Entry("1,049,163 atoms: which element? level=graphs: 41,127 molecules, active or not", whole.molecules, "mol_hiv.npz",
+                     {"level": str, "hide": str}),
+    "tu_mutag": Entry("188 molecules: mutagenic or not, ten folds", whole.chemical, "tu_mutag.npz", {"fold": int}),
+    "tu_proteins": Entry("1,113 proteins: enzyme or not, ten folds", whole.chemical, "tu_proteins.npz", {"fold": int}),
     "traffic_chicago_regional": Entry("roads: flow of each link (edge regression), split by region", builder.traffic,
                                       "traffic_chicago_regional.npz", {"target": str, "coordinates": bool, "regions": int}, seeded=True),
     "bitcoin_otc": Entry("trust ratings over time (edge regression or sign)", builder.ratings, "bitcoin_otc.npz", {"target": str}),

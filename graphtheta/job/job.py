@@ -216,9 +216,13 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def fanouts(self, hops: int) -> tuple[int, ...]:
         """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all; empty if none are sampled.
 
+        A readout is a hop of its own, which reads all nodes of a graph.
+
         Raises:
             ConfigError: There is neither one number nor one for each hop.
         """
+        if self.fanout and self.readout != "none":
+            return (-1, *self.model_copy(update={"readout": "none"}).fanouts(hops - 1))
         per_hop = self.fanout * hops if len(self.fanout) == 1 else self.fanout
         if per_hop and len(per_hop) != hops:
             raise ConfigError(f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has {hops} hop(s); "

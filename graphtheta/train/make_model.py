@@ -9,6 +9,7 @@ from typing import Any
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.relation import READOUT
 from graphtheta.errors import ConfigError
 from graphtheta.job.job import Job, flag
 from graphtheta.job.keys import FIELDS
@@ -16,6 +17,7 @@ from graphtheta.job.model_keys import OPTIONS
 from graphtheta.job.outside import in_file, read_extra
 from graphtheta.models.build import assemble
 from graphtheta.models.design import Design, read_options
+from graphtheta.models.readout import READOUTS
 from graphtheta.models.registry import find_model, readers
 from graphtheta.models.user import accepted, load_user
 from graphtheta.ops.autodiff.init import dtype_scope, init_scope
@@ -44,7 +46,7 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     with dtype_scope(job.dtype), init_scope(job.seed):
         found = given if given is not None else load_user(job.model) if in_file(job.model) else find_model(job.model)
         if isinstance(found, Design):
-            return _of_design(found, job, sizes, kind.decoder)
+            return _of_design(found, job, sizes, kind.decoder, READOUT in graph.node_columns)
         _check_factory(found)
         if isinstance(found, Model):
             return _made_already(found, job)
@@ -52,11 +54,16 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
         return _check_dtype(_of_factory(found, name, job, {**sizes, **named}), job)
 
 
-def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str) -> Model:
+def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str, whole: bool) -> Model:
     extra = read_extra(design, job.model, job.extra_options)
     own = design.options.model_fields
     refuse_unread(job, (key for key in OPTIONS if key not in own), f"model={job.model}", "choose a model that reads it")
     options = read_options(design.options, {key: getattr(job, key) for key in own if key in FIELDS} | extra)
+    if whole != (options.readout != "none"):
+        raise ConfigError("the labels are those of whole graphs; choose how the values of nodes become one of their graph, "
+                          f"--readout {', '.join(READOUTS)}" if whole else
+                          f"readout={options.readout} makes values of whole graphs, and the graph has none; drop --readout, or make it "
+                          "with gt.whole_graphs")
     return assemble(job.model, design, **sizes, decoder=decoder, o=options)
 
 

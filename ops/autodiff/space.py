@@ -15,19 +15,22 @@ class RowSpace:
         n: Number of rows.
         gid: Global ids of the rows, [n] int64; random draws are keyed by them.
         kind: ``"node"`` or ``"edge"``.
+        counted: Which rows belong to the statistics of batch norm, [n] bool; None for all.
     """
 
-    __slots__ = ("gid", "kind", "n", "root")
+    __slots__ = ("counted", "gid", "kind", "n", "root")
 
-    def __init__(self, gid: np.ndarray, kind: str = "node", root: RowSpace | None = None):
-        self.gid = gid
+    def __init__(self, gid: np.ndarray, kind: str = "node", root: RowSpace | None = None, counted: np.ndarray | None = None):
+        self.gid, self.counted = gid, counted
         self.n = len(gid)
         self.kind = kind
         self.root = root if root is not None else self
 
     def prefix(self, n: int) -> RowSpace:
         """The first n rows, as a space nested in this one; itself if that is all of them."""
-        return self if n == self.n else RowSpace(self.gid[:n], self.kind, self.root)
+        if n == self.n:
+            return self
+        return RowSpace(self.gid[:n], self.kind, self.root, None if self.counted is None else self.counted[:n])
 
     def nested_with(self, other: RowSpace) -> bool:
         """Whether one of the two spaces is a prefix of the other."""

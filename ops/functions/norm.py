@@ -43,6 +43,8 @@ class RunningStats:
 def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: float = 0.1, eps: float = 1e-5) -> Any:
     """Normalise every column over the rows of all workers.
 
+    Rows that their row space does not count are normalised by the statistics of the others.
+
     Args:
         x: [n, ...]; n may be 0 on a rank.
         gamma, beta: Scale and shift, of the trailing shape.
@@ -69,8 +71,9 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
     tape, rows, scale = current(), _dense(x), value_of(gamma)
     # the tape refers to the rule; a reference back would be a cycle
     training, all_sum = tape.training, tape.all_sum
+    counted = x.space.counted if isinstance(x, Var) and x.space is not None else None
     if training:
-        mean, var, total = _statistics(rows, all_sum)
+        mean, var, total = _statistics(rows if counted is None else rows[counted], all_sum)
         seen = np.array(total), mean, var * (total / max(total - 1, 1))
         tape.changes.append((partial(stats.update, momentum=momentum), seen))
     else:
@@ -87,8 +90,10 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
         if not training:
             return [g * (scale * inverse), g_gamma, g_beta]
         mean_g, mean_gu = all_sum(np.stack([g_beta, g_gamma]).astype(np.float64)) / max(total, 1)
-        g_x = (g - mean_g.astype(g.dtype) - unit * mean_gu.astype(g.dtype)) * (scale * inverse)
-        return [g_x, g_gamma, g_beta]
+        through = mean_g.astype(g.dtype) + unit * mean_gu.astype(g.dtype)
+        if counted is not None:
+            through[~counted] = 0
+        return [(g - through) * (scale * inverse), g_gamma, g_beta]
 
     tape.add("batch_norm", [x, gamma, beta], [out], vjp)
     return out

@@ -1,0 +1,1 @@
+"""Graphs whose targets are whole graphs."""
