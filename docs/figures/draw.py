@@ -23,7 +23,7 @@ def packages() -> dict[str, tuple[str, set[str]]]:
     for folder in names.values():
         imported = {_package(module, names) for file in (ROOT / folder).glob("*.py") for module in _imports(file)}
         top = folder.split("/")[0]
-        band = "data" if folder in ("graphtheta/data", "graphtheta/datasets") else f"{top}/"
+        band = "data" if folder in ("graphtheta/data", "graphtheta/datasets", "graphtheta/graph_level") else f"{top}/"
         # the modules of graphtheta/ itself, and the lists of names in engine/ and ops/, are no packages of their own
         if "/" in folder or folder == "models":
             found[folder] = band, imported - {folder, ""}
@@ -62,32 +62,34 @@ def direct(graph: dict[str, set[str]]) -> dict[str, list[str]]:
 
 
 def layers() -> Figure:
-    """Packages in their layers; an arrow from each package to what it imports, where no chain of arrows says so."""
-    found, height, left = packages(), 92, 168
-    figure = Figure(1000, height * len(BANDS) + 66, "The layers: packages in five bands, imports point down or to the right")
-    for i, (band, colour, what) in enumerate(BANDS):
+    """Packages in their layers, each before those that it imports; a band of one line has an arrow for each import that no chain shows."""
+    found, left, step, most, y = packages(), 192, 40, 8, 12
+    bands = []
+    for band, colour, what in BANDS:
         inside = {name: others & {n for n, (b, _) in found.items() if b == band} for name, (b, others) in found.items() if b == band}
-        arrows, y = direct(inside), 12 + i * height
-        figure.box(12, y, 976, height - 16, "", "paper")
+        bands.append((band, colour, what, direct(inside), -(-len(inside) // most)))
+    height = sum(54 + step * lines for *_, lines in bands) + 66
+    figure = Figure(1000, height, "The layers: packages in five bands; imports point down or to the right")
+    for band, colour, what, arrows, lines in bands:
+        high = 38 + step * lines
+        figure.box(12, y, 976, high, "", "paper")
         figure.text(26, y + 34, band, size=15, bold=True)
         figure.text(26, y + 54, what, size=11, soft=True)
-        gap, n = 18, len(arrows)
-        width = min(112, (976 - left - 24 + gap) / n - gap)
-        at = {name: left + 24 + k * (width + gap) for k, name in enumerate(arrows)}
-        for name, x in at.items():
-            figure.box(x, y + 30, width, 30, name.split("/")[-1], colour, 12 if width > 76 else 11)
-            for other in arrows[name]:
-                if at[other] - x < width + gap + 1:
-                    figure.arrow((x + width, y + 45), (at[other] - 1, y + 45))
+        gap, across = 14 if lines > 1 else 18, min(len(arrows), most)
+        width = min(112, (976 - left + gap) / across - gap)
+        at = {name: (left + k % most * (width + gap), y + 30 + k // most * step) for k, name in enumerate(arrows)}
+        for name, (x, top) in at.items():
+            figure.box(x, top, width, 30, name.split("/")[-1], colour, 12)
+            for other in arrows[name] if lines == 1 else ():
+                if at[other][0] - x < width + gap + 1:
+                    figure.arrow((x + width, top + 15), (at[other][0] - 1, top + 15))
                 else:
-                    figure.arrow((x + width * 0.8, y + 30), (at[other] + width * 0.2, y + 29), bend=22)
-        if i + 1 < len(BANDS):
-            figure.arrow((86, y + height - 16), (86, y + height - 1))
-    y = 12 + len(BANDS) * height
+                    figure.arrow((x + width * 0.8, top), (at[other][0] + width * 0.2, top - 1), bend=22)
+        y += high + 16
+        figure.arrow((86, y - 16), (86, y - 1))
     figure.box(12, y, 976, 40, "", "plain")
     figure.text(26, y + 25, "base", size=15, bold=True)
-    figure.text(left + 24, y + 25, "errors, random numbers, logger, console, arrays from files: the standard library and NumPy only")
-    figure.arrow((86, y - 16), (86, y - 1))
+    figure.text(left, y + 25, "errors, random numbers, logger, console, arrays from files: the standard library and NumPy only")
     return figure
 
 

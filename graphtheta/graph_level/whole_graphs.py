@@ -14,11 +14,12 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.data.validation import is_column
-from graphtheta.engine.partition.relation import READOUT
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.sparse import is_sparse
 
 NODE, GRAPH = "node", "graph"
+# the node column by which the engine knows readout nodes
+READOUT = "readout"
 EDGE, MEMBER = (NODE, "edge", NODE), (NODE, "member", GRAPH)
 
 
