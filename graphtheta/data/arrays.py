@@ -254,7 +254,7 @@ class GraphArrays:
         if not node and not edge:
             state = "has no training mask" if self.train is None else "has an empty training set"
             raise DataError(f"{self.name}: the graph {state}; give train=, load it with split=\"random\", "
-                            "or make masks with graphtheta.data.split")
+                            "or make masks with class_split or fraction_split of graphtheta.splits.nodes")
 
     def summary(self) -> dict[str, Any]:
         """Figures for a report, in the order to print them; plain Python values."""

@@ -13,12 +13,12 @@ from typing import Any
 
 from graphtheta.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import split_nodes
 from graphtheta.datasets import builder, generate, whole
 from graphtheta.datasets.heterogeneous import heterogeneous
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.datasets.reader_planetoid import read_planetoid
 from graphtheta.errors import ConfigError
+from graphtheta.splits.nodes import split_nodes
 from graphtheta.store.manifest import is_store
 from graphtheta.store.reader import read_store
 
@@ -36,7 +36,7 @@ class Entry:
         file: File in the data folder; None for a generated graph.
         options: Its own options and their types.
         split: The split that ``split="auto"`` chooses.
-        per_class: Arguments of :func:`graphtheta.data.split.class_split` for ``split="random"``.
+        per_class: Arguments of :func:`graphtheta.splits.nodes.class_split` for ``split="random"``.
         common: Defaults of the common options, where they are not "as stored".
         seeded: Whether ``build`` makes the split, and takes its seed.
     """

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import class_split, fraction_split, link_split, region_of, region_split, split_nodes
 from graphtheta.datasets import generate
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.splits.links import link_split
+from graphtheta.splits.nodes import class_split, fraction_split, split_nodes
+from graphtheta.splits.regions import region_of, region_split
 
 
 def test_class_split_counts():
