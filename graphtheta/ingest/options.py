@@ -89,7 +89,7 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     if options.edge_label:
         found.append(number_field("y", options.edge_label, types, widths, remedy, vector=len(options.edge_label) == 1, missing=True))
     if options.edge_split:
-        found.append(split_field(options.edge_split, types))
+        found.append(split_field(options.edge_split, types, widths))
     return found + [named_field("edge", column, types, widths.get(column, 0)) for column in options.edge_columns]
 
 
@@ -99,7 +99,7 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     types = checked_types(options, source, named)
     widths = list_widths(source, types)
     found: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
-    split = split_field(options.split, types) if options.split else None
+    split = split_field(options.split, types, widths) if options.split else None
     if options.features:
         remedy = "give codes, ids and times as --node-columns, and rescale measured quantities"
         found.append(number_field("x", options.features, types, widths, remedy) if options.scale == "none" else

@@ -73,8 +73,11 @@ def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0
 
     Raises:
         ConfigError: Shares outside 0..1.
+        DataError: The graph has several splits.
     """
     check_shares(val, test)
+    if graph.n_splits > 1:
+        raise DataError(f"{graph.name}: the graph has {graph.n_splits} splits; choose one with graphtheta.splits.several.choose_split")
     masks = [mask for mask in (graph.edge_val, graph.edge_test) if mask is not None]
 
     def by_hash(begin: int, end: int) -> np.ndarray:

@@ -326,3 +326,28 @@ def test_a_scale_without_features_is_refused(tmp_path):
     for table, options in ((nodes, {**COLUMNS, "features": ()}), (None, {"src": "from", "dst": "to"})):
         with pytest.raises(ConfigError, match=r"scale=standard .* but none are named"):
             gt.import_graph(edges, table, to=tmp_path / "g", scale="standard", **options)
+
+
+@pytest.mark.parametrize("kind", ["words", "lists"])
+def test_several_splits_of_a_table(kind, tmp_path):
+    edges, nodes = tables()
+    parts = np.random.default_rng(1).integers(0, 4, (NODES, 3))
+    if kind == "words":
+        columns = {f"part{k}": [("train", "Valid", "test", None)[p] for p in parts[:, k]] for k in range(3)}
+    else:
+        columns = {mask: (parts == i).tolist() for i, mask in enumerate(("train", "val", "test"))}
+    for name, values in columns.items():
+        nodes = nodes.append_column(name, pa.array(values))
+    made = [imported(edges, nodes, tmp_path / f"{size}", size, **{**COLUMNS, "split": list(columns)}, name="g") for size in (1, 2)]
+    assert stored(made[0]) == stored(made[1])
+    graph = gt.load(made[0], split="stored")
+    for i, mask in enumerate(("train", "val", "test")):
+        assert np.array_equal(getattr(graph, mask), parts == i)
+    assert np.array_equal(gt.load(made[0], split_index=2).val, parts[:, 2] == 1)
+    bad = nodes.set_column(nodes.column_names.index(next(iter(columns))), next(iter(columns)), pa.array(
+        ["dev"] * 59 + ["tost"] if kind == "words" else [[True, False, False]] * 59 + [[True]]))
+    said = "row 60: column 'part0': 'tost' is none of" if kind == "words" else "row 60: column 'train' has a list of 1 numbers, expected 3"
+    with pytest.raises(DataError, match=said):
+        imported(edges, bad, tmp_path / "bad", **{**COLUMNS, "split": list(columns)[:1]})
+    with pytest.raises(ConfigError, match="one training set"):
+        imported(edges, nodes, tmp_path / "bad", **{**COLUMNS, "split": list(columns)}, scale="standard")
