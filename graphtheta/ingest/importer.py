@@ -49,18 +49,12 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
         separator: Character between columns of text files; by default found in the first line.
         header: Whether the first line of text files names the columns; otherwise their names are 0, 1, 2, ...
         progress: Whether to show progress and a summary on rank 0.
-        **options: src, dst, id: names of the columns of ids ("src", "dst", "id"); with ``id=None``, row i is node i.
-            features, edge_attr: columns of numbers, or one column of lists. scale: "none", or "standard" for features with mean
-            0 and deviation 1 over the training nodes. sparse_features: two columns of lists instead, of the numbers of
-            features and of their values; n_features: how many there are, by default the largest number + 1.
-            edge_weight: a column of numbers. label: a column of classes (integers or texts), numbers, or lists of
-            classes; or several columns of numbers. edge_label: columns of numbers. split, edge_split: a column of the
-            words train, val and test, or several for several splits; or columns of true and false, or of lists of them,
-            one for each. node_columns, edge_columns: integers, numbers, times, lists, or texts, which become codes.
-            n_nodes: ids are the numbers 0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or
-            "time" by column.
-            duplicates, self_loops: "keep" or "drop". reverse: "keep", or "add" missing reverse edges. on_bad_row: "fail" or
-            "skip". name: name of the graph.
+        **options: The flags of ``graphtheta import --edges`` (page Importing tables) with _ for -. Columns by name: src, dst, id
+            ("src", "dst", "id"; with ``id=None``, row i is node i), features or sparse_features (and n_features), label,
+            split, node_columns, edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the numbers
+            0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time" by column. scale: "none" or
+            "standard". duplicates, self_loops: "keep" or "drop". reverse: "keep" or "add". on_bad_row: "fail" or "skip".
+            name: name of the graph.
 
     Returns:
         The folder.

@@ -69,7 +69,7 @@ def whole_graph(graph: Any) -> Whole:
     if hasattr(graph, "ndata") and hasattr(graph, "edata") and callable(getattr(graph, "edges", None)):
         return of_fields(of_dgl(graph), name)
     if isinstance(graph, GraphArrays):
-        kept = {key: graph.meta[key] for key in ("node_types", "relations", "class_names") if key in graph.meta}
+        kept: dict[str, Any] = {key: graph.meta[key] for key in ("node_types", "relations", "class_names") if key in graph.meta}
         return replace(of_fields(_fields(graph), name), meta=kept)
     if getattr(graph, "edge_index", None) is not None and hasattr(graph, "num_nodes"):
         return of_fields(of_pyg(graph), name)
@@ -191,7 +191,7 @@ def dgl_types(graph: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
 
 def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
     """The tables of a heterogeneous graph; see ``graphtheta.data.typed`` for how types become columns."""
-    fields: dict[str, dict[Any, Any]] = {}
+    fields: dict[str, Any] = {}
     for given, names in ((nodes, NODE_VALUES), (edges, EDGE_VALUES)):
         for kind, values in given.items():
             for key in names.keys() & values.keys():

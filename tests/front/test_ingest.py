@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from follows import COLUMNS, EDGES, NODES, imported, stored, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,35 +21,10 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.tables import binary, text
 
-NODES, EDGES = 60, 400
-COLUMNS = {"src": "from", "dst": "to", "edge_attr": ["weight"], "edge_columns": ["when", "how"], "id": "name", "features": ["f0", "f1"],
-           "label": "team", "split": "part", "node_columns": ["kind"]}
-
-
-def tables(seed=0):
-    rng = np.random.default_rng(seed)
-    ids = [f"user {i:02d}é" for i in rng.permutation(NODES)]
-    nodes = pa.table({"name": ids, "f0": rng.normal(size=NODES).round(6), "f1": rng.normal(size=NODES).round(6),
-                      "kind": [("ab", "c")[i % 2] for i in range(NODES)], "team": [f"team {i % 3}" for i in range(NODES)],
-                      "part": [("train", "val", "test", "")[i % 4] for i in range(NODES)]})
-    ends = rng.integers(0, NODES, (2, EDGES))
-    edges = pa.table({"from": [ids[i] for i in ends[0]], "to": [ids[i] for i in ends[1]], "weight": rng.random(EDGES).round(6),
-                      "when": 1_600_000_000 + np.arange(EDGES), "how": [("phone", "mail")[i % 2] for i in range(EDGES)]})
-    return edges, nodes
-
 
 def as_csv(table, separator=","):
     rows = zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True)
     return "\n".join(separator.join(map(str, row)) for row in [table.column_names, *rows]).encode() + b"\n"
-
-
-def stored(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def imported(edges, nodes, folder, size=1, **options):
-    run_simulated(size, lambda comm: gt.import_graph(edges, nodes, to=folder, comm=comm, **options))
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -194,59 +169,6 @@ def test_objects(tmp_path):
         found = gt.load(imported(source, None, tmp_path / f"o{i}", 2))
         assert np.array_equal(found.x.read_begin(np.arange(40)).end(), graph.x) and np.array_equal(found.edge_attr, graph.edge_attr)
         assert np.array_equal(found.y, graph.y) and np.array_equal(found.train, graph.train) and np.array_equal(found.src, graph.src)
-
-
-class TypedDGL:
-    """What is read of a DGL graph of several types."""
-
-    def __init__(self, ends, x, y, train):
-        self.ntypes, self.canonical_etypes, self._ends = list(x), list(ends), ends
-        self.nodes = {name: SimpleNamespace(data={"feat": rows}) for name, rows in x.items()}
-        self.nodes["a"].data.update({"label": y, "train_mask": train})
-        self.num_nodes = lambda name: len(x[name])
-
-    @property
-    def edges(self):
-        class Edges(dict):
-            def __call__(inner, etype):
-                return tuple(self._ends[etype])
-
-        return Edges({relation: SimpleNamespace(data={}) for relation in self._ends})
-
-
-@pytest.mark.parametrize("kind", ["gt.Graph", "dgl", "pyg"])
-def test_heterogeneous_graphs(kind, tmp_path):
-    rng = np.random.default_rng(0)
-    ends = {("a", "to", "b"): rng.integers(0, 4, (2, 9)), ("b", "of", "a"): rng.integers(0, 3, (2, 5))}
-    x = {"a": rng.normal(size=(4, 2)).astype(np.float32), "b": rng.normal(size=(5, 3)).astype(np.float32)}
-    wanted = gt.Graph(ends, {"a": 4, "b": 5}, x=x, y={"a": np.arange(4)}, train={"a": np.arange(4) < 2})
-    graph = TypedDGL(ends, x, np.arange(4), np.arange(4) < 2) if kind == "dgl" else wanted
-    if kind == "pyg":
-        torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
-        graph = data.HeteroData({name: {"x": torch.tensor(rows)} for name, rows in x.items()})
-        graph["a"].y, graph["a"].train_mask = torch.arange(4), torch.arange(4) < 2
-        for relation, pair in ends.items():
-            graph[relation].edge_index = torch.tensor(pair)
-    found = gt.load(imported(graph, None, tmp_path / "s", 2))
-    assert found.node_types == ("a", "b") and found.relations == tuple(ends)
-    rows = found.x if sp.issparse(found.x) else found.x.read_begin(np.arange(9)).end()
-    assert np.array_equal(rows.toarray() if sp.issparse(rows) else rows, wanted.x.toarray() if sp.issparse(wanted.x) else wanted.x)
-    for field in ("src", "dst", "y", "train"):
-        assert np.array_equal(getattr(found, field), getattr(wanted, field))
-    assert np.array_equal(found.edge_columns["relation"], wanted.edge_columns["relation"])
-    with pytest.raises(ConfigError, match="compare edges without their relations"):
-        imported(graph, None, tmp_path / "t", duplicates="drop")
-
-
-def test_real_data_of_pyg(tmp_path):
-    torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
-    graph = gt.load("sbm:n_nodes=40,n_edges=200")
-    train = torch.rand(40, 10, generator=torch.Generator().manual_seed(0)) < 0.5
-    given = data.Data(x=torch.tensor(graph.x), edge_index=torch.tensor(graph.edge_index), y=torch.tensor(graph.y), train_mask=train,
-                      edge_attr=torch.tensor(graph.edge_attr))
-    found = gt.load(imported(given, None, tmp_path / "s", 2), split="stored")
-    assert found.n_splits == 10 and np.array_equal(found.train, train.numpy()) and np.array_equal(found.edge_attr, graph.edge_attr)
-    assert np.array_equal(found.x.read_begin(np.arange(40)).end(), graph.x) and np.array_equal(found.edge_index, graph.edge_index)
 
 
 def test_labels_of_several_classes_times_and_targets(tmp_path):
@@ -418,63 +340,3 @@ def test_a_scale_without_features_is_refused(tmp_path):
     for table, options in ((nodes, {**COLUMNS, "features": ()}), (None, {"src": "from", "dst": "to"})):
         with pytest.raises(ConfigError, match=r"scale=standard .* but none are named"):
             gt.import_graph(edges, table, to=tmp_path / "g", scale="standard", **options)
-
-
-@pytest.mark.parametrize("kind", ["words", "lists"])
-def test_several_splits_of_a_table(kind, tmp_path):
-    edges, nodes = tables()
-    parts = np.random.default_rng(1).integers(0, 4, (NODES, 3))
-    if kind == "words":
-        columns = {f"part{k}": [("train", "Valid", "test", None)[p] for p in parts[:, k]] for k in range(3)}
-    else:
-        columns = {mask: (parts == i).tolist() for i, mask in enumerate(("train", "val", "test"))}
-    for name, values in columns.items():
-        nodes = nodes.append_column(name, pa.array(values))
-    made = [imported(edges, nodes, tmp_path / f"{size}", size, **{**COLUMNS, "split": list(columns)}, name="g") for size in (1, 2)]
-    assert stored(made[0]) == stored(made[1])
-    graph = gt.load(made[0], split="stored")
-    for i, mask in enumerate(("train", "val", "test")):
-        assert np.array_equal(getattr(graph, mask), parts == i)
-    assert np.array_equal(gt.load(made[0], split_index=2).val, parts[:, 2] == 1)
-    bad = nodes.set_column(nodes.column_names.index(next(iter(columns))), next(iter(columns)), pa.array(
-        ["dev"] * 59 + ["tost"] if kind == "words" else [[True, False, False]] * 59 + [[True]]))
-    said = "row 60: column 'part0': 'tost' is none of" if kind == "words" else "row 60: column 'train' has a list of 1 numbers, expected 3"
-    with pytest.raises(DataError, match=said):
-        imported(edges, bad, tmp_path / "bad", **{**COLUMNS, "split": list(columns)[:1]})
-    with pytest.raises(ConfigError, match="one training set"):
-        imported(edges, nodes, tmp_path / "bad", **{**COLUMNS, "split": list(columns)}, scale="standard")
-
-
-def test_sparse_features_of_a_table_and_of_a_graph(tmp_path):
-    edges, nodes = tables()
-    x = sp.random(NODES, 40, 0.1, random_state=1, format="csr", dtype=np.float32)
-    parts = {name: [values[a:b][::-1].tolist() for a, b in zip(x.indptr[:-1], x.indptr[1:], strict=True)]
-             for name, values in (("at", x.indices), ("value", x.data))}
-    for name, lists in parts.items():
-        nodes = nodes.append_column(name, pa.array(lists, pa.list_(pa.int32() if name == "at" else pa.float32())))
-    names = {**COLUMNS, "features": (), "sparse_features": ["at", "value"], "n_features": 40}
-    pq.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=7)
-    made = [imported(edges, tmp_path / "nodes.parquet", tmp_path / f"{size}", size, **names, name="g") for size in (1, 3)]
-    assert stored(made[0]) == stored(made[1])
-    graph = gt.load(made[0])
-    assert graph.has_sparse_features and np.array_equal(graph.x.toarray(), x.toarray())
-    ring = gt.load("ring:n=60").replace(x=x)
-    assert np.array_equal(gt.load(imported(ring, None, tmp_path / "ring", 2)).x.toarray(), x.toarray())
-    # rows that are left out leave no gap
-    again = pa.concat_tables([nodes.slice(0, 5), nodes])
-    graph = gt.load(imported(edges, again, tmp_path / "skip", 2, **names, on_bad_row="skip"))
-    assert graph.meta["import"]["bad_node_rows"] == 5 and np.array_equal(graph.x.toarray(), x.toarray())
-
-
-@pytest.mark.parametrize(("at", "value", "message"), [
-    ([[0], [1, 2]], [[1.0], [2.0]], "row 2: columns 'at' and 'value' have lists of 2 and 1 numbers"),
-    ([[0], [1, 9]], [[1.0], [2.0, 3.0]], "row 2: column 'at' has a number outside 0..4"),
-    ([[3, 3], [1]], [[1.0, 2.0], [2.0]], "row 1: column 'at' lists a feature twice"),
-    ([[3], [1]], [[1.0], [None]], "row 2: column 'value' has a list with numbers that are missing"),
-    ([[3], None], [[1.0], [2.0]], "row 2: column 'at' has no list"),
-    ([[3], [1]], [[2**24 + 1], [2]], "feature 3 has integers such as 16777217, which float32 would round"),
-])
-def test_wrong_sparse_features(at, value, message, tmp_path):
-    nodes = pa.table({"id": [1, 2], "at": at, "value": pa.array(value, pa.list_(pa.float64()))})
-    with pytest.raises(DataError, match=message):
-        imported(pa.table({"src": [1], "dst": [2]}), nodes, tmp_path / "s", sparse_features=["at", "value"], n_features=5)
