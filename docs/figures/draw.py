@@ -23,7 +23,7 @@ def packages() -> dict[str, tuple[str, set[str]]]:
     for folder in names.values():
         imported = {_package(module, names) for file in (ROOT / folder).glob("*.py") for module in _imports(file)}
         top = folder.split("/")[0]
-        band = "data" if folder in ("graphtheta/data", "graphtheta/datasets", "graphtheta/graph_level") else f"{top}/"
+        band = "data" if folder in ("graphtheta/data", "graphtheta/datasets", "graphtheta/graph_level", "graphtheta/splits") else f"{top}/"
         # the modules of graphtheta/ itself, and the lists of names in engine/ and ops/, are no packages of their own
         if "/" in folder or folder == "models":
             found[folder] = band, imported - {folder, ""}

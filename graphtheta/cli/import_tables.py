@@ -18,6 +18,7 @@ EDGE_COLUMNS = {
 }
 NODE_COLUMNS = {
     "id": ("COLUMN", "ids, integers or texts [id]; empty: row i is node i"), "features": ("COLUMNS", "numbers, or one column of lists"),
+    "sparse-features": ("INDICES,VALUES", "two columns of lists: numbers of features from 0, and their values"),
     "label": ("COLUMNS", "classes (integers or texts), numbers, or lists of classes; or several columns of numbers"),
     "split": ("COLUMNS", "a column of the words train, val, test; or columns of true and false"),
     "node-columns": ("COLUMNS", "values that models read by name: integers, numbers, times; texts become codes"),
@@ -31,7 +32,7 @@ ROWS = {
     "on-bad-row": (("fail", "skip"), "rows that are malformed, lack an id, name an unknown node or have a wrong type: stop, or leave "
                                      "them out and count them [fail]"),
 }
-LISTS = ("edge_attr", "edge_label", "edge_split", "edge_columns", "features", "label", "split", "node_columns")
+LISTS = ("edge_attr", "edge_label", "edge_split", "edge_columns", "features", "sparse_features", "label", "split", "node_columns")
 
 
 def import_tables(argv: Sequence[str]) -> int:
@@ -81,6 +82,7 @@ def parser() -> Parser:
         for flag, (metavar, text) in flags.items():
             group.add_argument(f"--{flag}", metavar=metavar, help=text)
     made.add_argument("--n-nodes", type=int, metavar="N", help="ids are the numbers 0 to N-1, and there is no node table")
+    made.add_argument("--n-features", type=int, metavar="D", help="number of sparse features [the largest number + 1]")
     group = made.add_argument_group("Types")
     group.add_argument("--id-type", choices=("auto", "int", "text"), help="type of ids; auto: integers, or text if any at the beginning "
                        "of a file is not an integer or has leading zeros [auto]")

@@ -44,7 +44,7 @@ def _some(n: int, most: int, masks: list[np.ndarray | None]) -> np.ndarray:
 def shortened(job: Job) -> Job:
     """The job for one epoch and few nodes."""
     changes: dict[str, Any] = {"epochs": 1, "steps": 0, "seeds": 1, "eval_every": 1, "patience": 0, "trace": False,
-                               "checkpoint_every": 0, "resume": False}
+                               "checkpoint_every": 0, "resume": False, "split_index": 0}
     # a sampler without fanout chooses the nodes of a batch itself
     if job.strategy == "mini" and (job.fanout or job.is_default("sampler")):
         changes |= {"batch_size": BATCH, "vertex_limit": 0}

@@ -92,10 +92,12 @@ class GraphArrays:
         put("edge_y", validation.check_targets(edge_y, e, where))
         node_masks = dict(zip(NODE_MASKS, (train, val, test), strict=True))
         edge_masks = dict(zip(EDGE_MASKS, (edge_train, edge_val, edge_test), strict=True))
-        for masks, kind, count, targets in ((node_masks, "node", n, self.y), (edge_masks, "edge", e, self.edge_y)):
+        for masks, kind, count in ((node_masks, "node", n), (edge_masks, "edge", e)):
             for field in masks:
                 masks[field] = validation.check_mask(masks[field], count, kind, field, where)
                 put(field, masks[field])
+        validation.count_splits(node_masks | edge_masks, where)
+        for masks, kind, targets in ((node_masks, "node", self.y), (edge_masks, "edge", self.edge_y)):
             validation.check_disjoint(masks, kind, where)
             validation.check_labelled(targets, masks, kind, "label" if kind == "node" else "target", where)
         put("node_ids", validation.check_node_ids(node_ids, n, where))
@@ -162,6 +164,11 @@ class GraphArrays:
         if kind not in self.node_types:
             raise DataError(f"{self.name}: there is no node type {kind!r}; it has {', '.join(map(repr, self.node_types)) or 'no types'}")
         return np.flatnonzero(self.node_columns[TYPE] == self.node_types.index(kind))
+
+    @property
+    def n_splits(self) -> int:
+        """Number of splits, which are columns of the masks; 1 for masks without columns, or without masks."""
+        return validation.count_splits({mask: getattr(self, mask) for mask in (*NODE_MASKS, *EDGE_MASKS)}, self.name)
 
     @property
     def label_kind(self) -> str:
@@ -254,17 +261,17 @@ class GraphArrays:
         if not node and not edge:
             state = "has no training mask" if self.train is None else "has an empty training set"
             raise DataError(f"{self.name}: the graph {state}; give train=, load it with split=\"random\", "
-                            "or make masks with graphtheta.data.split")
+                            "or make masks with class_split or fraction_split of graphtheta.splits.nodes")
 
     def summary(self) -> dict[str, Any]:
         """Figures for a report, in the order to print them; plain Python values."""
-        masks = {field: None if getattr(self, field) is None else int(getattr(self, field).sum()) for field in (*NODE_MASKS, *EDGE_MASKS)}
+        masks = {field: None if getattr(self, field) is None else _sizes(getattr(self, field)) for field in (*NODE_MASKS, *EDGE_MASKS)}
         out_degree, in_degree = (np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst))
         return {
             "name": self.name, "nodes": self.n_nodes, "edges": self.n_edges,
             "features": self.n_features, "sparse features": self.has_sparse_features, "edge attributes": self.n_edge_features,
             **{field.replace("_", " "): described(getattr(self, field)) for field in COLUMNS if getattr(self, field)},
-            "labels": self.label_kind, "classes": self.n_classes,
+            "labels": self.label_kind, "classes": self.n_classes, **({"splits": self.n_splits} if self.n_splits > 1 else {}),
             "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
             "mean degree": self.n_edges / self.n_nodes,
             "largest in-degree": int(in_degree.max()), "largest out-degree": int(out_degree.max()),
@@ -279,13 +286,21 @@ class GraphArrays:
         parts += [f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}" for field in COLUMNS if getattr(self, field)]
         parts += [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"] if self.n_classes else []
         if self.train is not None:
-            parts.append("split " + "/".join(str(int(m.sum())) if m is not None else "-" for m in (self.train, self.val, self.test)))
+            first = [None if m is None else validation.splits_of(m)[:, 0] for m in (self.train, self.val, self.test)]
+            sizes = "/".join("-" if m is None else str(int(m.sum())) for m in first)
+            parts.append(f"split {sizes}" if self.n_splits == 1 else f"{self.n_splits} splits, the first {sizes}")
         return f"{type(self).__name__}({self.name}: {', '.join(parts)})"
 
 
 def _rebuild(kind: type[G], fields: dict[str, Any]) -> G:
     """Rebuild a pickled graph through the constructor and its checks."""
     return kind(**fields)
+
+
+def _sizes(mask: np.ndarray) -> int | list[int]:
+    """Number of rows in a mask, in each of its splits."""
+    sizes: int | list[int] = mask.sum(axis=0).tolist()
+    return sizes
 
 
 def _blocks(column: Any) -> Iterator[np.ndarray]:

@@ -35,8 +35,9 @@ class Graph(GraphArrays):
         edge_attr: Edge attributes, [n_edges, a].
         edge_weight: Edge weights, [n_edges].
         edge_y: Edge targets, [n_edges] or [n_edges, k], NaN for unknown.
-        train, val, test: Node masks, [n_nodes] bool.
-        edge_train, edge_val, edge_test: Edge masks for edge tasks, [n_edges] bool.
+        train, val, test: Node masks, [n_nodes] bool; or [n_nodes, S] for S splits, of which training uses one
+            (``split_index``). A mask without columns then belongs to all splits.
+        edge_train, edge_val, edge_test: Edge masks for edge tasks, [n_edges] or [n_edges, S] bool.
         node_ids: Original ids, [n_nodes] unique integers or strings; results are reported under them.
         node_columns: Further values of the nodes by name, [n_nodes] or [n_nodes, k]; models read them as
             ``node.NAME`` and ``edge.src.NAME``. Integers stay integers: types that int32 holds become

@@ -306,6 +306,8 @@ def row_normalise(graph: G) -> G:
 
 def standardise(a: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
     """Columns with mean 0 and deviation 1 over some rows (all if None); a constant column becomes 0."""
+    if rows is not None and rows.ndim > 1:
+        raise DataError(f"values cannot be standardised over the training sets of {rows.shape[1]} splits; choose one with split_index=K")
     known = a if rows is None or not rows.any() else a[rows]
     if not len(known):
         return a

@@ -324,7 +324,7 @@ def check_classes(y: np.ndarray, n_classes: int | None, origin: Origin) -> tuple
 
 
 def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
-    """A boolean mask with one entry per row."""
+    """Boolean masks with one entry per row: [n], or [n, S] for S splits."""
     if mask is None:
         return None
     origin = Origin(where, field)
@@ -332,18 +332,32 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
     if mask.dtype != np.bool_:
         raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
                            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")
-    if mask.ndim != 1:
-        raise origin.shape(f"expected shape [{n}], got {list(mask.shape)}", "give one mask per split, not several in columns")
+    if mask.ndim not in (1, 2) or (mask.ndim == 2 and not mask.shape[1]):
+        raise origin.shape(f"expected shape [{n}], or [{n}, S] for S splits, got {list(mask.shape)}", f"give one entry per {kind}")
     check_rows(mask, n, kind, origin)
     return frozen(mask)
 
 
+def count_splits(masks: dict[str, np.ndarray | None], where: str) -> int:
+    """The number of splits, of which a mask [n, S] has one in each column; 1 without such masks."""
+    wide = [(name, mask.shape[1]) for name, mask in masks.items() if mask is not None and mask.ndim == 2]
+    for name, n in wide:
+        if n != wide[0][1]:
+            raise Origin(where, name).shape(f"{n} columns, but {wide[0][0]} has {wide[0][1]}", "give all masks a column for each split")
+    return wide[0][1] if wide else 1
+
+
+def splits_of(mask: np.ndarray) -> np.ndarray:
+    """Masks as [n, S], or [n, 1] for one that belongs to all splits."""
+    return mask if mask.ndim == 2 else mask[:, None]
+
+
 def check_disjoint(masks: dict[str, np.ndarray | None], kind: str, where: str) -> None:
-    """No row is in two masks."""
-    given = [(name, mask) for name, mask in masks.items() if mask is not None]
+    """No row is in two masks of a split."""
+    given = [(name, splits_of(mask)) for name, mask in masks.items() if mask is not None]
     for i, (first, a) in enumerate(given):
         for second, b in given[i + 1:]:
-            both = np.flatnonzero(a & b)
+            both = np.flatnonzero((a & b).any(axis=1))
             if len(both):
                 raise Origin(where, f"{first} and {second}").data(
                     f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}", "a row may be in only one of the masks")
@@ -357,7 +371,7 @@ def check_labelled(y: np.ndarray | None, masks: dict[str, np.ndarray | None], ki
     if not missing.any():
         return
     for name, mask in masks.items():
-        bad = np.flatnonzero(missing if mask is None else mask & missing)
+        bad = np.flatnonzero(missing if mask is None else splits_of(mask).any(axis=1) & missing)
         if mask is not None and len(bad):
             raise Origin(where, name).data(f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
                                           f"take {kind}s without {field} out of the mask")

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import masks_of, region_split
 from graphtheta.data.transform import standardise
 from graphtheta.datasets.generate import random_code, random_features
 from graphtheta.datasets.reader_npz import ArrayFile, read_edges, read_meta, read_npz
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.npy import AGAIN
 from graphtheta.rng import Purpose, integers, key
+from graphtheta.splits.nodes import masks_of
+from graphtheta.splits.regions import region_split
 
 ATOM = ("atomic_number", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridisation", "aromatic", "ring")
 BOND = ("type", "stereo", "conjugated")

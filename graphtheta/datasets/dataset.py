@@ -13,12 +13,13 @@ from typing import Any
 
 from graphtheta.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import split_nodes
 from graphtheta.datasets import builder, generate, whole
 from graphtheta.datasets.heterogeneous import heterogeneous
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.datasets.reader_planetoid import read_planetoid
 from graphtheta.errors import ConfigError
+from graphtheta.splits.nodes import split_nodes
+from graphtheta.splits.several import choose_split
 from graphtheta.store.manifest import is_store
 from graphtheta.store.reader import read_store
 
@@ -36,7 +37,7 @@ class Entry:
         file: File in the data folder; None for a generated graph.
         options: Its own options and their types.
         split: The split that ``split="auto"`` chooses.
-        per_class: Arguments of :func:`graphtheta.data.split.class_split` for ``split="random"``.
+        per_class: Arguments of :func:`graphtheta.splits.nodes.class_split` for ``split="random"``.
         common: Defaults of the common options, where they are not "as stored".
         seeded: Whether ``build`` makes the split, and takes its seed.
     """
@@ -99,7 +100,7 @@ FILE = Entry("a file", read_npz)
 
 def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None, split: str = "auto", seed: int = 0,
          symmetric: bool | str | None = None, largest_component: bool | str | None = None, self_loops: bool | str | None = None,
-         normalise_features: bool | str | None = None, **options: Any) -> Graph:
+         normalise_features: bool | str | None = None, split_index: int = 0, **options: Any) -> Graph:
     """Load a graph by name, from an npz file, from a store, or from original Planetoid files.
 
     Args:
@@ -120,6 +121,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
         self_loops: True adds the missing self loops, False drops all.
         normalise_features: True or ``"row"`` scales rows to sum 1; ``"standard"`` standardises
             columns over training nodes.
+        split_index: Which split to use, if the graph comes with several; ``split="stored"`` keeps all.
         **options: Options of the named graph, and ``train_per_class``, ``val_per_class`` for
             random splits (0 is the default).
 
@@ -138,6 +140,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
               "normalise_features": normalise_features}
     common |= {k: options.pop(k) for k in common if k in options}
     split, seed = str(options.pop("split", split)), convert(name, "seed", options.pop("seed", seed), int)
+    split_index = convert(name, "split_index", options.pop("split_index", split_index), int)
     entry = ENTRIES.get(name)
     if entry is None:
         graph = read_path(name, data_dir, options)
@@ -150,11 +153,18 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
     split = usual if split == "auto" else split
     if given and split != "random":
         raise ConfigError(f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random' (--split random)")
+    if split_index and split != "public":
+        raise ConfigError(f"{name}: split_index has no meaning with the split '{split}'; drop it, or choose split='public'")
+    return scale(with_masks(graph, split, split_index, seed, per_class), choices["normalise_features"])
+
+
+def with_masks(graph: Graph, split: str, index: int, seed: int, per_class: dict[str, int]) -> Graph:
+    """The graph with the masks of a split; ``index`` says which of several."""
+    if split == "stored":
+        return graph
     if split == "none":
-        graph = graph.replace(**dict.fromkeys((*NODE_MASKS, *EDGE_MASKS)))
-    elif split != "stored":
-        graph = split_nodes(graph, split, seed, per_class)
-    return scale(graph, choices["normalise_features"])
+        return graph.replace(**dict.fromkeys((*NODE_MASKS, *EDGE_MASKS)))
+    return choose_split(split_nodes(graph, split, seed, per_class), index)
 
 
 def class_counts(name: str, options: dict[str, Any]) -> dict[str, int]:

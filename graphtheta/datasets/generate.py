@@ -4,10 +4,10 @@ from __future__ import annotations
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import fraction_split
 from graphtheta.data.transform import first_of_each, pair_key
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, bits, integers, key, normal, shuffle, uniform
+from graphtheta.splits.nodes import fraction_split
 
 # words of random keys, one for each stream of draws
 BLOCK, DEGREE, SOURCE, DESTINATION, INSIDE, CENTRE, FEATURE, EDGE, NUMBERING = range(9)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import masks_of
 from graphtheta.datasets import builder
 from graphtheta.datasets.reader_npz import ArrayFile, read_edges, read_meta
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.graph_level.whole_graphs import whole_graphs
 from graphtheta.npy import AGAIN
+from graphtheta.splits.nodes import masks_of
 
 ATOMS, GRAPHS = "atoms", "graphs"
 

@@ -1,7 +1,7 @@
 """Fields for named columns and for splits, and the choice of a field for a column by its type."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from graphtheta.data.columns import TAKEN
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.fields.base import Base, Classes, Codes, Field, LabelField, Labels, Numbers, Output, Wrong, says
+from graphtheta.fields.base import Base, Classes, Codes, Field, LabelField, Labels, Numbers, Output, Wrong, no_list, says
 from graphtheta.fields.scaled import Scaled
-from graphtheta.tables.arrow import BOOL, TEXT, WHOLE, flags, integers, is_list, is_text, null, one
+from graphtheta.tables.arrow import BOOL, TEXT, WHOLE, flags, integers, is_list, is_text, lengths, null, one
 from graphtheta.wording import did_you_mean
 
 SPLITS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
@@ -94,60 +94,85 @@ class Times(Base):
 
 
 class Words(Base):
-    """Masks from a column of words: train, val, test, or nothing.
+    """Masks from columns of words: train, val, test, or nothing. Each column is a split.
 
     Args:
-        column: The column.
+        columns: The columns.
     """
 
-    def __init__(self, column: str):
-        self.inputs, self._column = {column: TEXT}, column
+    def __init__(self, columns: Sequence[str]):
+        self.inputs = dict.fromkeys(columns, TEXT)
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Other words."""
-        words = pc.utf8_lower(one(table.column(self._column))).fill_null("")
-        bad = ~flags(pc.is_in(words, pa.array([*SPLITS, ""], TEXT)))
-        yield bad, lambda row: f"column '{self._column}': '{words[row].as_py()}' is none of train, val and test"
+        for name in self.inputs:
+            words = pc.utf8_lower(one(table.column(name))).fill_null("")
+            bad = ~flags(pc.is_in(words, pa.array([*SPLITS, ""], TEXT)))
+            yield bad, no_split(name, words)
 
     def outputs(self) -> list[Output]:
         """Three masks."""
-        return [Output(mask, (), np.bool_) for mask in MASKS]
+        return [Output(mask, (len(self.inputs),) if len(self.inputs) > 1 else (), np.bool_) for mask in MASKS]
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """Three masks."""
-        words = pc.utf8_lower(one(table.column(self._column)))
-        codes = np.array([*SPLITS.values(), -1])[integers(pc.index_in(words, pa.array(list(SPLITS), TEXT)).fill_null(-1))]
+        codes = np.stack([self._codes(table, name) for name in self.inputs], axis=1)
+        codes = codes if len(self.inputs) > 1 else codes[:, 0]
         return [codes == i for i in range(len(MASKS))]
+
+    def _codes(self, table: pa.Table, name: str) -> np.ndarray:
+        words = pc.utf8_lower(one(table.column(name)))
+        return np.array([*SPLITS.values(), -1])[integers(pc.index_in(words, pa.array(list(SPLITS), TEXT)).fill_null(-1))]
 
 
 class Marks(Base):
-    """Masks from up to three columns of true and false, or 1 and 0.
+    """Masks from up to three columns of true and false, or 1 and 0; or of lists of them, with a value for each split.
 
     Args:
         columns: The columns of train, val and test.
         types: Types of all columns.
+        widths: Lengths of the lists of columns that have lists.
+
+    Raises:
+        ConfigError: Lists of different lengths.
     """
 
-    def __init__(self, columns: Sequence[str], types: dict[str, Any]):
-        self.inputs = {name: read_as(types[name]) for name in columns}
+    def __init__(self, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]):
+        self._widths = {name: widths[name] for name in columns if is_list(types[name])}
+        if len(set(self._widths.values())) > 1:
+            raise ConfigError(f"the splits {', '.join(f'{name} ({n})' for name, n in self._widths.items())} have lists of different "
+                              "lengths; give all a value for each split")
+        self.inputs = {name: pa.large_list(read_as(types[name].value_type)) if name in self._widths else read_as(types[name])
+                       for name in columns}
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Missing values, other numbers, and rows of several splits."""
+        for name, width in self._widths.items():
+            sizes = lengths(one(table.column(name)))
+            yield sizes != width, no_list(name, sizes, width)
         for name in self.inputs:
             values = self._values(table, name)
-            yield (values != 0) & (values != 1), says(f"column '{name}' is neither true nor false")
-        yield sum(self._values(table, name) == 1 for name in self.inputs) > 1, says(f"more than one of {', '.join(self.inputs)} is true")
+            yield ((values != 0) & (values != 1)).any(axis=1), says(f"column '{name}' is neither true nor false")
+        yield (sum(self._values(table, name) == 1 for name in self.inputs) > 1).any(axis=1), says(
+            f"more than one of {', '.join(self.inputs)} is true")
 
     def outputs(self) -> list[Output]:
         """A mask for each column."""
-        return [Output(mask, (), np.bool_) for mask, _ in zip(MASKS, self.inputs, strict=False)]
+        return [Output(mask, (self._widths[name],) if name in self._widths else (), np.bool_)
+                for mask, name in zip(MASKS, self.inputs, strict=False)]
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """A mask for each column."""
-        return [self._values(table, name) == 1 for name in self.inputs]
+        return [values if name in self._widths else values[:, 0] for name in self.inputs for values in [self._values(table, name) == 1]]
 
     def _values(self, table: pa.Table, name: str) -> np.ndarray:
-        return integers(one(table.column(name)).cast(WHOLE).fill_null(-1))
+        """[n, 1], or [n, S] of lists; -1 where there is no value."""
+        column = one(table.column(name))
+        if name not in self._widths:
+            return integers(column.cast(WHOLE).fill_null(-1))[:, None]
+        out, right = np.full((len(column), self._widths[name]), -1, np.int64), lengths(column) == self._widths[name]
+        out[right] = integers(column.filter(pa.array(right)).flatten().cast(WHOLE).fill_null(-1)).reshape(-1, self._widths[name])
+        return out
 
 
 class Labelled(Base):
@@ -163,8 +188,13 @@ class Labelled(Base):
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Nodes in a mask without a label."""
-        inside = np.any(self._split.rows(table), axis=0)
+        inside = np.any([rows.reshape(table.num_rows, -1).any(axis=1) for rows in self._split.rows(table)], axis=0)
         yield inside & self._label.missing(table), says("the row belongs to a split, but has no label")
+
+
+def no_split(name: str, words: Any) -> Callable[[int], str]:
+    """What is wrong with a word."""
+    return lambda row: f"column '{name}': '{words[row].as_py()}' is none of train, val and test"
 
 
 def label_field(columns: Sequence[str], types: dict[str, Any], width: int) -> LabelField:
@@ -246,13 +276,27 @@ def _width(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]
     return widths[columns[0]] if lists else None
 
 
-def split_field(columns: Sequence[str], types: dict[str, Any]) -> Field:
-    """The field of the masks: one column of words, or columns of true and false."""
-    if len(columns) == 1 and not (pa.types.is_boolean(types[columns[0]]) or pa.types.is_integer(types[columns[0]])):
-        return Words(columns[0])
+def split_field(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> Field:
+    """The field of the masks: columns of words, or columns of true and false.
+
+    Args:
+        columns: The columns.
+        types: Types of all columns.
+        widths: Lengths of the lists of columns that have lists.
+
+    Raises:
+        ConfigError: Columns of both kinds, of neither, or too many.
+    """
+    values = {name: types[name].value_type if is_list(types[name]) else types[name] for name in columns}
+    marks = [name for name, kind in values.items() if pa.types.is_boolean(kind) or pa.types.is_integer(kind)]
+    if not marks and not any(is_list(types[name]) for name in columns):
+        return Words(columns)
+    if len(marks) < len(columns):
+        raise ConfigError(f"the split has the columns {', '.join(f'{name} of {types[name]}' for name in columns)}; give columns of words, "
+                          "one for each split, or up to three columns of true and false, or of lists of them")
     if len(columns) > len(MASKS):
-        raise ConfigError(f"a split has at most three columns, for train, val and test; got {', '.join(columns)}")
-    return Marks(columns, types)
+        raise ConfigError(f"a split has at most three columns of true and false, for train, val and test; got {', '.join(columns)}")
+    return Marks(columns, types, widths)
 
 
 def read_as(kind: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError
 from graphtheta.fields.base import Field, Numbers
 
 # deviation of a column, of its mean, below which it is the rounding of a constant column
@@ -20,10 +21,16 @@ class Scaled(Numbers):
     Args:
         name, columns, width: As of ``Numbers``.
         split: The field of the masks; None if there are none.
+
+    Raises:
+        ConfigError: There are several splits.
     """
 
     def __init__(self, name: str, columns: Sequence[str], width: int | None, split: Field | None):
         super().__init__(name, columns, width)
+        if split is not None and split.outputs()[0].trailing:
+            raise ConfigError("scale=standard needs one training set, but the columns of split (--split) make several; name one "
+                              "split, or scale the features of the table beforehand")
         self._split = split
         # of each block, the number of training nodes and of all nodes, their means, and the sums of squares around these
         self._blocks: list[list[tuple[float, ...]]] = [[], []]

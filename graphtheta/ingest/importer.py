@@ -20,6 +20,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError
 from graphtheta.fields.base import Codes, Labels
+from graphtheta.fields.sparse import SparseRows
 from graphtheta.ingest.ids import Directory, empty, joined
 from graphtheta.ingest.nodes import NodeTable, Positions, SortedIds
 from graphtheta.ingest.opening import Tables, open_tables
@@ -27,7 +28,7 @@ from graphtheta.ingest.options import Options, edge_fields, id_kind, node_fields
 from graphtheta.ingest.pairs import mark
 from graphtheta.ingest.spool import Spool, begins, in_step
 from graphtheta.ingest.tables import Table
-from graphtheta.ingest.write import FieldWriter, together, write_ids, write_runs
+from graphtheta.ingest.write import FieldWriter, together, write_ids, write_runs, write_sparse
 from graphtheta.store.writer import StoreWriter
 from graphtheta.tables.arrow import integers, one
 from graphtheta.tables.progress import Progress
@@ -39,7 +40,8 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
 
     Args:
         edges: CSV, TSV, Parquet or Feather files: a path, a folder, a pattern such as ``part-*.csv.gz`` or a list of paths; a
-            pyarrow table, a pandas table or a dict of arrays; ``gt.Query``; or a whole graph: an npz file or Matrix Market
+            pyarrow table, a pandas table or a dict of arrays; ``gt.Query``, an executed cursor, a relation of DuckDB, or
+            anything else that gives Arrow batches; or a whole graph: an npz file or Matrix Market
             file, a SciPy matrix, a networkx graph, a ``Data`` object of PyG, a DGL graph, or the raw folder of an OGB dataset.
         nodes: A table of the nodes, of the same kinds; without it, nodes are the ids that edges have.
         to: The folder to make; it must be missing or empty.
@@ -47,15 +49,12 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
         separator: Character between columns of text files; by default found in the first line.
         header: Whether the first line of text files names the columns; otherwise their names are 0, 1, 2, ...
         progress: Whether to show progress and a summary on rank 0.
-        **options: src, dst, id: names of the columns of ids ("src", "dst", "id"); with ``id=None``, row i is node i.
-            features, edge_attr: columns of numbers, or one column of lists. scale: "none", or "standard" for features with mean
-            0 and deviation 1 over the training nodes. edge_weight: a column of numbers. label: a column
-            of classes (integers or texts), numbers, or lists of classes; or several columns of numbers. edge_label: columns
-            of numbers. split, edge_split: a column of the words train, val and test; or columns of true and false, one for
-            each. node_columns, edge_columns: integers, numbers, times, lists, or texts, which become codes. n_nodes: ids are
-            the numbers 0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time" by column.
-            duplicates, self_loops: "keep" or "drop". reverse: "keep", or "add" missing reverse edges. on_bad_row: "fail" or
-            "skip". name: name of the graph.
+        **options: The flags of ``graphtheta import --edges`` (page Importing tables) with _ for -. Columns by name: src, dst, id
+            ("src", "dst", "id"; with ``id=None``, row i is node i), features or sparse_features (and n_features), label,
+            split, node_columns, edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the numbers
+            0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time" by column. scale: "none" or
+            "standard". duplicates, self_loops: "keep" or "drop". reverse: "keep" or "add". on_bad_row: "fail" or "skip".
+            name: name of the graph.
 
     Returns:
         The folder.
@@ -128,7 +127,7 @@ class _Import:
         numbers = self._resolve(edges, numbered.directory)
         self._write_nodes(numbered)
         n_edges = self._write_edges(edges, numbers, numbered.n)
-        meta: dict[str, Any] = {"source": self._tables.source, "import": self._counts}
+        meta: dict[str, Any] = {**self._tables.meta, "source": self._tables.source, "import": self._counts}
         n_classes = None
         for field in (*edges.fields, *numbered.fields):
             for key, value in field.meta().items():
@@ -214,6 +213,9 @@ class _Import:
                 fields.write(table, [(begin, kept)])
 
         together(self._comm, write)
+        for field in numbered.fields:
+            if isinstance(field, SparseRows):
+                write_sparse(self._writer, self._comm, numbered.n, numbered.blocks, field)
 
     def _write_edges(self, edges: Table, numbers: Spool, n_nodes: int) -> int:
         """Write ends and fields of the edges; returns their number.

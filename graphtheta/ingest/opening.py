@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class Tables:
         options: What to do with them.
         source: What they are, in words.
         name: Name of the graph.
+        meta: What is kept with it.
     """
 
     edges: Source
@@ -32,6 +34,7 @@ class Tables:
     options: Options
     source: str
     name: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True) -> Tables:
@@ -55,6 +58,9 @@ def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None 
     if found is not None:
         if nodes is not None:
             raise ConfigError(f"{source}: the graph has nodes of its own; leave the node table out")
-        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name)
+        if found.meta.get("relations") and (options.duplicates == "drop" or options.reverse == "add"):
+            raise ConfigError(f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
+                              "types, change it with deduplicated() or symmetrised(), and import that")
+        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta)
     table = None if nodes is None else open_table("nodes", nodes, separator, header)
     return Tables(open_table("edges", edges, separator, header), table, options, source, name)

@@ -1,7 +1,7 @@
 """Writes the rows of spools as columns of a store."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,10 @@ import pyarrow as pa
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import GraphThetaError
 from graphtheta.fields.base import Field
+from graphtheta.fields.sparse import SparseRows
 from graphtheta.ingest.ids import text_parts
 from graphtheta.ingest.spool import begins
+from graphtheta.sparse import WIDEST
 from graphtheta.store.writer import ColumnWriter, StoreWriter
 from graphtheta.tables.arrow import WHOLE, integers
 
@@ -88,6 +90,45 @@ def write_ids(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iter
             raw, bounds = text_parts(ids)
             data.write(start, raw)
             offsets.write(begin + 1, start + bounds[1:])
+
+    together(comm, write)
+
+
+def write_sparse(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
+                 field: SparseRows) -> None:
+    """Write the sparse features of nodes as the parts of a CSR matrix.
+
+    Args:
+        writer: The store.
+        comm: The workers.
+        n: Number of nodes.
+        blocks: Gives rows, number of the first node, and which rows are nodes, for each block of this worker.
+        field: Their field.
+
+    Raises:
+        GraphThetaError: They cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    def parts() -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+        for table, begin, kept in blocks():
+            yield begin, field.entries(table.filter(pa.array(kept)))
+
+    counts = [(begin, len(at)) for begin, (_, at, _) in parts()]
+    starts, size = begins(comm, [(begin, i) for i, (begin, _) in enumerate(counts)], [m for _, m in counts])
+    whole = np.int32 if size <= WIDEST else np.int64
+    data, indices = (writer.column("node", f"x.{part}", size, (), kind) for part, kind in (("data", np.float32), ("indices", whole)))
+    indptr = writer.column("node", "x.indptr", n + 1, (), whole)
+    shape = writer.column("node", "x.shape", 2, (), np.int64)
+
+    def write() -> None:
+        if comm.rank == 0:
+            indptr.write(0, np.zeros(1, whole))
+            shape.write(0, np.array([n, field.width], np.int64))
+        for (begin, (sizes, at, value)), start in zip(parts(), starts, strict=True):
+            data.write(start, value)
+            indices.write(start, at.astype(whole))
+            indptr.write(begin + 1, (start + np.cumsum(sizes)).astype(whole))
 
     together(comm, write)
 

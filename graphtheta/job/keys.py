@@ -72,6 +72,8 @@ class DataKeys(Options):
     split: Literal["auto", "public", "random", "fraction", "none"] = "auto"
     """Training, validation and test sets: the split that comes with the dataset (public), a fixed number of nodes per class
     (random), random fractions of the nodes (fraction), or no split (none); auto uses the dataset's default."""
+    split_index: int = Field(0, ge=0)
+    """Which split to use, if the graph comes with several; the first is 0."""
     train_per_class: int = Field(0, ge=0)
     """Training nodes per class in a random split; 0 uses the dataset's default, usually 20."""
     val_per_class: int = Field(0, ge=0)

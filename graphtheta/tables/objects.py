@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,13 @@ class Whole:
     Attributes:
         edges, nodes: Its tables.
         options: Names of their columns.
+        meta: What is kept with it.
     """
 
     edges: Source
     nodes: Source | None
     options: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
 
 
 def whole_graph(graph: Any) -> Whole:
@@ -60,10 +62,15 @@ def whole_graph(graph: Any) -> Whole:
         return of_fields(from_scipy(graph, {}), name)
     if hasattr(graph, "adj") and hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph"):
         return of_networkx(graph, name)
+    if hasattr(graph, "edge_types") and hasattr(graph, "node_types"):
+        return of_types(*pyg_types(graph), name)
+    if len(getattr(graph, "ntypes", ())) > 1 or len(getattr(graph, "canonical_etypes", ())) > 1:
+        return of_types(*dgl_types(graph), name)
     if hasattr(graph, "ndata") and hasattr(graph, "edata") and callable(getattr(graph, "edges", None)):
         return of_fields(of_dgl(graph), name)
     if isinstance(graph, GraphArrays):
-        return of_fields(_fields(graph), name)
+        kept: dict[str, Any] = {key: graph.meta[key] for key in ("node_types", "relations", "class_names") if key in graph.meta}
+        return replace(of_fields(_fields(graph), name), meta=kept)
     if getattr(graph, "edge_index", None) is not None and hasattr(graph, "num_nodes"):
         return of_fields(of_pyg(graph), name)
     raise ConfigError(f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL")
@@ -83,11 +90,12 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     """The tables of a graph given by fields of ``gt.Graph``.
 
     Raises:
-        ConfigError: Sparse features.
+        ConfigError: Sparse edge attributes.
     """
     given = {key: value for key, value in fields.items() if value is not None}
-    if any(is_sparse(value) for value in given.values()):
-        raise ConfigError(f"{name}: sparse features are no column of a table; import the graph without tables, or make them dense")
+    if is_sparse(given.get("edge_attr")):
+        raise ConfigError(f"{name}: sparse edge attributes are no column of a table; make them dense with toarray()")
+    x = given.pop("x").tocsr() if is_sparse(given.get("x")) else None
     options: dict[str, Any] = {"src": "src", "dst": "dst", "id_type": "auto"}
     edges = {"src": np.asarray(given["edge_index"][0]), "dst": np.asarray(given["edge_index"][1])}
     edges |= {key.removeprefix("edge_"): value for key, value in given.items() if key.startswith("edge_") and key.endswith(MASKS)}
@@ -100,6 +108,10 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     nodes = {key: given[key] for key in ("x", "y", *MASKS) if key in given} | dict(given.get("node_columns", {}))
     options |= {"features": ("x",) if "x" in nodes else (), "label": ("y",) if "y" in nodes else (),
                 "split": tuple(mask for mask in MASKS if mask in nodes), "node_columns": tuple(given.get("node_columns", {}))}
+    if x is not None:
+        nodes |= {f"x_{part}": pa.LargeListArray.from_arrays(x.indptr.astype(np.int64), pa.array(values))
+                  for part, values in (("indices", x.indices), ("values", x.data))}
+        options |= {"sparse_features": ("x_indices", "x_values"), "n_features": x.shape[1]}
     ids = given.get("node_ids")
     if ids is not None:
         nodes["id"], options["id"] = np.asarray(ids), "id"
@@ -113,9 +125,12 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
 
 
 def table_of(columns: Mapping[str, Any]) -> pa.Table:
-    """Arrays [n] or [n, d] as columns of values or lists."""
+    """Arrays [n] or [n, d] as columns of values or lists; columns of pyarrow as they are."""
     out = {}
     for name, value in columns.items():
+        if isinstance(value, pa.Array):
+            out[name] = value
+            continue
         x = np.ascontiguousarray(value)
         if x.ndim == 2:
             out[name] = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
@@ -154,6 +169,37 @@ def of_dgl(graph: Any) -> dict[str, Any]:
     return {"edge_index": (array(src), array(dst)), "n_nodes": int(graph.num_nodes()),
             **{key: x if key == "x" else _flat(x) for key, x in nodes.items()},
             **{key: _flat(x) if key == "edge_weight" else x for key, x in edges.items()}}
+
+
+def pyg_types(data: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
+    """Values of each type of nodes and of edges of a ``HeteroData`` object of PyG, by the names of ``NODE_VALUES`` and ``EDGE_VALUES``."""
+    nodes = {kind: {**{key: data[kind][key] for key in NODE_VALUES if key in data[kind]}, "n_nodes": int(data[kind].num_nodes)}
+             for kind in data.node_types}
+    edges = {relation: {**{key: data[relation][key] for key in EDGE_VALUES if key in data[relation]},
+                        "edge_index": data[relation].edge_index} for relation in data.edge_types}
+    return nodes, edges
+
+
+def dgl_types(graph: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
+    """The same of a heterogeneous DGL graph."""
+    nodes = {kind: {**{key: x for key, x in graph.nodes[kind].data.items() if key in NODE_VALUES}, "n_nodes": int(graph.num_nodes(kind))}
+             for kind in graph.ntypes}
+    edges = {relation: {**{key: x for key, x in graph.edges[relation].data.items() if key in EDGE_VALUES},
+                        "edge_index": graph.edges(etype=relation)} for relation in graph.canonical_etypes}
+    return nodes, edges
+
+
+def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
+    """The tables of a heterogeneous graph; see ``graphtheta.data.typed`` for how types become columns."""
+    fields: dict[str, Any] = {}
+    for given, names in ((nodes, NODE_VALUES), (edges, EDGE_VALUES)):
+        for kind, values in given.items():
+            for key in names.keys() & values.keys():
+                x = array(values[key])
+                fields.setdefault(names[key], {})[kind] = x if names[key] in ("x", "edge_attr") else _flat(x)
+    ends = {relation: tuple(map(array, values["edge_index"])) for relation, values in edges.items()}
+    graph = GraphArrays(ends, {kind: values["n_nodes"] for kind, values in nodes.items()}, name=name, **fields)
+    return whole_graph(graph)
 
 
 def array(tensor: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.tables.binary import FeatherSource, MemorySource, ParquetSource
 from graphtheta.tables.objects import table_of
-from graphtheta.tables.query import Query, QuerySource
+from graphtheta.tables.query import is_stream, stream_source
 from graphtheta.tables.source import Source
 from graphtheta.tables.text import COMPRESSION, TextSource
 
@@ -28,14 +28,14 @@ def open_table(what: str, table: Any, separator: str | None, header: bool) -> So
         table: Files, an object or a query.
         separator, header: Of text files.
     """
-    if isinstance(table, Query):
-        return QuerySource(what, table)
     if isinstance(table, pa.Table):
         return MemorySource(what, table)
     if isinstance(table, Mapping):
         return MemorySource(what, table_of(table))
     if hasattr(table, "to_records") and hasattr(table, "columns"):
         return MemorySource(what, pa.Table.from_pandas(table, preserve_index=False))
+    if is_stream(table):
+        return stream_source(what, table)
     files = files_of(table)
     name = str(table) if is_path(table) else f"{files[0]}, ..." if len(files) > 1 else str(files[0])
     suffixes = {stem(path).suffix.lower() for path in files}
@@ -86,5 +86,5 @@ def is_path(table: Any) -> bool:
 def is_table(table: Any) -> bool:
     """Whether an object is files, a query or columns, and not a whole graph."""
     listed = isinstance(table, Sequence) and all(map(is_path, table))
-    columns = isinstance(table, (Query, pa.Table, Mapping)) or (hasattr(table, "to_records") and hasattr(table, "columns"))
-    return is_path(table) or listed or columns
+    columns = isinstance(table, (pa.Table, Mapping)) or (hasattr(table, "to_records") and hasattr(table, "columns"))
+    return is_path(table) or listed or columns or is_stream(table)

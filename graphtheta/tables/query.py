@@ -1,19 +1,23 @@
-"""Tables from a database: the rows of a query over any DB-API connection, or one that gives Arrow batches."""
+"""Tables that arrive as a stream of rows: queries, executed cursors, relations of DuckDB, and all that gives Arrow batches.
+
+Databases are recognised by what they have; no library is imported for it.
+"""
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from graphtheta.errors import DataError
-from graphtheta.tables.binary import converted
-from graphtheta.tables.faults import Faults
-from graphtheta.tables.source import ROWS, Piece, Rows
+from graphtheta.errors import DataError, FormatError
+from graphtheta.tables.binary import TypedSource
+from graphtheta.tables.source import ROWS, Piece
+
+# batches, and what ends them
+Stream = tuple[Any, Callable[[], None]]
 
 
 @dataclass(frozen=True)
@@ -31,70 +35,138 @@ class Query:
     sql: str
 
 
-class QuerySource:
-    """The rows of a query; read once for the types and once for the rows.
+def is_stream(table: Any) -> bool:
+    """Whether an object gives rows one after another: a query, an executed cursor, or an object that gives Arrow batches."""
+    cursor = hasattr(table, "fetchmany") and hasattr(table, "description")
+    return cursor or isinstance(table, Query) or hasattr(table, "__arrow_c_stream__")
+
+
+def stream_source(name: str, table: Any) -> StreamSource:
+    """The table of an object of which ``is_stream`` holds."""
+    if isinstance(table, Query):
+        return StreamSource(name, lambda: run(table), True, f"check the query: {table.sql}")
+    if hasattr(table, "__arrow_c_stream__"):
+        return StreamSource(name, lambda: arrow_stream(table), not isinstance(table, pa.RecordBatchReader), "check what it computes")
+    return StreamSource(name, lambda: (cursor_batches(table, table), lambda: None), False,
+                        "execute a query first and pass its cursor, or give gt.Query(connection, sql)")
+
+
+def run(query: Query) -> Stream:
+    """Run a query."""
+    cursor = query.connection.cursor()
+    try:
+        return cursor_batches(cursor.execute(query.sql), cursor), cursor.close
+    except BaseException:
+        cursor.close()
+        raise
+
+
+def arrow_stream(table: Any) -> Stream:
+    """The batches of an object. A relation of DuckDB blocks its connection until they are closed."""
+    reader = pa.RecordBatchReader.from_stream(table)
+    return reader, reader.close
+
+
+def cursor_batches(done: Any, cursor: Any) -> Any:
+    """The rows of a cursor: Arrow batches if it or its result has them, else those that ``fetchmany`` returns.
+
+    Args:
+        done: What ``execute`` returned.
+        cursor: The cursor.
+
+    Returns:
+        A reader of Arrow batches.
+    """
+    given = next((x for x in (done, cursor) if hasattr(x, "fetch_record_batch")), None)
+    if given is not None:
+        return given.fetch_record_batch()
+    if cursor.description is None:
+        raise ValueError("the cursor has no result")
+    names = [column[0] for column in cursor.description]
+
+    def batch(rows: list[Any], schema: Any = None) -> Any:
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        kinds = [None] * len(names) if schema is None else schema.types
+        return pa.record_batch([pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)], names)
+
+    first = batch(cursor.fetchmany(ROWS))
+    more = (batch(rows, first.schema) for rows in iter(lambda: cursor.fetchmany(ROWS), []))
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], more))
+
+
+class StreamSource(TypedSource):
+    """Rows of a stream. They wait in a temporary file, so that they can be read again in the same order.
 
     Args:
         name: For messages.
-        query: The query.
+        make: Begins the stream.
+        again: Whether it can begin several times; a stream that cannot stays open after its types are read.
+        remedy: What to do if it fails.
     """
 
     typed = rank0 = True
 
-    def __init__(self, name: str, query: Query):
-        self.name, self._query = name, query
+    def __init__(self, name: str, make: Callable[[], Stream], again: bool, remedy: str):
+        self.name, self._make, self._again, self._remedy = name, make, again, remedy
+        self._open: Stream | None = None
         self._types: dict[str, Any] | None = None
+        self._file: Any = None
 
     def types(self) -> dict[str, Any]:
-        """Names and types of the columns, as the first rows have them."""
+        """Names and types of the columns."""
         if self._types is None:
-            first = next(self._batches(), None)
-            if first is None:
-                raise DataError(f"{self.name}: the query returns no rows; check it: {self._query.sql}")
-            self._types = {field.name: field.type for field in first.schema}
+            self._open = self._guarded(self._make)
+            self._types = {field.name: field.type for field in self._open[0].schema}
+            if self._again:
+                self._close()
         return dict(self._types)
 
     def pieces(self) -> list[Piece]:
         """One piece."""
-        return [Piece(0, self.name, None, 0)]
+        return [Piece(0, self.name, (None, 0), 0)]
 
-    def read(self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults) -> Iterator[Rows]:
-        """All rows; see ``Source``."""
-        begin = 0
-        for k, batch in enumerate(self._batches(columns)):
-            table, numbers = converted(batch, columns, self.name), begin + 1 + np.arange(batch.num_rows)
-            begin += batch.num_rows
-            if batch.num_rows:
-                yield Rows((0, k), f"{self.name}, row", table, partial(np.asarray, numbers), batch.nbytes)
+    def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
+        """All rows."""
+        if self._file is None:
+            self._guarded(self._spool)
+        self._file.seek(0)
+        for batch in pa.ipc.open_stream(self._file):
+            for begin in range(0, batch.num_rows, ROWS):
+                yield pa.Table.from_batches([batch.slice(begin, ROWS)])
 
-    def _batches(self, columns: dict[str, Any] | None = None) -> Iterator[pa.Table]:
-        """The rows, some at a time.
+    def _spool(self) -> None:
+        self._open = self._open or self._make()
+        # pyarrow writes into the open file; it disappears with this object
+        file, n = tempfile.TemporaryFile(prefix="graphtheta-"), 0  # noqa: SIM115
+        with pa.ipc.new_stream(file, self._open[0].schema) as writer:
+            for batch in self._open[0]:
+                writer.write_batch(batch)
+                n += batch.num_rows
+        self._close()
+        if not n:
+            raise DataError(f"{self.name}: there are no rows; {self._remedy}")
+        self._file = file
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open[1]()
+            self._open = None
+
+    def _guarded(self, work: Callable[[], Any]) -> Any:
+        """Some work with the database.
 
         Raises:
-            DataError: The database refuses the query, or a column has values of several types.
+            DataError: It refuses the query, or a column has values of several types.
+            FormatError: The temporary file cannot be written.
         """
-        cursor = None
         try:
-            cursor = self._query.connection.cursor()
-            done = cursor.execute(self._query.sql)
-            given = next((x for x in (done, cursor) if hasattr(x, "fetch_record_batch")), None)
-            if given is not None:
-                for batch in given.fetch_record_batch():
-                    yield pa.Table.from_batches([batch])
-                return
-            names = [column[0] for column in cursor.description]
-            types = self._types or {}
-            first = cursor.fetchmany(ROWS)
-            for rows in chain([first], iter(lambda: cursor.fetchmany(ROWS), [])):
-                if rows:
-                    yield pa.table({name: pa.array(values, None if columns is None else types.get(name))
-                                    for name, values in zip(names, zip(*rows, strict=True), strict=True)})
-        except GeneratorExit:
+            return work()
+        except DataError:
             raise
         except pa.ArrowInvalid as error:
-            raise DataError(f"{self.name}: {error}; let the query CAST columns to one type: {self._query.sql}") from None
+            raise DataError(f"{self.name}: {error}; let the query CAST columns to one type; {self._remedy}") from None
+        except OSError as error:
+            raise FormatError(f"{self.name}: rows cannot be written to {tempfile.gettempdir()}: {error.strerror or error}; check the free "
+                              "space, or set TMPDIR to another folder") from None
         except Exception as error:
-            raise DataError(f"{self.name}: {type(error).__name__}: {error}; check the query: {self._query.sql}") from None
-        finally:
-            if cursor is not None:
-                cursor.close()
+            raise DataError(f"{self.name}: {type(error).__name__}: {error}; {self._remedy}") from None

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import TEST, VAL, link_parts, message_graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.evaluate import Evaluator, LinkEvaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import LinkTask, Task
+from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 

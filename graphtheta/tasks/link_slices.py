@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import unordered_pairs
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
 from graphtheta.engine.view.links import Links
 from graphtheta.rng import Purpose, bits, key
+from graphtheta.splits.links import unordered_pairs
 
 HOMES = key(0, Purpose.PLACEMENT)
 

@@ -34,6 +34,7 @@ from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair
+from graphtheta.splits.several import choose_split
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.train.aggregation import first_totals
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
@@ -171,7 +172,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     error: GraphThetaError | None = None
     prepared = None
     try:
-        prepared = prepare(job, load_graph(job) if graph is None else graph, model)
+        prepared = prepare(job, load_graph(job) if graph is None else choose_split(graph, job.split_index), model)
         frozen = frozen_parameters(prepared.model, choices.freeze)
     except MemoryError as e:
         error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use fewer or narrower layers")

@@ -94,7 +94,7 @@ def load_graph(job: Job) -> Graph:
         ConfigError, FormatError, DataError: The dataset cannot be loaded.
     """
     options: dict[str, Any] = {"split": job.split, "seed": job.seed, "symmetric": job.symmetric, "largest_component": job.largest_component,
-                               "normalise_features": job.normalise_features}
+                               "normalise_features": job.normalise_features, "split_index": job.split_index}
     options |= {n: getattr(job, n) for n in ("train_per_class", "val_per_class") if getattr(job, n)}
     return load(job.dataset, data_dir=job.data_dir or None, **options)
 

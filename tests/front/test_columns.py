@@ -12,9 +12,9 @@ from graphtheta.__main__ import main
 from graphtheta.cli.warmup import small
 from graphtheta.data.arrays import COLUMNS, EDGE_FIELDS, NODE_FIELDS
 from graphtheta.data.columns import TAKEN
-from graphtheta.data.split import link_split
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
+from graphtheta.splits.links import link_split
 
 sp = pytest.importorskip("scipy.sparse")
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from follows import COLUMNS, EDGES, NODES, imported, stored, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,35 +21,10 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.tables import binary, text
 
-NODES, EDGES = 60, 400
-COLUMNS = {"src": "from", "dst": "to", "edge_attr": ["weight"], "edge_columns": ["when", "how"], "id": "name", "features": ["f0", "f1"],
-           "label": "team", "split": "part", "node_columns": ["kind"]}
-
-
-def tables(seed=0):
-    rng = np.random.default_rng(seed)
-    ids = [f"user {i:02d}é" for i in rng.permutation(NODES)]
-    nodes = pa.table({"name": ids, "f0": rng.normal(size=NODES).round(6), "f1": rng.normal(size=NODES).round(6),
-                      "kind": [("ab", "c")[i % 2] for i in range(NODES)], "team": [f"team {i % 3}" for i in range(NODES)],
-                      "part": [("train", "val", "test", "")[i % 4] for i in range(NODES)]})
-    ends = rng.integers(0, NODES, (2, EDGES))
-    edges = pa.table({"from": [ids[i] for i in ends[0]], "to": [ids[i] for i in ends[1]], "weight": rng.random(EDGES).round(6),
-                      "when": 1_600_000_000 + np.arange(EDGES), "how": [("phone", "mail")[i % 2] for i in range(EDGES)]})
-    return edges, nodes
-
 
 def as_csv(table, separator=","):
     rows = zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True)
     return "\n".join(separator.join(map(str, row)) for row in [table.column_names, *rows]).encode() + b"\n"
-
-
-def stored(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def imported(edges, nodes, folder, size=1, **options):
-    run_simulated(size, lambda comm: gt.import_graph(edges, nodes, to=folder, comm=comm, **options))
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -249,6 +225,44 @@ def test_arrow_batches_of_a_connection(tmp_path):
     expected = columns_of(imported(edges, nodes, tmp_path / "a", **COLUMNS))
     queries = (gt.Query(ArrowConnection(table), "select *") for table in (edges, nodes))
     assert columns_of(imported(*queries, tmp_path / "b", 2, **COLUMNS)) == expected
+
+
+def test_cursors_and_streams(tmp_path):
+    with sqlite3.connect(":memory:", check_same_thread=False) as base:
+        base.execute("create table follows (a text, b text, w real)")
+        base.executemany("insert into follows values (?, ?, ?)", [(f"n{i % 7}", f"n{i % 5}", i / 2) for i in range(120)])
+        graph = gt.load(imported(base.execute("select * from follows"), None, tmp_path / "a", src="a", dst="b", edge_weight="w"))
+        assert graph.edge_weight.tolist() == [i / 2 for i in range(120)] and graph.node_ids.tolist() == [f"n{i}" for i in range(7)]
+        # the row of an unknown id is found although the cursor returns it once
+        people = pa.table({"id": [f"n{i}" for i in range(6)]})
+        with pytest.raises(DataError, match="edges, row 7: column 'a': no node has the id 'n6'"):
+            imported(base.execute("select * from follows"), people.to_reader(), tmp_path / "b", src="a", dst="b")
+        with pytest.raises(DataError, match="there are no rows"):
+            imported(base.execute("select * from follows where w < 0"), None, tmp_path / "c", src="a", dst="b", id_type="text",
+                     types={"a": "text", "b": "text"})
+        with pytest.raises(DataError, match="the cursor has no result; execute a query first"):
+            imported(base.cursor(), None, tmp_path / "d", src="a", dst="b")
+
+
+def test_duckdb_and_adbc(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    adbc = pytest.importorskip("adbc_driver_sqlite.dbapi")
+    edges, nodes = tables()
+    expected = columns_of(imported(edges, nodes, tmp_path / "a", **COLUMNS))
+    with duckdb.connect() as base, adbc.connect() as other:
+        for name, table in (("follows", edges), ("people", nodes)):
+            # a cursor of DuckDB sees no registered objects
+            base.register("given", table)
+            base.execute(f"create table {name} as from given")
+        # two relations of one connection, which has one open result at a time
+        assert columns_of(imported(base.sql("from follows"), base.sql("from people"), tmp_path / "b", **COLUMNS)) == expected
+        queries = [gt.Query(base, f"from {name}") for name in ("follows", "people")]
+        assert columns_of(imported(*queries, tmp_path / "c", 2, **COLUMNS)) == expected
+        assert columns_of(imported(base.execute("from follows"), nodes, tmp_path / "d", **COLUMNS)) == expected
+        with other.cursor() as cursor:
+            cursor.adbc_ingest("follows", edges)
+            cursor.execute("select * from follows")
+            assert columns_of(imported(cursor, nodes, tmp_path / "e", **COLUMNS)) == expected
 
 
 def test_pandas_tables(tmp_path):

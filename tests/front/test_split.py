@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graphtheta as gt
 from graphtheta.data.graph import Graph
-from graphtheta.data.split import class_split, fraction_split, link_split, region_of, region_split, split_nodes
 from graphtheta.datasets import generate
-from graphtheta.errors import ConfigError, DataError
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.errors import ConfigError, DataError, ShapeError
+from graphtheta.splits.links import link_split
+from graphtheta.splits.nodes import class_split, fraction_split, split_nodes
+from graphtheta.splits.regions import region_of, region_split
+from graphtheta.splits.several import choose_split
+from graphtheta.store.from_graph import write_store
 
 
 def test_class_split_counts():
@@ -131,3 +137,61 @@ def test_split_by_name():
                                (g.replace(y=None), "random", "no node labels"), (g.replace(y=None), "fraction", "no node labels")):
         with pytest.raises(ConfigError, match=words):
             split_nodes(graph, kind, 0, {})
+
+
+def several(n=30, n_splits=3):
+    """A graph whose training and validation sets differ between splits, with one test set."""
+    rng = np.random.default_rng(0)
+    part = rng.integers(0, 3, (n, n_splits))
+    test = np.arange(n) < 5
+    return Graph(rng.integers(0, n, (2, 90)), n, x=rng.normal(size=(n, 4)), y=rng.integers(0, 2, n), name="several",
+                 train=(part == 0) & ~test[:, None], val=(part == 1) & ~test[:, None], test=test)
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_one_of_several_splits_trains_like_a_graph_with_that_split(k, tmp_path, caplog):
+    graph = several()
+    alone = graph.with_masks(graph.train[:, k], graph.val[:, k], graph.test)
+    run_simulated(2, lambda comm: write_store(graph, tmp_path / "store", comm))
+    np.savez(tmp_path / "several.npz", edge_index=graph.edge_index, x=graph.x, y=graph.y, train_mask=graph.train, val_mask=graph.val,
+             test_mask=graph.test)
+
+    def run(comm, data, job):
+        return [row["loss"] for row in gt.Trainer(graph=data, job=job, comm=comm).fit().history]
+
+    job = {"epochs": 2, "model": "gcn", "dtype": "float64"}
+    expected = run_simulated(1, run, alone, gt.Job(**job))[0]
+    caplog.set_level("INFO", "graphtheta")
+    for size, data, name in ((2, graph, ""), (2, None, "store"), (1, None, "several.npz")):
+        caplog.clear()
+        more = {"dataset": str(tmp_path / name)} if name else {}
+        np.testing.assert_allclose(run_simulated(size, run, data, gt.Job(**job, **more, split_index=k))[0], expected, rtol=1e-9)
+        assert f"has 3 splits; split {k} is used" in caplog.text
+
+
+def test_several_splits_follow_the_rows_and_are_stored(tmp_path):
+    graph = several()
+    assert "3 splits, the first" in repr(graph) and graph.summary()["train"] == graph.train.sum(axis=0).tolist()
+    part = graph.subset(np.arange(29, 9, -1))
+    assert np.array_equal(part.train, graph.train[29:9:-1]) and part.n_splits == 3
+    run_simulated(1, lambda comm: write_store(graph, tmp_path / "store", comm))
+    stored = gt.load(tmp_path / "store", split="stored")
+    assert stored.n_splits == 3 and np.array_equal(stored.train, graph.train) and stored.digest() == graph.digest()
+    one = choose_split(stored, 1)
+    assert np.array_equal(one.train, graph.train[:, 1]) and np.array_equal(one.test, graph.test) and one.n_splits == 1
+    assert np.shares_memory(one.train, stored.train)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: choose_split(several(), 3), "there is no split 3, the graph has 3 splits, numbered from 0"),
+    (lambda: choose_split(generate.ring(), 1), "the graph has one split"),
+    (lambda: gt.load("sbm", split="random", split_index=1), "split_index has no meaning with the split 'random'"),
+    (lambda: several().with_standardised_features(), "over the training sets of 3 splits; choose one"),
+    (lambda: several().replace(val=np.zeros((30, 2), bool)), "val: 2 columns, but train has 3"),
+    (lambda: several().replace(val=several().train), "train and val: .* nodes are in both"),
+    (lambda: several().replace(train=np.zeros((30, 0), bool)), r"expected shape \[30\], or \[30, S\]"),
+    (lambda: several().replace(y=np.full(30, -1)), "is in the mask but has no label"),
+])
+def test_splits_that_cannot_be_used(make, message):
+    with pytest.raises((ConfigError, DataError, ShapeError), match=message):
+        make()

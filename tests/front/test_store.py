@@ -14,12 +14,12 @@ import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.data import lazy, transform
-from graphtheta.data.split import link_split
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, ShapeError
 from graphtheta.partitioners.communities import find_clusters
+from graphtheta.splits.links import link_split
 from graphtheta.store import checksum
 from graphtheta.store.from_graph import write_store
 from graphtheta.store.manifest import FILE

@@ -12,9 +12,9 @@ import pytest
 import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.cli import doctor
-from graphtheta.data.split import link_split
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.view.links import Links
+from graphtheta.splits.links import link_split
 
 MPIEXEC = doctor.find_mpiexec()
 RANKS = [1, pytest.param(2, marks=pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed"))]

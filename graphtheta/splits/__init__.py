@@ -1,0 +1,1 @@
+"""Training, validation and test sets: of nodes, of edges by region, and of links."""

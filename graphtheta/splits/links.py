@@ -1,0 +1,127 @@
+"""Held-out links. The part of an edge is a hash of the seed and its ends, so that all ranks agree."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphtheta.data.arrays import EDGE_MASKS
+from graphtheta.data.graph import Graph
+from graphtheta.data.lazy import CHUNK
+from graphtheta.data.transform import first_of_each, keep_where, pair_key
+from graphtheta.errors import DataError
+from graphtheta.rng import Purpose, key, uniform
+from graphtheta.splits.nodes import LINK, check_shares
+
+# parts of edges
+MESSAGE, VAL, TEST, DROPPED = range(4)
+
+
+@dataclass(frozen=True)
+class LinkSplit:
+    """A graph for link prediction, and the links held out.
+
+    Attributes:
+        graph: All nodes, and the message edges only: they contain no held-out pair in either
+            direction.
+        val: Validation pairs, [2, n_val] int64 rows (source, destination).
+        test: Test pairs, [2, n_test] int64.
+        dropped: Number of message edges removed because their pair is held out (duplicates,
+            reverse edges).
+    """
+
+    graph: Graph
+    val: np.ndarray
+    test: np.ndarray
+    dropped: int
+
+
+def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int = 0) -> LinkSplit:
+    """Hold out links for validation and testing.
+
+    Both directions of an edge and its duplicates are always in the same part: the part is a hash
+    of the unordered pair. A pair stored in both directions is held out once, lower row first. Self
+    loops stay message edges. If the graph has masks ``edge_val`` or ``edge_test``, these decide
+    instead, and training edges that would leak a held-out pair are dropped.
+
+    Args:
+        graph: The graph.
+        val, test: Expected shares of the pairs; not used if the graph has edge masks.
+        seed: Seed of the split.
+
+    Returns:
+        Message graph and held-out pairs.
+
+    Raises:
+        ConfigError: Shares outside 0..1.
+        DataError: No edges are left.
+    """
+    part_of = link_parts(graph, val, test, seed)
+    message, part = message_graph(graph, part_of), part_of(0, graph.n_edges)
+    pair = unordered_pairs(graph, 0, graph.n_edges)
+    held = [distinct_pairs(graph, pair, part == p) for p in (VAL, TEST)]
+    return LinkSplit(message, held[0], held[1], int((part == DROPPED).sum()))
+
+
+def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0) -> Callable[[int, int], np.ndarray]:
+    """The parts of edges; see ``link_split``. For a graph with edge masks, keys of all held-out edges are in memory.
+
+    Returns:
+        Function from the bounds of a range of edges to ``MESSAGE``, ``VAL``, ``TEST`` or
+        ``DROPPED`` for each, [end - begin] int8.
+
+    Raises:
+        ConfigError: Shares outside 0..1.
+        DataError: The graph has several splits.
+    """
+    check_shares(val, test)
+    if graph.n_splits > 1:
+        raise DataError(f"{graph.name}: the graph has {graph.n_splits} splits; choose one with graphtheta.splits.several.choose_split")
+    masks = [mask for mask in (graph.edge_val, graph.edge_test) if mask is not None]
+
+    def by_hash(begin: int, end: int) -> np.ndarray:
+        pair, loop = unordered_pairs(graph, begin, end), graph.src[begin:end] == graph.dst[begin:end]
+        u = np.where(loop, 1.0, uniform(key(seed, Purpose.SPLIT, LINK), pair))
+        return np.where(u < test, TEST, np.where(u < test + val, VAL, MESSAGE)).astype(np.int8)
+
+    if not masks:
+        return by_hash
+    ranges = [(a, min(a + CHUNK, graph.n_edges)) for a in range(0, graph.n_edges, CHUNK)]
+    given = [unordered_pairs(graph, a, b)[mask[a:b]] for mask in masks for a, b in ranges]
+    held = np.unique(np.concatenate([np.zeros(0, np.int64), *given]))
+
+    def by_mask(begin: int, end: int) -> np.ndarray:
+        part = np.where(np.isin(unordered_pairs(graph, begin, end), held), DROPPED, MESSAGE).astype(np.int8)
+        for mask, own in ((graph.edge_val, VAL), (graph.edge_test, TEST)):
+            if mask is not None:
+                part[mask[begin:end]] = own
+        return part
+
+    return by_mask
+
+
+def message_graph(graph: Graph, part_of: Callable[[int, int], np.ndarray]) -> Graph:
+    """All nodes, and the edges of the part ``MESSAGE`` without their masks.
+
+    Raises:
+        DataError: There are none.
+    """
+    message = keep_where(graph, lambda begin, end: part_of(begin, end) == MESSAGE)[0]
+    if not message.n_edges:
+        raise DataError(f"{graph.name}: all {graph.n_edges} edges are held out and none is left for message passing; lower val and test")
+    return message.derived(**dict.fromkeys(EDGE_MASKS))
+
+
+def unordered_pairs(graph: Graph, begin: int, end: int) -> np.ndarray:
+    """One number for each pair of ends of some edges, whatever the direction, [end - begin] int64."""
+    src, dst = graph.src[begin:end], graph.dst[begin:end]
+    return pair_key(np.minimum(src, dst), np.maximum(src, dst), graph.n_nodes)
+
+
+def distinct_pairs(graph: Graph, pair: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """One directed edge for each unordered pair among the chosen edges, [2, n]: source below destination where stored so."""
+    edges = np.flatnonzero(chosen)
+    edges = edges[np.argsort(graph.src[edges] > graph.dst[edges], kind="stable")]
+    edges = np.sort(edges[first_of_each(pair[edges])])
+    return np.stack((graph.src[edges], graph.dst[edges]))

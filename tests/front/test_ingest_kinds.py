@@ -1,0 +1,135 @@
+"""Several splits, sparse features and graphs of several types are imported as they are given."""
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from follows import COLUMNS, NODES, imported, stored, tables
+
+import graphtheta as gt
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.tables import binary
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(binary, "ROWS", 50)
+    monkeypatch.setattr(binary, "BLOCK", 100)
+
+
+
+@pytest.mark.parametrize("kind", ["words", "lists"])
+def test_several_splits_of_a_table(kind, tmp_path):
+    edges, nodes = tables()
+    parts = np.random.default_rng(1).integers(0, 4, (NODES, 3))
+    if kind == "words":
+        columns = {f"part{k}": [("train", "Valid", "test", None)[p] for p in parts[:, k]] for k in range(3)}
+    else:
+        columns = {mask: (parts == i).tolist() for i, mask in enumerate(("train", "val", "test"))}
+    for name, values in columns.items():
+        nodes = nodes.append_column(name, pa.array(values))
+    made = [imported(edges, nodes, tmp_path / f"{size}", size, **{**COLUMNS, "split": list(columns)}, name="g") for size in (1, 2)]
+    assert stored(made[0]) == stored(made[1])
+    graph = gt.load(made[0], split="stored")
+    for i, mask in enumerate(("train", "val", "test")):
+        assert np.array_equal(getattr(graph, mask), parts == i)
+    assert np.array_equal(gt.load(made[0], split_index=2).val, parts[:, 2] == 1)
+    bad = nodes.set_column(nodes.column_names.index(next(iter(columns))), next(iter(columns)), pa.array(
+        ["dev"] * 59 + ["tost"] if kind == "words" else [[True, False, False]] * 59 + [[True]]))
+    said = "row 60: column 'part0': 'tost' is none of" if kind == "words" else "row 60: column 'train' has a list of 1 numbers, expected 3"
+    with pytest.raises(DataError, match=said):
+        imported(edges, bad, tmp_path / "bad", **{**COLUMNS, "split": list(columns)[:1]})
+    with pytest.raises(ConfigError, match="one training set"):
+        imported(edges, nodes, tmp_path / "bad", **{**COLUMNS, "split": list(columns)}, scale="standard")
+
+
+def test_sparse_features_of_a_table_and_of_a_graph(tmp_path):
+    edges, nodes = tables()
+    x = sp.random(NODES, 40, 0.1, random_state=1, format="csr", dtype=np.float32)
+    parts = {name: [values[a:b][::-1].tolist() for a, b in zip(x.indptr[:-1], x.indptr[1:], strict=True)]
+             for name, values in (("at", x.indices), ("value", x.data))}
+    for name, lists in parts.items():
+        nodes = nodes.append_column(name, pa.array(lists, pa.list_(pa.int32() if name == "at" else pa.float32())))
+    names = {**COLUMNS, "features": (), "sparse_features": ["at", "value"], "n_features": 40}
+    pq.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=7)
+    made = [imported(edges, tmp_path / "nodes.parquet", tmp_path / f"{size}", size, **names, name="g") for size in (1, 3)]
+    assert stored(made[0]) == stored(made[1])
+    graph = gt.load(made[0])
+    assert graph.has_sparse_features and np.array_equal(graph.x.toarray(), x.toarray())
+    ring = gt.load("ring:n=60").replace(x=x)
+    assert np.array_equal(gt.load(imported(ring, None, tmp_path / "ring", 2)).x.toarray(), x.toarray())
+    # rows that are left out leave no gap
+    again = pa.concat_tables([nodes.slice(0, 5), nodes])
+    graph = gt.load(imported(edges, again, tmp_path / "skip", 2, **names, on_bad_row="skip"))
+    assert graph.meta["import"]["bad_node_rows"] == 5 and np.array_equal(graph.x.toarray(), x.toarray())
+
+
+@pytest.mark.parametrize(("at", "value", "message"), [
+    ([[0], [1, 2]], [[1.0], [2.0]], "row 2: columns 'at' and 'value' have lists of 2 and 1 numbers"),
+    ([[0], [1, 9]], [[1.0], [2.0, 3.0]], "row 2: column 'at' has a number outside 0..4"),
+    ([[3, 3], [1]], [[1.0, 2.0], [2.0]], "row 1: column 'at' lists a feature twice"),
+    ([[3], [1]], [[1.0], [None]], "row 2: column 'value' has a list with numbers that are missing"),
+    ([[3], None], [[1.0], [2.0]], "row 2: column 'at' has no list"),
+    ([[3], [1]], [[2**24 + 1], [2]], "feature 3 has integers such as 16777217, which float32 would round"),
+])
+def test_wrong_sparse_features(at, value, message, tmp_path):
+    nodes = pa.table({"id": [1, 2], "at": at, "value": pa.array(value, pa.list_(pa.float64()))})
+    with pytest.raises(DataError, match=message):
+        imported(pa.table({"src": [1], "dst": [2]}), nodes, tmp_path / "s", sparse_features=["at", "value"], n_features=5)
+
+
+class TypedDGL:
+    """What is read of a DGL graph of several types."""
+
+    def __init__(self, ends, x, y, train):
+        self.ntypes, self.canonical_etypes, self._ends = list(x), list(ends), ends
+        self.nodes = {name: SimpleNamespace(data={"feat": rows}) for name, rows in x.items()}
+        self.nodes["a"].data.update({"label": y, "train_mask": train})
+        self.num_nodes = lambda name: len(x[name])
+
+    @property
+    def edges(self):
+        class Edges(dict):
+            def __call__(inner, etype):
+                return tuple(self._ends[etype])
+
+        return Edges({relation: SimpleNamespace(data={}) for relation in self._ends})
+
+
+@pytest.mark.parametrize("kind", ["gt.Graph", "dgl", "pyg"])
+def test_heterogeneous_graphs(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    ends = {("a", "to", "b"): rng.integers(0, 4, (2, 9)), ("b", "of", "a"): rng.integers(0, 3, (2, 5))}
+    x = {"a": rng.normal(size=(4, 2)).astype(np.float32), "b": rng.normal(size=(5, 3)).astype(np.float32)}
+    wanted = gt.Graph(ends, {"a": 4, "b": 5}, x=x, y={"a": np.arange(4)}, train={"a": np.arange(4) < 2})
+    graph = TypedDGL(ends, x, np.arange(4), np.arange(4) < 2) if kind == "dgl" else wanted
+    if kind == "pyg":
+        torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+        graph = data.HeteroData({name: {"x": torch.tensor(rows)} for name, rows in x.items()})
+        graph["a"].y, graph["a"].train_mask = torch.arange(4), torch.arange(4) < 2
+        for relation, pair in ends.items():
+            graph[relation].edge_index = torch.tensor(pair)
+    found = gt.load(imported(graph, None, tmp_path / "s", 2))
+    assert found.node_types == ("a", "b") and found.relations == tuple(ends)
+    rows = found.x if sp.issparse(found.x) else found.x.read_begin(np.arange(9)).end()
+    assert np.array_equal(rows.toarray() if sp.issparse(rows) else rows, wanted.x.toarray() if sp.issparse(wanted.x) else wanted.x)
+    for field in ("src", "dst", "y", "train"):
+        assert np.array_equal(getattr(found, field), getattr(wanted, field))
+    assert np.array_equal(found.edge_columns["relation"], wanted.edge_columns["relation"])
+    with pytest.raises(ConfigError, match="compare edges without their relations"):
+        imported(graph, None, tmp_path / "t", duplicates="drop")
+
+
+def test_real_data_of_pyg(tmp_path):
+    torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+    graph = gt.load("sbm:n_nodes=40,n_edges=200")
+    train = torch.rand(40, 10, generator=torch.Generator().manual_seed(0)) < 0.5
+    given = data.Data(x=torch.tensor(graph.x), edge_index=torch.tensor(graph.edge_index), y=torch.tensor(graph.y), train_mask=train,
+                      edge_attr=torch.tensor(graph.edge_attr))
+    found = gt.load(imported(given, None, tmp_path / "s", 2), split="stored")
+    assert found.n_splits == 10 and np.array_equal(found.train, train.numpy()) and np.array_equal(found.edge_attr, graph.edge_attr)
+    assert np.array_equal(found.x.read_begin(np.arange(40)).end(), graph.x) and np.array_equal(found.edge_index, graph.edge_index)
