@@ -28,6 +28,7 @@ from .deal import deal
 from .fetch import Features
 from .gradient_sum import GradientSum
 from .scheduler import WorkQueue
+from .table import LearnedRows, Table, check_tables
 from .update import UpdateRule
 from .versions import ParameterManager
 
@@ -98,9 +99,13 @@ class Training:
         features: Fetches the features of these views; None makes one without a cache.
         foresight: Tells caches what the next views will read; None if none of them asks.
         ahead: Makes views of several groups together; None to make them one by one.
+        tables: Learnable columns of the masters; the partition of the strategy has them too.
 
     Attributes:
         views: Views computed so far.
+
+    Raises:
+        ConfigError: There are tables, and views compute with old versions, with rows of other workers, or clip gradients.
 
     Collective: all ranks of job_comm.
     """
@@ -109,10 +114,12 @@ class Training:
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
                  settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = (),
                  independent: bool = False, features: Features | None = None, foresight: Foresight | None = None,
-                 ahead: Ahead | None = None):
+                 ahead: Ahead | None = None, tables: Sequence[Table] = ()):
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
-        self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
-        self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
+        check_tables(tables, staleness, independent, rule)
+        names = {table.name for table in tables}
+        self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), [n for n in stored if n not in names]
+        self.tables, self.versions = tables, ParameterManager(optimiser, job_comm, staleness, rule, tables)
         self.queue = WorkQueue(job_comm, views_in_flight)
         self.independent, self.foresight, self.ahead = independent, foresight, ahead
         self.features = Features(strategy.partition) if features is None else features
@@ -184,8 +191,13 @@ class Training:
         own = 0 if self.strategy.alone else self.own_view
         return Tape(seed=self.seed, step=number + own, all_sum=view.partition.halo_comm.all_sum)
 
-    def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Change]]:
+    def backward(self, tape: Tape, loss: Var, learned: Sequence[LearnedRows] = ()) -> tuple[list[np.ndarray], list[Change]]:
         """Backpropagate; returns gradients summed over the ranks, and changes of other state.
+
+        Args:
+            tape: Of the pass.
+            loss: This rank's share of the loss.
+            learned: The rows of tables that the pass read; their gradients are among the changes.
 
         Collective: all ranks.
         """
@@ -194,6 +206,7 @@ class Training:
             total = GradientSum(self.job_comm, self.versions.optimiser.parameters)
             gradients = tape.backward(loss, final=total.add)
         changes, tape.changes = tape.changes, []
+        changes += [(table.add, table.row_gradients(rows, gradients.of(x))) for table, rows, x in learned]
         with ledger.span("reduce"):
             return total.finish(gradients), changes
 
@@ -254,8 +267,9 @@ class Training:
                 view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
                 with ledger.span("forward"):
-                    loss = self.strategy.task.loss(view, self.model(view))
-                reduced, changes = self.backward(tape, loss)
+                    learned = {t.name: Var(t.values(view.rows), view.space, True, f"node.{t.name}") for t in self.tables}
+                    loss = self.strategy.task.loss(view, self.model(view, **learned))
+                reduced, changes = self.backward(tape, loss, [(t, view.rows, learned[t.name]) for t in self.tables])
             if self.independent:
                 changes = self._changes_of_all(changes, n)
             self.versions.deliver(step, position, groups, reduced, changes)

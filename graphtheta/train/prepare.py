@@ -9,6 +9,7 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.data.transform import drop_self_loops
 from graphtheta.datasets.dataset import load
+from graphtheta.embeddings.setup import check_embedding
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition
@@ -105,8 +106,10 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     Raises:
         ConfigError, DataError: Job, graph and model do not fit together.
     """
-    if graph.x is None and not graph.node_columns:
-        raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees")
+    check_embedding(job, graph)
+    if graph.x is None and not graph.node_columns and not job.embed:
+        raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees, or "
+                        "learn them with --embed WIDTH")
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
         if kind.name not in names:
