@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     PLACEMENT = 8
     CHECK = 9
     HALO = 10
+    EMBEDDING = 11
 
 
 def _mix_int(x: int) -> int:

@@ -15,10 +15,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphtheta.errors import ConfigError
+
 from ...ops.autodiff.tape import Change, Tape, Var
 from ...ops.backend.fused import backend_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
+from ..embedding.table import EmbeddingTable
 from ..layer.layer import Model
 from ..layer.settings import PassSettings, pass_scope
 from ..partition.message import halo_scope
@@ -36,6 +39,8 @@ RUNS_STEPS = True
 
 # a loss that diverges is reported by an error of the engine, so warnings of NumPy are not needed
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
+# a table, the master rows that a pass read of it (None for all), and the variable with their values
+LearnedRows = tuple[EmbeddingTable, np.ndarray | None, Var]
 
 
 class Ahead(Protocol):
@@ -74,6 +79,15 @@ def groups_of(n: int, views_per_step: int, width: int) -> list[list[tuple[int, i
     return [[(i, min(i + width, end)) for i in range(begin, end, width)] for begin, end in steps]
 
 
+def _check_tables(tables: Sequence[EmbeddingTable], staleness: int, independent: bool, rule: UpdateRule | None) -> None:
+    """Raise ConfigError if tables cannot be trained with these settings."""
+    refused = {"staleness above 0": staleness > 0, "independent views": independent, "clip_norm": rule is not None and rule.clip_norm > 0}
+    for what, given in refused.items():
+        if tables and given:
+            raise ConfigError(f"the embedding {tables[0].name!r} cannot be trained with {what}; train it with mode=cooperative, staleness=0 "
+                              "and clip_norm=0, or give the nodes features")
+
+
 class Training:
     """Turns the views of a strategy into updates of the parameters.
 
@@ -98,9 +112,13 @@ class Training:
         features: Fetches the features of these views; None makes one without a cache.
         foresight: Tells caches what the next views will read; None if none of them asks.
         ahead: Makes views of several groups together; None to make them one by one.
+        tables: Learnable columns of the masters of the partition of the strategy, of which they are columns too.
 
     Attributes:
         views: Views computed so far.
+
+    Raises:
+        ConfigError: There are tables, and views compute with old versions, with rows of other workers, or clip gradients.
 
     Collective: all ranks of job_comm.
     """
@@ -109,10 +127,12 @@ class Training:
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
                  settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = (),
                  independent: bool = False, features: Features | None = None, foresight: Foresight | None = None,
-                 ahead: Ahead | None = None):
+                 ahead: Ahead | None = None, tables: Sequence[EmbeddingTable] = ()):
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
-        self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), stored
-        self.versions = ParameterManager(optimiser, job_comm, staleness, rule)
+        _check_tables(tables, staleness, independent, rule)
+        names = {table.name for table in tables}
+        self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), [n for n in stored if n not in names]
+        self.tables, self.versions = tables, ParameterManager(optimiser, job_comm, staleness, rule, tables)
         self.queue = WorkQueue(job_comm, views_in_flight)
         self.independent, self.foresight, self.ahead = independent, foresight, ahead
         self.features = Features(strategy.partition) if features is None else features
@@ -184,8 +204,13 @@ class Training:
         own = 0 if self.strategy.alone else self.own_view
         return Tape(seed=self.seed, step=number + own, all_sum=view.partition.halo_comm.all_sum)
 
-    def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Change]]:
+    def backward(self, tape: Tape, loss: Var, learned: Sequence[LearnedRows] = ()) -> tuple[list[np.ndarray], list[Change]]:
         """Backpropagate; returns gradients summed over the ranks, and changes of other state.
+
+        Args:
+            tape: Of the pass.
+            loss: This rank's share of the loss.
+            learned: The rows of tables that the pass read; their gradients are among the changes.
 
         Collective: all ranks.
         """
@@ -194,6 +219,7 @@ class Training:
             total = GradientSum(self.job_comm, self.versions.optimiser.parameters)
             gradients = tape.backward(loss, final=total.add)
         changes, tape.changes = tape.changes, []
+        changes += [(table.add, table.row_gradients(rows, gradients.of(x))) for table, rows, x in learned]
         with ledger.span("reduce"):
             return total.finish(gradients), changes
 
@@ -254,8 +280,9 @@ class Training:
                 view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
                 with ledger.span("forward"):
-                    loss = self.strategy.task.loss(view, self.model(view))
-                reduced, changes = self.backward(tape, loss)
+                    learned = {table.name: table.input_of(view) for table in self.tables}
+                    loss = self.strategy.task.loss(view, self.model(view, **learned))
+                reduced, changes = self.backward(tape, loss, [(table, view.rows, learned[table.name]) for table in self.tables])
             if self.independent:
                 changes = self._changes_of_all(changes, n)
             self.versions.deliver(step, position, groups, reduced, changes)

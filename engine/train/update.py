@@ -30,6 +30,18 @@ class UpdateRule:
     schedule: Schedule = constant
     clip_norm: float = 0.0
 
+    def factor(self, update: int) -> float:
+        """The factor of all learning rates for update number ``update``, from 0.
+
+        Raises:
+            ConfigError: The schedule does not return a finite number of at least 0.
+        """
+        factor = self.schedule(update)
+        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor < np.inf:
+            raise ConfigError(f"lr_schedule gives {factor!r} for update {update}; expected the factor of the learning rate, a finite "
+                              "number of at least 0")
+        return float(factor)
+
     def apply(self, optimiser: Optimiser, gradients: Sequence[np.ndarray], update: int) -> None:
         """Make an update.
 
@@ -39,13 +51,9 @@ class UpdateRule:
             update: Its number, from 0.
 
         Raises:
-            ConfigError: The schedule does not return a finite number of at least 0.
+            ConfigError: See ``factor``.
         """
-        factor = self.schedule(update)
-        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor < np.inf:
-            raise ConfigError(f"lr_schedule gives {factor!r} for update {update}; expected the factor of the learning rate, a finite "
-                              "number of at least 0")
-        optimiser.step(clipped(gradients, self.clip_norm) if self.clip_norm else gradients, float(factor))
+        optimiser.step(clipped(gradients, self.clip_norm) if self.clip_norm else gradients, self.factor(update))
 
 
 def clipped(gradients: Sequence[np.ndarray], norm: float) -> list[np.ndarray]:

@@ -28,6 +28,7 @@ from graphtheta.errors import FormatError
 from ...ops.autodiff.tape import Change, Parameter, version_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
+from ..embedding.table import EmbeddingTable
 from .update import UpdateRule
 
 
@@ -63,14 +64,17 @@ class ParameterManager:
         comm: The ranks; used to wait for a version.
         staleness: How many updates a view may miss.
         rule: How gradients become an update.
+        tables: Embeddings, updated with the parameters.
 
     Attributes:
         newest: Number of the newest version, which is the number of updates so far.
         most_bytes: The most bytes that older versions took at a time.
     """
 
-    def __init__(self, optimiser: Optimiser, comm: Comm, staleness: int = 0, rule: UpdateRule | None = None):
+    def __init__(self, optimiser: Optimiser, comm: Comm, staleness: int = 0, rule: UpdateRule | None = None,
+                 tables: Sequence[EmbeddingTable] = ()):
         self.optimiser, self.comm, self.staleness, self.rule = optimiser, comm, staleness, rule or UpdateRule()
+        self.tables = tables
         self.newest = 0
         self.most_bytes = 0
         # the newest version is stored in the parameters alone until a view uses it
@@ -153,6 +157,8 @@ class ParameterManager:
                 update(*values)
         with self.comm.ledger.span("update", version=self.newest + 1):
             self.rule.apply(self.optimiser, step.total(), self.newest)
+            for table in self.tables:
+                table.update(self.rule.factor(self.newest))
         self.newest += 1
         self._forget()
 

@@ -1,0 +1,116 @@
+"""Sparse row-wise optimisers: an update reads and writes the rows that have a gradient, and no other.
+
+The state of a row is stored with the row. A row without a gradient in a step keeps its value and
+its state: moments do not decay, and weight decay does not apply.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from graphtheta.errors import ConfigError
+
+# by name: values of each state of a row, [m, ...]
+State = dict[str, np.ndarray]
+
+
+class RowOptimiser(ABC):
+    """Turns gradients of rows into moves of rows.
+
+    Args:
+        lr: Step size, above 0.
+
+    Raises:
+        ConfigError: A number is out of range.
+    """
+
+    def __init__(self, lr: float):
+        if not 0 < lr < np.inf:
+            raise ConfigError(f"lr={lr!r} of an embedding; expected a finite number above 0")
+        self.lr = float(lr)
+
+    @abstractmethod
+    def start(self, n: int, width: int, dtype: np.dtype) -> State:
+        """The state of n rows before their first update; the first axis of each array is the rows."""
+
+    @abstractmethod
+    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
+        """What is subtracted from some rows, [m, width]; the arrays of ``state`` are replaced.
+
+        Args:
+            g: Gradients of the rows, [m, width].
+            state: Their state; a copy.
+            lr: Step size.
+        """
+
+
+class RowSGD(RowOptimiser):
+    """Stochastic gradient descent without momentum."""
+
+    def start(self, n: int, width: int, dtype: np.dtype) -> State:
+        return {}
+
+    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
+        return lr * g
+
+
+class RowAdagrad(RowOptimiser):
+    """Adagrad with a sum of squares for each number of a row, as ``torch.optim.Adagrad``.
+
+    Args:
+        lr: Step size.
+        eps: Added to the root of the sum, above 0.
+
+    Source: Duchi, Hazan, Singer, JMLR 12, 2011, https://jmlr.org/papers/v12/duchi11a.html
+    """
+
+    def __init__(self, lr: float, eps: float = 1e-10):
+        super().__init__(lr)
+        self.eps = _above_zero(eps)
+
+    def start(self, n: int, width: int, dtype: np.dtype) -> State:
+        return {"sum": np.zeros((n, width), dtype)}
+
+    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
+        state["sum"] = state["sum"] + g * g
+        return lr * g / (np.sqrt(state["sum"]) + self.eps)
+
+
+class RowAdam(RowOptimiser):
+    """Lazy Adam: moments of a row change only when the row has a gradient.
+
+    The bias correction of a row counts the updates of this row. ``torch.optim.SparseAdam`` leaves
+    moments alone in the same way, but corrects by the number of all steps, so that the first
+    updates of a rare row are smaller there.
+
+    Args:
+        lr: Step size.
+        betas: Decay of the running mean and mean square, in [0, 1).
+        eps: Added to the root of the mean square, above 0.
+
+    Source: Kingma and Ba, ICLR 2015, algorithm 1, https://arxiv.org/abs/1412.6980, applied to each row
+    """
+
+    def __init__(self, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
+        super().__init__(lr)
+        if not all(0 <= b < 1 for b in betas):
+            raise ConfigError(f"betas={betas!r} of an embedding; expected two numbers in [0, 1)")
+        self.betas, self.eps = betas, _above_zero(eps)
+
+    def start(self, n: int, width: int, dtype: np.dtype) -> State:
+        return {"mean": np.zeros((n, width), dtype), "square": np.zeros((n, width), dtype), "updates": np.zeros(n, np.int64)}
+
+    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
+        b1, b2 = self.betas
+        state["updates"] = state["updates"] + 1
+        state["mean"] = b1 * state["mean"] + (1 - b1) * g
+        state["square"] = b2 * state["square"] + (1 - b2) * g * g
+        first, second = ((1 - b ** state["updates"].astype(np.float64))[:, None].astype(g.dtype) for b in (b1, b2))
+        return lr * (state["mean"] / first) / (np.sqrt(state["square"] / second) + self.eps)
+
+
+def _above_zero(eps: float) -> float:
+    if not 0 < eps < np.inf:
+        raise ConfigError(f"eps={eps!r} of an embedding; expected a finite number above 0")
+    return float(eps)

@@ -1,0 +1,150 @@
+"""A learnable row for each node, stored at the worker of the node's master.
+
+A table is a column of the masters, so layers, evaluation and inference read it like a feature.
+Training reads the rows of a view as a variable. Gradients of copies at other workers reach the
+master with the moves of backward, so the gradient of a row is complete where the row is, and
+updates send nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from zlib import crc32
+
+import numpy as np
+
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.rng import Purpose, key, normal
+
+from ...ops.autodiff.tape import Var
+from ..comm.communicator import Comm
+from ..store.column import Read, Ready
+from ..view.view import GraphView
+from .row_optimiser import RowOptimiser
+
+VALUE = "value"
+
+
+class EmbeddingTable:
+    """The rows of this worker's masters; a ``Column``.
+
+    The first values are normal with variance 1 / width, so that a row has an expected squared
+    norm of 1. Each is a hash of (seed, name, node id, column) and is the same for any number of
+    workers and any partition.
+
+    Args:
+        name: Name of the column.
+        masters: Global ids of the masters in the order of their rows, [n_masters].
+        width: Numbers of a row, at least 1.
+        optimiser: Makes updates.
+        seed: Seed of the first values.
+        dtype: A float type.
+
+    Attributes:
+        changed: Number of rows that the last update changed at this worker.
+
+    Raises:
+        ConfigError: The width is below 1.
+    """
+
+    sparse = False
+
+    def __init__(self, name: str, masters: np.ndarray, width: int, optimiser: RowOptimiser, seed: int, dtype: np.dtype | type):
+        if width < 1:
+            raise ConfigError(f"an embedding {name!r} of width {width}; give a width of at least 1")
+        self.name, self.masters, self.optimiser = name, masters, optimiser
+        self.dtype = np.dtype(dtype)
+        first = normal(key(seed, Purpose.EMBEDDING, crc32(name.encode())), masters, width) / np.sqrt(width)
+        self._values = first.astype(self.dtype)
+        self._state = optimiser.start(len(masters), width, self.dtype)
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self.changed = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._values.shape
+
+    @property
+    def nbytes(self) -> int:
+        return self._values.nbytes + sum(x.nbytes for x in self._state.values())
+
+    def read_begin(self, rows: np.ndarray | None) -> Read:
+        # an update changes rows in place, and readers hold what they have read
+        return Ready(self._values.copy() if rows is None else self._values[rows])
+
+    def input_of(self, view: GraphView) -> Var:
+        """The rows of a view as a variable that needs a gradient, [n, width]."""
+        return Var(self.read_begin(view.rows).end(), view.space, True, f"node.{self.name}")
+
+    def row_gradients(self, rows: np.ndarray | None, gradient: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """The arguments of ``add`` after a pass.
+
+        Args:
+            rows: Master rows that the pass read, [m]; None for all.
+            gradient: [m, width]; None if backward reached none of the rows at this worker.
+        """
+        rows = np.arange(len(self.masters)) if rows is None else rows
+        return rows, np.zeros((len(rows), *self.shape[1:]), self.dtype) if gradient is None else gradient
+
+    def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
+        """Add gradients of a view to those of the next update.
+
+        Args:
+            rows: Master rows, [m] int64, none twice.
+            gradient: [m, width].
+        """
+        self._waiting.append((rows, gradient))
+
+    def update(self, factor: float) -> None:
+        """Update the rows that have been added since the last update.
+
+        Args:
+            factor: Multiplied with the step size.
+        """
+        waiting, self._waiting = self._waiting, []
+        rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(r for r, _ in waiting)]))
+        total = np.zeros((len(rows), *self.shape[1:]), self.dtype)
+        for own, gradient in waiting:
+            total[np.searchsorted(rows, own)] += gradient
+        state = {name: x[rows] for name, x in self._state.items()}
+        self._values[rows] -= self.optimiser.move(total, state, self.optimiser.lr * factor).astype(self.dtype, copy=False)
+        for name, x in state.items():
+            self._state[name][rows] = x
+        self.changed = len(rows)
+
+    # ---- checkpoints: by node id, so that another number of workers can load them
+
+    def gathered(self, comm: Comm, n_nodes: int) -> dict[str, np.ndarray]:
+        """Values and state of the rows of all nodes in the order of node ids, on rank 0; empty elsewhere.
+
+        Args:
+            comm: The workers that share the table.
+            n_nodes: Nodes of the whole graph.
+
+        Collective: all ranks of comm.
+        """
+        whole: dict[str, np.ndarray] = {}
+        ids = comm.gather_rows(self.masters)
+        for name, own in {VALUE: self._values, **self._state}.items():
+            parts = comm.gather_rows(own)
+            if parts is not None and ids is not None:
+                whole[name] = np.empty((n_nodes, *own.shape[1:]), own.dtype)
+                for nodes, part in zip(ids, parts, strict=True):
+                    whole[name][nodes] = part
+        return whole
+
+    def load(self, whole: Mapping[str, np.ndarray]) -> None:
+        """Load this worker's rows of a result of ``gathered``, with any number of workers.
+
+        Raises:
+            FormatError: An array is missing, unknown, or of another width or type; nothing has been changed then.
+        """
+        own = {VALUE: self._values, **self._state}
+        if set(whole) != set(own):
+            raise FormatError(f"the stored embedding {self.name!r} has {', '.join(sorted(whole))}, expected {', '.join(sorted(own))}; "
+                              "resume with the optimiser of the run that stored it")
+        for name, x in own.items():
+            if whole[name].shape[1:] != x.shape[1:] or whole[name].dtype != x.dtype:
+                raise FormatError(f"{name} of the stored embedding {self.name!r} is {whole[name].dtype}{list(whole[name].shape)}, expected "
+                                  f"{x.dtype}{['nodes', *x.shape[1:]]}; resume with the width and dtype of the run that stored it")
+        self._values = whole[VALUE][self.masters]
+        self._state = {name: whole[name][self.masters] for name in self._state}
