@@ -1,18 +1,22 @@
 """Learnable rows of nodes: first values, sparse updates, gradients, and the same numbers on any number of workers."""
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import graphs
 import numpy as np
 import pytest
 
+from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.embedding.row_optimiser import RowAdagrad, RowAdam, RowSGD
 from graphtheta.engine.embedding.table import EmbeddingTable
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.store.column import Role
+from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import UpdateRule
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
@@ -39,16 +43,16 @@ def graph():
     return graphs.random_graph(40, 80)
 
 
-def trained(comm, strategy="mini", rows="adam", placement=graphs.PLACEMENTS[0], steps=STEPS, load=None, sparse=True, **keys):
+def trained(comm, strategy="mini", rows="adam", placement=graphs.PLACEMENTS[0], steps=STEPS, load=None, of=None, **keys):
     """A training with a table as x, after some steps."""
     with dtype_scope("float64"), init_scope(5):
-        part = build_partition(graph(), comm, *placement, dtype=np.dtype("float64"))
+        part = build_partition(of or graph(), comm, *placement, dtype=np.dtype("float64"))
         table = EmbeddingTable("x", part.masters, WIDTH, ROWS[rows](), 11, np.float64)
-        part = part.overlay({"x": table}, {})
+        part = replace(part, node=part.node.joined(ColumnStore(part.n_masters, {"x": (Role.FEATURE, table)})))
         model = build_model("sage", WIDTH, 3, hidden=5, layers=2, dropout=0.3)
     task = NodeTask(part, "classes")
     made = STRATEGIES[strategy](part, probe(model, part).layers, task)
-    training = Training(model, made, SGD(model.parameters(), 0.3), comm, seed=2, backend="reference", tables=[table] if sparse else (), **keys)
+    training = Training(model, made, SGD(model.parameters(), 0.3), comm, seed=2, backend="reference", tables=[table], **keys)
     if load is not None:
         training.load_state(load[0])
         table.load(load[1])
@@ -75,3 +79,119 @@ def test_workers_and_partitioners_change_no_number(strategy, rows):
     one = result(SerialComm(), strategy, rows)
     for size, placement in zip((2, 3, 2), (graphs.PLACEMENTS[0], graphs.PLACEMENTS[3], graphs.PLACEMENTS[4]), strict=True):
         close(run_simulated(size, result, strategy, rows, placement)[0], one)
+
+
+def test_first_values_depend_on_seed_name_id_and_column_only():
+    def rows(masters, seed=1, name="x", width=3):
+        return EmbeddingTable(name, np.asarray(masters), width, RowSGD(1.0), seed, np.float64).read_begin(None).end()
+
+    whole = rows(range(4000))
+    np.testing.assert_array_equal(rows([7, 3999, 0]), whole[[7, 3999, 0]])
+    np.testing.assert_allclose(rows(range(9), width=5)[:, :3] * np.sqrt(5 / 3), whole[:9], rtol=1e-12)
+    assert abs((whole ** 2).sum(1).mean() - 1) < 0.05 and len(np.unique(whole)) == whole.size
+    for other in (rows(range(9), seed=2), rows(range(9), name="y")):
+        assert not np.isclose(other, whole[:9]).any()
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_an_update_changes_the_rows_that_a_batch_reads_and_no_other(rows):
+    def whole(steps):
+        training, table = trained(SerialComm(), "mini sampled", rows, steps=steps)
+        return training, table, table.gathered(SerialComm(), graph().n_nodes)
+
+    training, table, after = whole(1)
+    _, _, before = whole(0)
+    read = table.masters[training.strategy.batch(0, 0).rows]
+    others = np.setdiff1d(np.arange(graph().n_nodes), read)
+    assert 0 < table.changed == len(read) < graph().n_nodes
+    for name, x in after.items():
+        np.testing.assert_array_equal(x[others], before[name][others], err_msg=name)
+        assert (x[read] != before[name][read]).any(), name
+
+
+def test_rows_that_a_batch_does_not_read_are_never_sent():
+    """More nodes that no batch reads change neither the bytes of a step nor any number; an update sends nothing."""
+    def program(comm, more):
+        small = graph()
+        many = graphs.random_graph(200, 600, seed=9)
+        ends = np.concatenate((small.edge_index, many.edge_index + small.n_nodes), axis=1) if more else small.edge_index
+        n = small.n_nodes + (many.n_nodes if more else 0)
+        y, train = (np.concatenate((x, np.zeros(n - small.n_nodes, x.dtype))) for x in (small.y, small.train))
+        grown = Graph(ends, n, y=y, train=train, n_classes=3, node_columns={"other": np.zeros(n)})
+        training, table = trained(comm, "mini sampled", steps=0, of=grown)
+        before = comm.ledger.snapshot()
+        training.run(0, 0, STEPS)
+        sent = {stage: book["bytes"] for stage, book in comm.ledger.since(before).items() if stage != "batch"}
+        before = comm.ledger.snapshot()
+        table.add(*table.row_gradients(None, None))
+        table.update(1.0)
+        assert not any(book["bytes"] for book in comm.ledger.since(before).values())
+        return sent, training.model.state()
+
+    for (sent, state), (expected, numbers) in zip(run_simulated(2, program, True), run_simulated(2, program, False), strict=True):
+        assert sent == expected and sum(sent.values())
+        close(state, numbers)
+
+
+def test_of_the_whole_graph_sparse_adam_is_adam():
+    training, table = trained(SerialComm(), "global", "adam", steps=1)
+    _, start = trained(SerialComm(), "global", "adam", steps=0)
+    p = Parameter(start.read_begin(None).end(), name="x")
+    dense, rng = Adam([p], 0.1), np.random.default_rng(0)
+    for _ in range(4):
+        g = rng.standard_normal(p.shape)
+        start.add(*start.row_gradients(None, g))
+        start.update(1.0)
+        dense.step([g])
+    np.testing.assert_allclose(start.read_begin(None).end(), p.value, rtol=1e-12, atol=1e-14)
+    assert table.changed == 40
+
+
+@pytest.mark.parametrize("strategy", ["global", "mini sampled"])
+def test_gradients_are_finite_differences(strategy):
+    training, table = trained(SerialComm(), strategy, steps=0)
+    view = training.strategy.batch(0, 0)
+
+    def loss(x):
+        with training.scope(), training.tape(0, view) as tape:
+            return tape, training.strategy.task.loss(view, training.model(view, x=x))
+
+    x = table.input_of(view)
+    tape, value = loss(x)
+    g = tape.backward(value).of(x)
+    v, eps = np.random.default_rng(1).standard_normal(x.shape), 1e-6
+    up, down = (type(x)(x.value + s * eps * v, view.space, True) for s in (1, -1))
+    slope = (loss(up)[1].value - loss(down)[1].value) / (2 * eps)
+    assert abs(slope) > 1e-3
+    np.testing.assert_allclose(np.vdot(g, v), slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_another_number_of_workers_goes_on(rows):
+    def saved(comm, steps):
+        training, table = trained(comm, "mini", rows, steps=steps)
+        return training.state(), table.gathered(comm, graph().n_nodes)
+
+    half = run_simulated(3, saved, 2)[0]
+    whole = result(SerialComm(), "mini", rows, steps=4)
+    alone = saved(SerialComm(), 2)
+    for name, x in result(SerialComm(), "mini", rows, steps=2, load=alone).items():
+        np.testing.assert_array_equal(x, whole[name], err_msg=name)
+    close(run_simulated(2, result, "mini", rows, graphs.PLACEMENTS[4], steps=2, load=half)[0], whole)
+
+
+def test_what_does_not_fit_is_refused():
+    for keys in ({"staleness": 1}, {"independent": True}, {"rule": UpdateRule(clip_norm=1.0)}):
+        with pytest.raises(ConfigError, match="embedding 'x' cannot be trained with"):
+            trained(SerialComm(), steps=0, **keys)
+    with pytest.raises(ConfigError, match="width of at least 1"):
+        EmbeddingTable("x", np.arange(3), 0, RowSGD(1.0), 0, np.float64)
+    for wrong in (lambda: RowSGD(0.0), lambda: RowAdam(1.0, (1.0, 0.9)), lambda: RowAdagrad(1.0, -1.0)):
+        with pytest.raises(ConfigError, match="of an embedding; expected"):
+            wrong()
+    _, table = trained(SerialComm(), "global", "adam", steps=0)
+    whole = table.gathered(SerialComm(), graph().n_nodes)
+    with pytest.raises(FormatError, match="optimiser of the run"):
+        table.load({"value": whole["value"]})
+    with pytest.raises(FormatError, match="width and dtype"):
+        table.load({**whole, "mean": whole["mean"][:, :2]})
