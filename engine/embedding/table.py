@@ -71,6 +71,14 @@ class EmbeddingTable:
         # an update changes rows in place, and readers hold what they have read
         return Ready(self._values.copy() if rows is None else self._values[rows])
 
+    def values(self) -> np.ndarray:
+        """A copy of all rows, [n_masters, width]."""
+        return self._values.copy()
+
+    def set_values(self, values: np.ndarray) -> None:
+        """Replace the values of all rows; their state stays."""
+        self._values = values.astype(self.dtype)
+
     def input_of(self, view: GraphView) -> Var:
         """The rows of a view as a variable that needs a gradient, [n, width]."""
         return Var(self.read_begin(view.rows).end(), view.space, True, f"node.{self.name}")
@@ -122,14 +130,25 @@ class EmbeddingTable:
 
         Collective: all ranks of comm.
         """
-        whole: dict[str, np.ndarray] = {}
-        ids = comm.gather_rows(self.masters)
-        for name, own in {VALUE: self._values, **self._state}.items():
-            parts = comm.gather_rows(own)
-            if parts is not None and ids is not None:
-                whole[name] = np.empty((n_nodes, *own.shape[1:]), own.dtype)
-                for nodes, part in zip(ids, parts, strict=True):
-                    whole[name][nodes] = part
+        wholes = {name: self.by_node(comm, n_nodes, own) for name, own in {VALUE: self._values, **self._state}.items()}
+        return {name: whole for name, whole in wholes.items() if whole is not None}
+
+    def by_node(self, comm: Comm, n_nodes: int, own: np.ndarray) -> np.ndarray | None:
+        """Values of all nodes in the order of node ids, [n_nodes, ...], on rank 0; None elsewhere.
+
+        Args:
+            comm: The workers that share the table.
+            n_nodes: Nodes of the whole graph.
+            own: Values of this worker's masters, [n_masters, ...].
+
+        Collective: all ranks of comm.
+        """
+        ids, parts = comm.gather_rows(self.masters), comm.gather_rows(own)
+        if ids is None or parts is None:
+            return None
+        whole = np.empty((n_nodes, *own.shape[1:]), own.dtype)
+        for nodes, part in zip(ids, parts, strict=True):
+            whole[nodes] = part
         return whole
 
     def load(self, whole: Mapping[str, np.ndarray]) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 
 from graphtheta.caching.setup import Caches, make_caches, with_cached_columns
 from graphtheta.data.graph import Graph
+from graphtheta.embeddings.setup import with_embedding
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.embedding.table import EmbeddingTable
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.memory import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
@@ -86,6 +88,7 @@ class RunSetup:
         independent: Whether each worker computes views of its own.
         modes: What both modes do with the first views; None unless the job chooses between them.
         choices: Settings that exist in Python only.
+        tables: Learned node features, which training changes.
     """
 
     job: Job
@@ -109,6 +112,7 @@ class RunSetup:
     independent: bool
     modes: ModeCounts | None
     choices: Choices
+    tables: tuple[EmbeddingTable, ...]
 
     @property
     def mode_line(self) -> str:
@@ -150,7 +154,7 @@ class RunSetup:
         return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                         views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
                         settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
-                        features=caches.features, ahead=ahead,
+                        features=caches.features, ahead=ahead, tables=self.tables,
                         foresight=dry_runs(caches, ahead))
 
 
@@ -184,6 +188,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
     halo_comm = comm if job.macrobatch == "1" else MergedComm(comm)
     partition = build_partition(prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
+    partition, tables = with_embedding(job, partition)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
     with pass_scope(settings), backend_scope(job.backend):
         prepared.check_columns(made, partition)
@@ -209,7 +214,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     trained = tuple(p for p in made.parameters() if p not in frozen)
     return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
-                    prepared.metric, strategy, trained, rule, views, independent, modes, choices)
+                    prepared.metric, strategy, trained, rule, views, independent, modes, choices, tables)
 
 
 def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,

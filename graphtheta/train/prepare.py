@@ -20,6 +20,7 @@ from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.engine.view.node_sets import NodeSetBatch
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.view.task import Task
+from graphtheta.embeddings.setup import check_embedding
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
@@ -105,8 +106,10 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     Raises:
         ConfigError, DataError: Job, graph and model do not fit together.
     """
-    if graph.x is None and not graph.node_columns:
-        raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees")
+    check_embedding(job, graph)
+    if graph.x is None and not graph.node_columns and not job.embed:
+        raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees, or "
+                        "learn them with --embed WIDTH")
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
         if kind.name not in names:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.embeddings.saved import gathered_values, load_values
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.memory import resident_bytes
@@ -266,10 +267,10 @@ class Session:
 
         Collective: all ranks.
         """
-        error = None
+        error, rows = None, gathered_values(self.setup.tables, self.partition)
         try:
             if self.comm.rank == 0:
-                write_weights(Path(path), self.job, self.model.state())
+                write_weights(Path(path), self.job, self.model.state() | rows)
         except FormatError as e:
             error = e
         self.comm.agree(error)
@@ -285,7 +286,7 @@ class Session:
         """
         error = None
         try:
-            self.model.load_state(read_weights(path)[1])
+            self.model.load_state(load_values(self.setup.tables, self.partition, read_weights(path)[1]))
         except (ConfigError, FormatError) as e:
             error = e
         self.comm.agree(error)

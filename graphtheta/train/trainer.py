@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.console import complain, say
+from graphtheta.embeddings.saved import gathered_tables, load_tables
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.errors import ConfigError, FormatError
@@ -48,6 +49,8 @@ class Trainer(Session):
     """
 
     _best: dict[str, np.ndarray] | None = None
+    # values of this worker's rows of each embedding in the best model
+    _best_rows: Sequence[np.ndarray] = ()
     # counts of the caches at the last evaluation
     _counted = np.zeros((2, 2), np.int64)
 
@@ -95,6 +98,8 @@ class Trainer(Session):
                 self._train(run, log, calls, keeps)
         if self._best is not None:
             self.model.load_state(self._best)
+            for table, rows in zip(self.setup.tables, self._best_rows, strict=True):
+                table.set_values(rows)
         else:
             run.metrics = self.measure()
         calls.call("on_end", run, self.step)
@@ -114,6 +119,7 @@ class Trainer(Session):
                 if code or over or due:
                     # the state of other workers is gathered, so all ranks take part
                     held = {} if self._memory is None or not keeps else gathered(self.partition, self._memory.held())
+                    held |= gathered_tables(self.setup.tables, self.partition, self._best_rows) if keeps else {}
                     keeper.offer(partial(self._checkpoint, run, held))
                 if code:
                     self._leave(keeper, code)
@@ -189,7 +195,7 @@ class Trainer(Session):
         if log is not None:
             row.update(log.epoch(row))
         if run.take_row(row, metrics, self._quality(metrics, loss)):
-            self._best = self.model.state()
+            self._best, self._best_rows = self.model.state(), [table.values() for table in self.setup.tables]
 
     def _cache_counts(self) -> dict[str, int]:
         """Rows that the caches of all workers held, and did not hold, since the last evaluation; empty without caches.
@@ -260,6 +266,7 @@ class Trainer(Session):
                 raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
                                   f"{stored:,}; give the same dataset, or choose another folder with --out")
         self.training.load_state({**found.manifest.counters, **found.arrays})
+        self._best_rows = load_tables(self.setup.tables, found.arrays)
         if self._memory is not None:
             self._memory.hold(scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0)))
         best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
