@@ -15,13 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphtheta.errors import ConfigError
-
 from ...ops.autodiff.tape import Change, Tape, Var
 from ...ops.backend.fused import backend_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
-from ..embedding.table import EmbeddingTable
 from ..layer.layer import Model
 from ..layer.settings import PassSettings, pass_scope
 from ..partition.message import halo_scope
@@ -31,6 +28,7 @@ from .deal import deal
 from .fetch import Features
 from .gradient_sum import GradientSum
 from .scheduler import WorkQueue
+from .table import LearnedRows, Table, check_tables
 from .update import UpdateRule
 from .versions import ParameterManager
 
@@ -39,8 +37,6 @@ RUNS_STEPS = True
 
 # a loss that diverges is reported by an error of the engine, so warnings of NumPy are not needed
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
-# a table, the master rows that a pass read of it (None for all), and the variable with their values
-LearnedRows = tuple[EmbeddingTable, np.ndarray | None, Var]
 
 
 class Ahead(Protocol):
@@ -79,15 +75,6 @@ def groups_of(n: int, views_per_step: int, width: int) -> list[list[tuple[int, i
     return [[(i, min(i + width, end)) for i in range(begin, end, width)] for begin, end in steps]
 
 
-def _check_tables(tables: Sequence[EmbeddingTable], staleness: int, independent: bool, rule: UpdateRule | None) -> None:
-    """Raise ConfigError if tables cannot be trained with these settings."""
-    refused = {"staleness above 0": staleness > 0, "independent views": independent, "clip_norm": rule is not None and rule.clip_norm > 0}
-    for what, given in refused.items():
-        if tables and given:
-            raise ConfigError(f"the embedding {tables[0].name!r} cannot be trained with {what}; train it with mode=cooperative, staleness=0 "
-                              "and clip_norm=0, or give the nodes features")
-
-
 class Training:
     """Turns the views of a strategy into updates of the parameters.
 
@@ -112,7 +99,7 @@ class Training:
         features: Fetches the features of these views; None makes one without a cache.
         foresight: Tells caches what the next views will read; None if none of them asks.
         ahead: Makes views of several groups together; None to make them one by one.
-        tables: Learnable columns of the masters of the partition of the strategy, of which they are columns too.
+        tables: Learnable columns of the masters; the partition of the strategy has them too.
 
     Attributes:
         views: Views computed so far.
@@ -127,9 +114,9 @@ class Training:
                  halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
                  settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = (),
                  independent: bool = False, features: Features | None = None, foresight: Foresight | None = None,
-                 ahead: Ahead | None = None, tables: Sequence[EmbeddingTable] = ()):
+                 ahead: Ahead | None = None, tables: Sequence[Table] = ()):
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
-        _check_tables(tables, staleness, independent, rule)
+        check_tables(tables, staleness, independent, rule)
         names = {table.name for table in tables}
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), [n for n in stored if n not in names]
         self.tables, self.versions = tables, ParameterManager(optimiser, job_comm, staleness, rule, tables)
@@ -280,9 +267,9 @@ class Training:
                 view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
                 with ledger.span("forward"):
-                    learned = {table.name: table.input_of(view) for table in self.tables}
+                    learned = {t.name: Var(t.values(view.rows), view.space, True, f"node.{t.name}") for t in self.tables}
                     loss = self.strategy.task.loss(view, self.model(view, **learned))
-                reduced, changes = self.backward(tape, loss, [(table, view.rows, learned[table.name]) for table in self.tables])
+                reduced, changes = self.backward(tape, loss, [(t, view.rows, learned[t.name]) for t in self.tables])
             if self.independent:
                 changes = self._changes_of_all(changes, n)
             self.versions.deliver(step, position, groups, reduced, changes)

@@ -28,7 +28,7 @@ from graphtheta.errors import FormatError
 from ...ops.autodiff.tape import Change, Parameter, version_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
-from ..embedding.table import EmbeddingTable
+from .table import Table
 from .update import UpdateRule
 
 
@@ -72,7 +72,7 @@ class ParameterManager:
     """
 
     def __init__(self, optimiser: Optimiser, comm: Comm, staleness: int = 0, rule: UpdateRule | None = None,
-                 tables: Sequence[EmbeddingTable] = ()):
+                 tables: Sequence[Table] = ()):
         self.optimiser, self.comm, self.staleness, self.rule = optimiser, comm, staleness, rule or UpdateRule()
         self.tables = tables
         self.newest = 0

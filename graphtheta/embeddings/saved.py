@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graphtheta.engine.embedding.table import EmbeddingTable
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.errors import ConfigError
 
 PREFIX, BEST = "embedding/", "best_embedding/"
@@ -24,12 +24,10 @@ def gathered_tables(tables: Sequence[EmbeddingTable], partition: Partition, best
 
     Collective: all ranks of the partition.
     """
-    comm, n = partition.halo_comm, partition.n_nodes
-    found = {f"{PREFIX}{t.name}/{name}": x for t in tables for name, x in t.gathered(comm, n).items()}
-    for t, values in zip(tables, best, strict=False):
-        whole = t.by_node(comm, n, values)
-        found |= {} if whole is None else {BEST + t.name: whole}
-    return found
+    own = {f"{PREFIX}{t.name}/{name}": x for t in tables for name, x in t.arrays().items()}
+    # there are none before the first evaluation
+    own |= {BEST + t.name: values for t, values in zip(tables, best, strict=False)}
+    return _by_node(partition, own)
 
 
 def gathered_values(tables: Sequence[EmbeddingTable], partition: Partition) -> Arrays:
@@ -37,8 +35,7 @@ def gathered_values(tables: Sequence[EmbeddingTable], partition: Partition) -> A
 
     Collective: all ranks of the partition.
     """
-    wholes = {PREFIX + t.name: t.by_node(partition.halo_comm, partition.n_nodes, t.values()) for t in tables}
-    return {name: whole for name, whole in wholes.items() if whole is not None}
+    return _by_node(partition, {PREFIX + t.name: t.values() for t in tables})
 
 
 def load_tables(tables: Sequence[EmbeddingTable], found: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -63,9 +60,22 @@ def load_values(tables: Sequence[EmbeddingTable], partition: Partition, found: M
         x, wanted = found.get(PREFIX + t.name), (partition.n_nodes, *t.shape[1:])
         if x is None or x.shape != wanted:
             got = "no such array" if x is None else f"{list(x.shape)}"
-            raise ConfigError(f"the weights have {got} as {PREFIX}{t.name}, expected {list(wanted)}, a row for each node; give the graph and "
-                              "the width the weights were trained with")
+            raise ConfigError(f"the weights have {got} as {PREFIX}{t.name}, expected {list(wanted)}, a row for each node; give the graph "
+                              "and the width the weights were trained with")
     for t in tables:
         t.set_values(found[PREFIX + t.name][t.masters])
     names = {PREFIX + t.name for t in tables}
     return {name: x for name, x in found.items() if name not in names}
+
+
+def _by_node(partition: Partition, own: Arrays) -> Arrays:
+    """Arrays of all nodes in the order of node ids, from those of each worker's masters, on rank 0; empty elsewhere."""
+    found = {}
+    ids = partition.halo_comm.gather_rows(partition.masters) if own else None
+    for name, x in own.items():
+        parts = partition.halo_comm.gather_rows(x)
+        if parts is not None and ids is not None:
+            found[name] = np.empty((partition.n_nodes, *x.shape[1:]), x.dtype)
+            for nodes, part in zip(ids, parts, strict=True):
+                found[name][nodes] = part
+    return found

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.engine.embedding.row_optimiser import RowAdagrad, RowAdam, RowOptimiser, RowSGD
-from graphtheta.engine.embedding.table import EmbeddingTable
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.column import Role
 from graphtheta.engine.store.store import ColumnStore
+from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.job.flag import flag
 from graphtheta.job.job import Job
+from graphtheta.ops.optimisers.row_optimiser import RowAdagrad, RowAdam, RowOptimiser, RowSGD
 
 OPTIMISERS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 # what reads or stores features once, though rows of an embedding change in every step, or computes with rows of other workers

@@ -12,13 +12,13 @@ from graphtheta.caching.setup import Caches, make_caches, with_cached_columns
 from graphtheta.data.graph import Graph
 from graphtheta.embeddings.setup import with_embedding
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.embedding.table import EmbeddingTable
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.memory import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
 from graphtheta.engine.layer.precompute import Saving
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import Schedule, UpdateRule

@@ -9,6 +9,7 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.data.transform import drop_self_loops
 from graphtheta.datasets.dataset import load
+from graphtheta.embeddings.setup import check_embedding
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition
@@ -20,7 +21,6 @@ from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.engine.view.node_sets import NodeSetBatch
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.view.task import Task
-from graphtheta.embeddings.setup import check_embedding
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger

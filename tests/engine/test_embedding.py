@@ -11,21 +11,21 @@ import pytest
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.embedding.row_optimiser import RowAdagrad, RowAdam, RowSGD
-from graphtheta.engine.embedding.table import EmbeddingTable
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.store.column import Role
 from graphtheta.engine.store.store import ColumnStore
+from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import UpdateRule
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import NodeTask
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.models import build_model
-from graphtheta.ops import SGD, Adam, Tape, dtype_scope
+from graphtheta.ops import SGD, Adam, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
-from graphtheta.ops.autodiff.tape import Parameter
+from graphtheta.ops.autodiff.tape import Parameter, Var
+from graphtheta.ops.optimisers.row_optimiser import RowAdagrad, RowAdam, RowSGD
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 WIDTH, STEPS = 4, 3
@@ -61,9 +61,19 @@ def trained(comm, strategy="mini", rows="adam", placement=graphs.PLACEMENTS[0], 
     return training, table
 
 
+def by_node(table, comm=None):
+    """The arrays of a table for all nodes in the order of node ids; on rank 0."""
+    ids, found = (comm or SerialComm()).gather_rows(table.masters), {}
+    for name, x in table.arrays().items():
+        parts = (comm or SerialComm()).gather_rows(x)
+        if parts is not None:
+            found[name] = np.concatenate(parts)[np.argsort(np.concatenate(ids))]
+    return found
+
+
 def result(comm, *args, **keys):
     training, table = trained(comm, *args, **keys)
-    whole = table.gathered(comm, graph().n_nodes)
+    whole = by_node(table, comm)
     return {**training.model.state(), **{f"table.{name}": x for name, x in whole.items()}}
 
 
@@ -97,7 +107,7 @@ def test_first_values_depend_on_seed_name_id_and_column_only():
 def test_an_update_changes_the_rows_that_a_batch_reads_and_no_other(rows):
     def whole(steps):
         training, table = trained(SerialComm(), "mini sampled", rows, steps=steps)
-        return training, table, table.gathered(SerialComm(), graph().n_nodes)
+        return training, table, by_node(table)
 
     training, table, after = whole(1)
     _, _, before = whole(0)
@@ -134,7 +144,7 @@ def test_rows_that_a_batch_does_not_read_are_never_sent():
 
 
 def test_of_the_whole_graph_sparse_adam_is_adam():
-    training, table = trained(SerialComm(), "global", "adam", steps=1)
+    _, table = trained(SerialComm(), "global", "adam", steps=1)
     _, start = trained(SerialComm(), "global", "adam", steps=0)
     p = Parameter(start.read_begin(None).end(), name="x")
     dense, rng = Adam([p], 0.1), np.random.default_rng(0)
@@ -156,7 +166,7 @@ def test_gradients_are_finite_differences(strategy):
         with training.scope(), training.tape(0, view) as tape:
             return tape, training.strategy.task.loss(view, training.model(view, x=x))
 
-    x = table.input_of(view)
+    x = Var(table.values(view.rows), view.space, True)
     tape, value = loss(x)
     g = tape.backward(value).of(x)
     v, eps = np.random.default_rng(1).standard_normal(x.shape), 1e-6
@@ -170,7 +180,7 @@ def test_gradients_are_finite_differences(strategy):
 def test_another_number_of_workers_goes_on(rows):
     def saved(comm, steps):
         training, table = trained(comm, "mini", rows, steps=steps)
-        return training.state(), table.gathered(comm, graph().n_nodes)
+        return training.state(), by_node(table, comm)
 
     half = run_simulated(3, saved, 2)[0]
     whole = result(SerialComm(), "mini", rows, steps=4)
@@ -190,7 +200,7 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(ConfigError, match="of an embedding; expected"):
             wrong()
     _, table = trained(SerialComm(), "global", "adam", steps=0)
-    whole = table.gathered(SerialComm(), graph().n_nodes)
+    whole = by_node(table)
     with pytest.raises(FormatError, match="optimiser of the run"):
         table.load({"value": whole["value"]})
     with pytest.raises(FormatError, match="width and dtype"):

@@ -15,11 +15,8 @@ import numpy as np
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.rng import Purpose, key, normal
 
-from ...ops.autodiff.tape import Var
-from ..comm.communicator import Comm
-from ..store.column import Read, Ready
-from ..view.view import GraphView
-from .row_optimiser import RowOptimiser
+from ...ops.optimisers.row_optimiser import RowOptimiser
+from .column import Read, Ready
 
 VALUE = "value"
 
@@ -68,20 +65,16 @@ class EmbeddingTable:
         return self._values.nbytes + sum(x.nbytes for x in self._state.values())
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        # an update changes rows in place, and readers hold what they have read
-        return Ready(self._values.copy() if rows is None else self._values[rows])
+        return Ready(self.values(rows))
 
-    def values(self) -> np.ndarray:
-        """A copy of all rows, [n_masters, width]."""
-        return self._values.copy()
+    def values(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """A copy of some rows, [m, width]; None for all."""
+        # an update changes rows in place, and readers hold what they have read
+        return self._values.copy() if rows is None else self._values[rows]
 
     def set_values(self, values: np.ndarray) -> None:
         """Replace the values of all rows; their state stays."""
         self._values = values.astype(self.dtype)
-
-    def input_of(self, view: GraphView) -> Var:
-        """The rows of a view as a variable that needs a gradient, [n, width]."""
-        return Var(self.read_begin(view.rows).end(), view.space, True, f"node.{self.name}")
 
     def row_gradients(self, rows: np.ndarray | None, gradient: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The arguments of ``add`` after a pass.
@@ -121,43 +114,17 @@ class EmbeddingTable:
 
     # ---- checkpoints: by node id, so that another number of workers can load them
 
-    def gathered(self, comm: Comm, n_nodes: int) -> dict[str, np.ndarray]:
-        """Values and state of the rows of all nodes in the order of node ids, on rank 0; empty elsewhere.
-
-        Args:
-            comm: The workers that share the table.
-            n_nodes: Nodes of the whole graph.
-
-        Collective: all ranks of comm.
-        """
-        wholes = {name: self.by_node(comm, n_nodes, own) for name, own in {VALUE: self._values, **self._state}.items()}
-        return {name: whole for name, whole in wholes.items() if whole is not None}
-
-    def by_node(self, comm: Comm, n_nodes: int, own: np.ndarray) -> np.ndarray | None:
-        """Values of all nodes in the order of node ids, [n_nodes, ...], on rank 0; None elsewhere.
-
-        Args:
-            comm: The workers that share the table.
-            n_nodes: Nodes of the whole graph.
-            own: Values of this worker's masters, [n_masters, ...].
-
-        Collective: all ranks of comm.
-        """
-        ids, parts = comm.gather_rows(self.masters), comm.gather_rows(own)
-        if ids is None or parts is None:
-            return None
-        whole = np.empty((n_nodes, *own.shape[1:]), own.dtype)
-        for nodes, part in zip(ids, parts, strict=True):
-            whole[nodes] = part
-        return whole
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Values and state by name, [n_masters, ...] each; updates change them."""
+        return {VALUE: self._values, **self._state}
 
     def load(self, whole: Mapping[str, np.ndarray]) -> None:
-        """Load this worker's rows of a result of ``gathered``, with any number of workers.
+        """Load this worker's rows from ``arrays`` of all nodes in the order of node ids, [n_nodes, ...] each.
 
         Raises:
             FormatError: An array is missing, unknown, or of another width or type; nothing has been changed then.
         """
-        own = {VALUE: self._values, **self._state}
+        own = self.arrays()
         if set(whole) != set(own):
             raise FormatError(f"the stored embedding {self.name!r} has {', '.join(sorted(whole))}, expected {', '.join(sorted(own))}; "
                               "resume with the optimiser of the run that stored it")
