@@ -11,8 +11,7 @@ from graphtheta.engine.store.column import Role
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.job.flag import flag
-from graphtheta.job.job import Job
+from graphtheta.job.job import Job, flag
 from graphtheta.ops.optimisers.row_optimiser import RowAdagrad, RowAdam, RowOptimiser, RowSGD
 
 OPTIMISERS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}

@@ -114,3 +114,10 @@ def test_other_mistakes_are_named() -> None:
         gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embed": 0, "embed_lr": 0.1})
     with pytest.raises(ConfigError, match=r"embed=6 has no meaning for gt\.Run"):
         gt.Run(graph=graph(), comm=SerialComm(), **{k: x for k, x in KEYS.items() if k != "epochs"})
+
+
+def test_the_best_rows_come_back() -> None:
+    trainer = gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "epochs": 12, "embed_lr": 0.5, "embed_optimiser": "adagrad"})
+    found = trainer.fit()
+    assert found.best_epoch < 12
+    assert trainer.measure()["val_loss"] == found.metrics["val_loss"]
