@@ -27,15 +27,15 @@ def check_embedding(job: Job, graph: Graph) -> None:
         ConfigError: It also asks for something that needs features that never change.
         DataError: The graph has features.
     """
-    if not job.embed:
+    if not job.embedding:
         return
     if graph.x is not None:
-        raise DataError(f"embed={job.embed} makes node features x that are learned, but {graph.name or 'the graph'} has features x; drop "
-                        "--embed, or give a graph without x")
+        raise DataError(f"embedding={job.embedding} makes node features x that are learned, but {graph.name or 'the graph'} has features x; "
+                        "drop --embedding, or give a graph without x")
     for key, allowed in REFUSED.items():
         if getattr(job, key) not in allowed:
-            raise ConfigError(f"embed={job.embed} makes node features that change in every step, and cannot be combined with "
-                              f"{key}={job.as_text(key)}; drop {flag(key)} or --embed")
+            raise ConfigError(f"embedding={job.embedding} makes node features that change in every step, and cannot be combined with "
+                              f"{key}={job.as_text(key)}; drop {flag(key)} or --embedding")
 
 
 def with_embedding(job: Job, partition: Partition) -> tuple[Partition, tuple[EmbeddingTable, ...]]:
@@ -45,9 +45,9 @@ def with_embedding(job: Job, partition: Partition) -> tuple[Partition, tuple[Emb
         job: Gives width, optimiser, learning rate, seed and type.
         partition: This worker's part of a graph without features.
     """
-    if not job.embed:
+    if not job.embedding:
         return partition, ()
-    optimiser = OPTIMISERS[job.embed_optimiser](job.embed_lr or job.lr)
-    table = EmbeddingTable("x", partition.masters, job.embed, optimiser, job.seed, np.dtype(job.dtype))
+    optimiser = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr)
+    table = EmbeddingTable("x", partition.masters, job.embedding, optimiser, job.seed, np.dtype(job.dtype))
     store = ColumnStore(partition.n_masters, {table.name: (Role.FEATURE, table)})
     return replace(partition, node=partition.node.joined(store)), (table,)

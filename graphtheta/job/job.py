@@ -160,9 +160,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.pipeline == "auto" and self.views_in_flight == 1:
             raise ConfigError("pipeline=auto chooses the number of views in flight up to views_in_flight, which is 1; give "
                               "--views-in-flight, such as 8, or drop --pipeline")
-        for key in ("embed_optimiser", "embed_lr"):
-            if not self.embed and not self.is_default(key):
-                raise ConfigError(f"{key}={self.as_text(key)} configures learned node features; give their width with --embed, or drop "
+        for key in ("embedding_optimiser", "embedding_lr"):
+            if not self.embedding and not self.is_default(key):
+                raise ConfigError(f"{key}={self.as_text(key)} configures learned node features; give their width with --embedding, or drop "
                                   f"{flag(key)}")
         if self.mode == "independent" and self.halo != "exact":
             raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "

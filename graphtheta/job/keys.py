@@ -84,13 +84,13 @@ class DataKeys(Options):
     """Make the graph undirected by adding missing reverse edges; auto uses the dataset's default."""
     largest_component: Literal["auto", "yes", "no"] = "auto"
     """Keep only the largest connected component; auto uses the dataset's default."""
-    embed: int = Field(0, ge=0)
+    embedding: int = Field(0, ge=0)
     """Learn node features x of this width, for a graph without features: a row for each node, held by the worker of the node; a step
     updates only rows that its batch reads. 0 is off."""
-    embed_optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
-    """Optimiser of the rows of --embed: lazy Adam, which leaves rows without a gradient alone, adagrad or sgd, without weight decay."""
-    embed_lr: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Learning rate of the rows of --embed; 0 uses that of the parameters."""
+    embedding_optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
+    """Optimiser of the rows of --embedding: lazy Adam, which leaves rows without a gradient alone, adagrad or sgd, without weight decay."""
+    embedding_lr: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Learning rate of the rows of --embedding; 0 uses that of the parameters."""
     normalise_features: Literal["auto", "none", "row", "standard"] = "auto"
     """Normalise node features: rows sum to 1 (row), or each feature has mean 0 and standard deviation 1 over the training nodes
     (standard)."""

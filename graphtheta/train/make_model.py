@@ -39,7 +39,7 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     Raises:
         ConfigError: It cannot be made.
     """
-    sizes = {"d_in": job.embed or graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
+    sizes = {"d_in": job.embedding or graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
              "relations": graph.n_relations, "types": graph.n_types}
     codes: tuple[Any, ...] = tuple(range(graph.n_relations))
     named = {"relation_names": graph.relations or codes, "type_names": graph.node_types}

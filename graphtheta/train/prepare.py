@@ -107,9 +107,9 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
         ConfigError, DataError: Job, graph and model do not fit together.
     """
     check_embedding(job, graph)
-    if graph.x is None and not graph.node_columns and not job.embed:
+    if graph.x is None and not graph.node_columns and not job.embedding:
         raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees, or "
-                        "learn them with --embed WIDTH")
+                        "learn them with --embedding WIDTH")
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
         if kind.name not in names:

@@ -18,7 +18,7 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.recovery.stopping import Stop, Stopped
 from graphtheta.train import trainer as trainer_module
 
-KEYS: dict[str, Any] = {"embed": 6, "hidden": 5, "epochs": 4, "dtype": "float64", "backend": "reference", "model": "sage", "seed": 4,
+KEYS: dict[str, Any] = {"embedding": 6, "hidden": 5, "epochs": 4, "dtype": "float64", "backend": "reference", "model": "sage", "seed": 4,
                         "optimiser": "sgd", "dropout": 0.2}
 STRATEGIES: dict[str, dict[str, Any]] = {
     "global": {}, "mini": {"strategy": "mini", "batch_size": 12, "fanout": (4, 2)},
@@ -91,7 +91,7 @@ def test_weights_hold_the_rows(tmp_path: Path) -> None:
     other = gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "seed": 5})
     other.load(tmp_path / "weights.safetensors")
     np.testing.assert_allclose(other.predict()[1], expected, rtol=1e-9)
-    wider = gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embed": 7})
+    wider = gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embedding": 7})
     with pytest.raises(ConfigError, match=r"have \[90, 6\] as embedding/x, expected \[90, 7\]"):
         wider.load(tmp_path / "weights.safetensors")
 
@@ -101,23 +101,23 @@ def test_weights_hold_the_rows(tmp_path: Path) -> None:
     {"strategy": "mini", "feature_cache": "10"}, {"strategy": "mini", "history": "hec"}, {"exchange": "pipegcn"},
 ], ids=lambda keys: list(keys)[-1])
 def test_what_needs_fixed_features_is_refused(keys: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=rf"embed=6 makes node features that change in every step.*{list(keys)[-1]}"):
+    with pytest.raises(ConfigError, match=rf"embedding=6 makes node features that change in every step.*{list(keys)[-1]}"):
         gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, **keys})
 
 
 def test_other_mistakes_are_named() -> None:
-    with pytest.raises(DataError, match="has features x; drop --embed"):
+    with pytest.raises(DataError, match="has features x; drop --embedding"):
         gt.Trainer(graph=graph(x=True), comm=SerialComm(), **KEYS)
-    with pytest.raises(DataError, match="learn them with --embed WIDTH"):
-        gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embed": 0})
-    with pytest.raises(ConfigError, match="give their width with --embed"):
-        gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embed": 0, "embed_lr": 0.1})
-    with pytest.raises(ConfigError, match=r"embed=6 has no meaning for gt\.Run"):
+    with pytest.raises(DataError, match="learn them with --embedding WIDTH"):
+        gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embedding": 0})
+    with pytest.raises(ConfigError, match="give their width with --embedding"):
+        gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embedding": 0, "embedding_lr": 0.1})
+    with pytest.raises(ConfigError, match=r"embedding=6 has no meaning for gt\.Run"):
         gt.Run(graph=graph(), comm=SerialComm(), **{k: x for k, x in KEYS.items() if k != "epochs"})
 
 
 def test_the_best_rows_come_back() -> None:
-    trainer = gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "epochs": 12, "embed_lr": 0.5, "embed_optimiser": "adagrad"})
+    trainer = gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "epochs": 12, "embedding_lr": 0.5, "embedding_optimiser": "adagrad"})
     found = trainer.fit()
     assert found.best_epoch < 12
     assert trainer.measure()["val_loss"] == found.metrics["val_loss"]
