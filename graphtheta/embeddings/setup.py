@@ -30,8 +30,8 @@ def check_embedding(job: Job, graph: Graph) -> None:
     if not job.embedding:
         return
     if graph.x is not None:
-        raise DataError(f"embedding={job.embedding} makes node features x that are learned, but {graph.name or 'the graph'} has features x; "
-                        "drop --embedding, or give a graph without x")
+        raise DataError(f"embedding={job.embedding} makes node features x that are learned, but {graph.name or 'the graph'} has features "
+                        "x; drop --embedding, or give a graph without x")
     for key, allowed in REFUSED.items():
         if getattr(job, key) not in allowed:
             raise ConfigError(f"embedding={job.embedding} makes node features that change in every step, and cannot be combined with "

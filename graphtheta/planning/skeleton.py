@@ -219,8 +219,8 @@ def _check_predictable(job: Job) -> None:
     if job.history.partition(":")[0] == "hec":
         raise ConfigError("graphtheta plan does not predict history=hec, whose workers have views of their own; give another --history")
     if job.embedding:
-        raise ConfigError(f"graphtheta plan does not predict embedding={job.embedding}, whose rows and gradients are sent in the first layer; "
-                          "plan a graph with features of this width instead, which predicts the messages except those of the gradients")
+        raise ConfigError(f"graphtheta plan does not predict embedding={job.embedding}, whose rows and gradients are sent in the first "
+                          "layer; plan a graph with features of this width instead, which predicts all messages but those of gradients")
 
 
 def current_bytes() -> int:
