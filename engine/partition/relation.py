@@ -76,12 +76,13 @@ class Places(NamedTuple):
     """The edges of one block by receiving row and position.
 
     Attributes:
-        order: Number of each edge in the order of the block, [n_edges] int32; empty if equal.
+        listed: Number of each edge in the block and its sending row, [n_edges, 2] int32; empty if
+            the lists of the block are in this order.
         position: Position of each edge, ascending within a row, [n_edges] int32; empty if each row
             has all its edges in the block, or none.
     """
 
-    order: np.ndarray
+    listed: np.ndarray
     position: np.ndarray
 
 

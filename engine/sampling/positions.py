@@ -93,10 +93,12 @@ class _Merged(NamedTuple):
 
 def _positions(partition: Partition, relation: StoredRelation, reverse: bool) -> Positions:
     plan, mirrors = relation.served(reverse)[1]
-    found = {b.kinds(False): _Sorted.of(relation, b, reverse) for b in relation.blocks if b.n_edges}
-    kind_of = {b.kinds(False): b.kinds(reverse)[1] for b in relation.blocks if b.n_edges}
+    blocks = {b.kinds(False): b for b in relation.blocks if b.n_edges}
+    found = {key: _Sorted.of(relation, b, reverse) for key, b in blocks.items()}
+    listed = {key: _listed(b, reverse, found[key].order) for key, b in blocks.items()}
+    kind_of = {key: b.kinds(reverse)[1] for key, b in blocks.items()}
     if not plan.anywhere and len(found) < 2:
-        return Positions({key: Places(x.order, _NONE) for key, x in found.items()}, dict.fromkeys((MASTER, MIRROR), np.zeros(0, np.int64)))
+        return Positions({key: Places(x, _NONE) for key, x in listed.items()}, dict.fromkeys((MASTER, MIRROR), np.zeros(0, np.int64)))
     own, away = ([key for key, kind in kind_of.items() if kind == wanted] for wanted in (MASTER, MIRROR))
     # every mirror that is a receiver here is one of ``mirrors``, so that a block has no other edges
     halo = _Merged.of([found[key]._replace(rows=np.arange(len(mirrors)), ptr=np.append(found[key].ptr[mirrors], found[key].ptr[-1]))
@@ -109,7 +111,7 @@ def _positions(partition: Partition, relation: StoredRelation, reverse: bool) ->
     for key, x in found.items():
         here = np.diff(x.ptr)
         spread = ((here > 0) & (here < everywhere[kind_of[key]])).any()
-        places[key] = Places(x.order, position[key] if spread else _NONE)
+        places[key] = Places(listed[key], position[key] if spread else _NONE)
     return Positions(places, everywhere)
 
 
@@ -145,6 +147,14 @@ def _exchanged(exchange: Exchange, own: list[_Sorted], halo: _Merged) -> tuple[d
     for q, x in zip(senders, positions[len(own):], strict=True):
         answers[q] = x
     return degree, positions[: len(own)], np.concatenate(comm.all_to_all(answers))
+
+
+def _listed(block: EdgeBlock, reverse: bool, order: np.ndarray) -> np.ndarray:
+    """Number and sending row of each edge in an order, [n_edges, 2] int32, one read for both; empty for the order of the block."""
+    if not len(order):
+        return np.zeros((0, 2), np.int32)
+    edges, senders = (block.out_edge, block.out_dst) if reverse else (None, block.in_src)
+    return np.stack((order if edges is None else edges[order], senders[order]), axis=1)
 
 
 def _order(ptr: np.ndarray, gid: np.ndarray) -> np.ndarray:

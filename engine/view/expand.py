@@ -15,8 +15,7 @@ import numpy as np
 
 from ...ops.autodiff.buffers import by_blocks
 from ...ops.autodiff.space import RowSpace
-from ...ops.kernels.batch import LINE, NONE, mark, marked, number, numbers
-from ...ops.kernels.pool import run_blocks
+from ...ops.kernels.batch import NONE, WORD, mark, number, numbers
 from ...ops.sampling.allowed import lower
 from ..partition.exchange import NOTHING, Exchange
 from ..partition.message import Columns
@@ -30,8 +29,8 @@ from .view import GraphView
 
 # the name of a relation, and whether messages run against its edges
 Key = tuple[str, bool]
-# a thread searches so many lines at a time; looking up a row costs as much as so many sums
-LINES_PER_BLOCK, WORK = 1 << 12, 4
+# looking up a row costs as much as so many sums
+WORK = 4
 
 
 class Frame:
@@ -47,36 +46,27 @@ class Frame:
         self._partition, self.rows = partition, rows
 
     def __enter__(self) -> Frame:
-        self.row_of, self._lines = self._borrowed()
+        self.row_of, self._words = self._borrowed()
         self.row_of[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         return self
 
     def _borrowed(self) -> tuple[np.ndarray, np.ndarray]:
         spare, n = self._partition.spare, self._partition.n_masters
-        return spare.pop() if spare else (np.full(n, NONE, np.int32), np.zeros(-(-n // LINE), np.uint8))
+        return spare.pop() if spare else (np.full(n, NONE, np.int32), np.zeros(-(-n // WORD), np.uint64))
 
     def __exit__(self, *_: object) -> None:
         self.row_of[self.rows] = NONE
-        self._partition.spare.append((self.row_of, self._lines))
+        self._partition.spare.append((self.row_of, self._words))
 
     def append(self, found: list[np.ndarray]) -> None:
         """Append those of these masters that have no row yet, ascending."""
         for rows in found:
-            self._mark(rows)
-        row_of, lines = self.row_of, self._lines
-        bounds = np.minimum(np.arange(0, len(lines) + LINES_PER_BLOCK, LINES_PER_BLOCK), len(lines))
-        first = np.full(len(bounds), len(self.rows))
-
-        def count(b: int) -> None:
-            first[b + 1] = marked(row_of, lines, bounds[b], bounds[b + 1])
-
-        run_blocks(count, len(bounds) - 1)
-        np.cumsum(first, out=first)
-        self.rows = np.append(self.rows, np.empty(first[-1] - first[0], np.int64))
-        run_blocks(lambda b: number(row_of, lines, self.rows, first[b], bounds[b], bounds[b + 1]), len(bounds) - 1)
-
-    def _mark(self, rows: np.ndarray) -> None:
-        by_blocks(lambda b, begin, end: mark(rows, self.row_of, self._lines, begin, end), len(rows), WORK)
+            mark(rows, self._words)
+        n, known = len(self.rows), self.rows
+        most = min(len(self.row_of), n + sum(map(len, found)))
+        self.rows = np.empty(most + 1, np.int64)
+        self.rows[:n] = known
+        self.rows = self.rows[: number(self.row_of, self._words, self.rows, n)]
 
 
 class _Sweep:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..compile.jit import jit
+from .lowest_bit import lowest_bit
 
-# numbers of rows that have none, and of marked rows
-NONE, NEW = -1, -2
-# a line of 16 numbers is a line of the processor's cache
-LINE_BITS = 4
-LINE = 1 << LINE_BITS
+# number of rows that have none
+NONE = -1
+WORD_BITS = 6
+WORD, FIRST = 1 << WORD_BITS, np.uint64(1)
 
 
 @jit()
@@ -42,51 +42,36 @@ def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def mark(found, number_of, lines, first, last):  # type: ignore[no-untyped-def]
-    """Mark rows without a number. Threads may mark at the same time, since all write the same values.
-
-    Args:
-        found: Rows, possibly repeated, [m] int32.
-        number_of: Number of each row, NEW for a marked row, NONE for any other; changed.
-        lines: Which lines of LINE rows have marked rows, uint8; changed.
-        first, last: Which rows of ``found``.
-    """
-    for i in range(first, last):
-        row = found[i]
-        if number_of[row] == NONE:
-            number_of[row] = NEW
-            lines[row >> LINE_BITS] = 1
+def mark(found, words):  # type: ignore[no-untyped-def]
+    """Set the bits of some rows, possibly repeated, [m] int32; bit r is in word r >> 6 of ``words``, uint64."""
+    for row in found:
+        words[row >> WORD_BITS] |= FIRST << np.uint64(row & (WORD - 1))
 
 
 @jit()
-def marked(number_of, lines, first, last):  # type: ignore[no-untyped-def]
-    """Number of marked rows in some lines."""
-    n = 0
-    for line in range(first, last):
-        if lines[line]:
-            for row in range(line << LINE_BITS, min((line + 1) << LINE_BITS, len(number_of))):
-                n += number_of[row] == NEW
-    return n
-
-
-@jit()
-def number(number_of, lines, rows, n, first, last):  # type: ignore[no-untyped-def]
-    """Number the marked rows of some lines n, n + 1, ... in ascending order, and unmark the lines.
+def number(number_of, words, rows, n):  # type: ignore[no-untyped-def]
+    """Number the marked rows that have no number yet n, n + 1, ... in ascending order, and unmark all.
 
     Args:
-        number_of, lines: As for ``mark``; changed.
-        rows: Row of each number; changed.
+        number_of: Number of each row, NONE for any other; changed.
+        words: As for ``mark``; changed.
+        rows: Row of each number, with room for one more than there may be; changed.
         n: The lowest new number.
-        first, last: The lines.
+
+    Returns:
+        The number of rows that have a number.
     """
-    for line in range(first, last):
-        if lines[line]:
-            lines[line] = 0
-            for row in range(line << LINE_BITS, min((line + 1) << LINE_BITS, len(number_of))):
-                if number_of[row] == NEW:
-                    number_of[row] = n
-                    rows[n] = row
-                    n += 1
+    for w in range(len(words)):
+        left = words[w]
+        words[w] = 0
+        while left:
+            row = (w << WORD_BITS) + np.int64(lowest_bit(left))  # type: ignore[call-arg]
+            left &= left - FIRST
+            # without a branch, which the processor could not predict
+            known, rows[n] = number_of[row], row
+            number_of[row] = n if known == NONE else known
+            n += known == NONE
+    return n
 
 
 @jit()

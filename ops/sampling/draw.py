@@ -10,8 +10,13 @@ from numba import njit
 
 from ..compile.jit import jit
 from ..kernels.hash import COLUMN, draw, mix
+from ..kernels.prefetch import prefetch
 
 FREE = -1
+# up to so many draws are compared one by one, more through a hash table
+FEW = 32
+# an edge is read when so many others have been drawn after it, and its line has come from memory
+LATER = 128
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
@@ -73,7 +78,13 @@ def _slot(table, key):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _without(h, k, d, drawn, table):  # type: ignore[no-untyped-def]
-    """k of d positions, k < d, by Floyd's algorithm: https://doi.org/10.1145/30401.315746."""
+    """k of d positions, k < d, by Floyd's algorithm: https://doi.org/10.1145/30401.315746.
+
+    ``table`` has at least 2 * k numbers, or none if k is at most FEW.
+    """
+    if not len(table):
+        _few(h, k, d, drawn)
+        return k
     table[:] = FREE
     for j in range(k):
         top = d - k + j
@@ -83,6 +94,18 @@ def _without(h, k, d, drawn, table):  # type: ignore[no-untyped-def]
             x, at = top, _slot(table, top)
         table[at] = drawn[j] = x
     return k
+
+
+@njit(inline="always")
+def _few(h, k, d, drawn):  # type: ignore[no-untyped-def]
+    """As ``_without``; every number is compared with all others, several at a time, since the loop has no early exit."""
+    for j in range(k):
+        top = d - k + j
+        x = _below(h, j, top + 1)
+        known = False
+        for i in range(j):
+            known |= drawn[i] == x
+        drawn[j] = top if known else x
 
 
 @njit(inline="always")
@@ -114,14 +137,25 @@ def _find(position, a, b, x):  # type: ignore[no-untyped-def]
     return a if a < last and position[a] == x else -1
 
 
+@njit(inline="always")
+def _read(listed, i, stop, at, far):  # type: ignore[no-untyped-def]
+    """Number and other end of the edges i to ``stop``, whose place in ``listed`` is in ``at``; returns where it stopped."""
+    while i < stop:
+        e = at[i]
+        at[i], far[i] = listed[e, 0], listed[e, 1]
+        i += 1
+    return i
+
+
 @jit()
 def choose(groups, places, rows, key, k, replace, out, first, last):  # type: ignore[no-untyped-def]
     """Draw edges of some groups.
 
     Args:
         groups: (begin, end, edges, others): groups of edges, as for ``expand``.
-        places: (order, position): the edges of each row by ascending position, empty if in order;
-            the position of each edge in this order, empty if each row has all its edges here.
+        places: (listed, position): the numbers of the edges of each row by ascending position and
+            their other ends, [n_edges, 2], empty if ``edges`` and ``others`` are in this order; the
+            position of each edge, empty if each row has all its edges here.
         rows: (row of each group, global ids of the rows, edges of each row over all workers).
         key: Key of the draws, uint64.
         k: Number of edges to draw.
@@ -134,19 +168,19 @@ def choose(groups, places, rows, key, k, replace, out, first, last):  # type: ig
         The end of the edges that are written.
     """
     begin, end, edges, others = groups
-    order, position = places
+    listed, position = places
     row_of, ids, degree = rows
     bounds, count, at, far, weight = out
     draws = 0
     for g in range(first, last):
         if replace or (degree[row_of[g]] if len(position) else end[g] - begin[g]) > k:
             draws = k
-    size = 1
-    while size < 2 * draws:
+    size = 1 if replace or draws > FEW else 0
+    while 0 < size < 2 * draws:
         size *= 2
     drawn, times = np.empty(draws, np.int64), np.ones(draws, np.int32)
     table, number = np.empty(size, np.int64), np.empty(size, np.int32)
-    n = bounds[first]
+    n = read = bounds[first]
     for g in range(first, last):
         a, b = begin[g], end[g]
         d = degree[row_of[g]] if len(position) else b - a
@@ -154,20 +188,25 @@ def choose(groups, places, rows, key, k, replace, out, first, last):  # type: ig
         if a < b and (replace or d > k):
             h = draw(key, ids[row_of[g]])
             m = _with(h, k, d, drawn, times, table, number) if replace else _without(h, k, d, drawn, table)
+            each = d / k
             for i in range(m):
                 e = a + drawn[i] if d == b - a else _find(position, a, b, drawn[i])
                 if e >= 0:
-                    at[n], weight[n] = e, times[i] * (d / k)
+                    if len(listed):
+                        prefetch(listed, e, 0)  # type: ignore[call-arg]
+                    at[n], weight[n] = e, times[i] * each
                     n += 1
         else:
             for e in range(a, b):
                 at[n], weight[n] = e, 1.0
                 n += 1
         count[g] = n - before
+        if len(listed):
+            read = _read(listed, read, n - LATER, at, far)
+    if len(listed):
+        _read(listed, read, n, at, far)
+        return n
     # loops of their own, so that many reads are under way at a time
-    if len(order):
-        for i in range(bounds[first], n):
-            at[i] = order[at[i]]
     for i in range(bounds[first], n):
         far[i] = others[at[i]]
     if len(edges):

@@ -27,9 +27,12 @@ def positions(graph, size, placement, reverse):
         for b in relation.blocks:
             if not b.n_edges:
                 continue
-            (order, position), kind = found.places[b.kinds(False)], b.kinds(reverse)[1]
-            ptr, edges = (b.out_indptr, b.out_edge) if reverse else (b.in_indptr, np.arange(b.n_edges))
-            edges = edges[order] if len(order) else edges
+            (listed, position), kind = found.places[b.kinds(False)], b.kinds(reverse)[1]
+            ptr, edges, senders = (b.out_indptr, b.out_edge, b.out_dst) if reverse else (b.in_indptr, np.arange(b.n_edges), b.in_src)
+            if len(listed):
+                sender_of = dict(zip(edges.tolist(), senders.tolist(), strict=True))
+                edges = listed[:, 0]
+                assert [sender_of[e] for e in edges.tolist()] == listed[:, 1].tolist()
             rows = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
             position = position if len(position) else np.arange(len(edges)) - ptr[rows]
             pairs += zip(relation.gid[b.start + edges].tolist(), position.tolist(), strict=True)

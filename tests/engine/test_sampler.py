@@ -140,7 +140,6 @@ def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(replace, monk
     for edges in (1, 20):
         for module in ("sampling.bottom_k", "sampling.uniform", "sampling.positions"):
             monkeypatch.setattr(f"graphtheta.engine.{module}.EDGES_PER_BLOCK", edges)
-        monkeypatch.setattr("graphtheta.engine.view.expand.LINES_PER_BLOCK", 1)
         assert sample(sampler, layers=("out", "both"), targets=[3, 7, 18]) == expected
         assert sample(sampler, 3, ("vertex-cut", "hash"), ("out", "both"), [3, 7, 18]) == expected
 

@@ -56,25 +56,21 @@ def test_grouping_by_the_other_end_is_a_stable_sort(counts, seed, n):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 70), st.integers(0, 60), st.integers(0, 40), st.integers(0, 99))
+@given(st.integers(1, 200), st.integers(0, 60), st.integers(0, 40), st.integers(0, 99))
 def test_rows_without_a_number_are_numbered_in_ascending_order(n, m, known, seed):
     rng = np.random.default_rng(seed)
     old, found = rng.permutation(n)[:known], rng.integers(0, n, m).astype(np.int32)
-    number_of, lines = np.full(n, batch.NONE, np.int32), np.zeros(-(-n // batch.LINE), np.uint8)
+    number_of, words = np.full(n, batch.NONE, np.int32), np.zeros(-(-n // batch.WORD), np.uint64)
     number_of[old] = np.arange(len(old))
     for part in (slice(0, m // 2), slice(m // 2, m)):
-        batch.mark(found, number_of, lines, part.start, part.stop)
+        batch.mark(found[part], words)
     new = np.setdiff1d(found, old)
-    cut = len(lines) // 2
-    counts = [batch.marked(number_of, lines, *part) for part in ((0, cut), (cut, len(lines)))]
-    assert sum(counts) == len(new)
-    rows = np.append(old, np.zeros(len(new), np.int64))
-    # the later lines first, as a thread may
-    batch.number(number_of, lines, rows, len(old) + counts[0], cut, len(lines))
-    batch.number(number_of, lines, rows, len(old), 0, cut)
+    rows = np.append(old, np.zeros(len(new) + 1, np.int64))
+    assert batch.number(number_of, words, rows, len(old)) == len(rows) - 1
+    rows = rows[:-1]
     np.testing.assert_array_equal(rows, np.append(old, new))
     np.testing.assert_array_equal(number_of[rows], np.arange(len(rows)))
-    assert (number_of >= 0).sum() == len(rows) and not lines.any()
+    assert (number_of >= 0).sum() == len(rows) and not words.any()
     out = np.empty(m, np.int32)
     batch.numbers(number_of, found, out, 0, m)
     np.testing.assert_array_equal(rows[out], found)
