@@ -76,8 +76,7 @@ class Places(NamedTuple):
     """The edges of one block by receiving row and position.
 
     Attributes:
-        listed: Number of each edge in the block and its sending row, [n_edges, 2] int32; empty if
-            the lists of the block are in this order.
+        listed: Number of each edge and its sending row, [n_edges, 2] int32; empty if in this order.
         position: Position of each edge, ascending within a row, [n_edges] int32; empty if each row
             has all its edges in the block, or none.
     """

@@ -150,6 +150,11 @@ class GraphArrays:
         return 0 if codes is None else len(self.relations) or int(codes.max(initial=-1)) + 1
 
     @property
+    def relation_names(self) -> tuple[Any, ...]:
+        """The names of the relations in the order of their codes, or the codes themselves; empty without relations."""
+        return self.relations or tuple(range(self.n_relations))
+
+    @property
     def n_types(self) -> int:
         """Number of types of nodes: of those with names, else the largest code of the node column "type" + 1; 0 without."""
         codes = self.node_columns.get(TYPE)

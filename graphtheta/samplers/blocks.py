@@ -71,7 +71,8 @@ class BlockSampler:
             raise ConfigError(f"direction {direction!r} is not known; choose from {', '.join(DIRECTIONS)}")
         if not len(fanout):
             raise ConfigError("fanout is empty; give a number of neighbours for each hop, such as [10, 5]")
-        offered = {"fanouts": tuple(int(k) for k in fanout)[::-1], "seed": seed, "replace": replace, "shared": False}
+        offered = {"fanouts": tuple(int(k) for k in fanout)[::-1], "seed": seed, "replace": replace, "shared": False,
+                   "relation_names": graph.relation_names}
         made, taken = make_sampler(sampler, offered)
         if isinstance(made, NodeSetSampler):
             raise ConfigError(f"sampler={sampler} chooses the nodes of a batch and not neighbours of targets; choose another sampler")

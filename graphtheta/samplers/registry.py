@@ -10,6 +10,7 @@ from graphtheta.registry import Registry
 from graphtheta.samplers.labor import LaborSampler
 from graphtheta.samplers.ladies import LadiesSampler
 from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.samplers.per_relation import PerRelationSampler
 from graphtheta.samplers.pladies import PladiesSampler
 from graphtheta.samplers.saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
 from graphtheta.samplers.temporal import TemporalSampler
@@ -22,8 +23,8 @@ def is_sampler(x: Any) -> bool:
 
 
 # The constructor of a sampler receives those of these arguments that it names: ``fanouts`` (one
-# number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed`` and
-# ``shared``; that of a node-set sampler receives ``seed``
+# number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed``,
+# ``shared`` and ``relation_names``; that of a node-set sampler receives ``seed``
 SAMPLERS: Registry[type[Sampler] | type[NodeSetSampler]] = Registry(
-    "sampler", is_sampler, (), (NeighbourSampler, WeightedSampler, TemporalSampler, LaborSampler, LadiesSampler, PladiesSampler,
-                                SaintNode, SaintEdge, SaintWalk, SaintFrontier))
+    "sampler", is_sampler, (), (NeighbourSampler, WeightedSampler, TemporalSampler, PerRelationSampler, LaborSampler, LadiesSampler,
+                                PladiesSampler, SaintNode, SaintEdge, SaintWalk, SaintFrontier))

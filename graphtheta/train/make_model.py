@@ -41,8 +41,7 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     """
     sizes = {"d_in": job.embedding or graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
              "relations": graph.n_relations, "types": graph.n_types}
-    codes: tuple[Any, ...] = tuple(range(graph.n_relations))
-    named = {"relation_names": graph.relations or codes, "type_names": graph.node_types}
+    named = {"relation_names": graph.relation_names, "type_names": graph.node_types}
     with dtype_scope(job.dtype), init_scope(job.seed):
         found = given if given is not None else load_user(job.model) if in_file(job.model) else find_model(job.model)
         if isinstance(found, Design):

@@ -1,6 +1,7 @@
 """Prepares a job: loads its graph, makes its model, and chooses task, metric and strategy."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,7 +155,7 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
     if history is not None:
         refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
     if job.strategy == "mini":
-        sampler = build_sampler(job, depth(layers), precomputed)
+        sampler = build_sampler(job, depth(layers), precomputed, graph.relation_names)
         if isinstance(sampler, NodeSetSampler):
             if history is not None:
                 raise ConfigError(f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler} chooses nodes; choose "
@@ -176,7 +177,7 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
                         boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
 
 
-def build_sampler(job: Job, hops: int, precomputed: bool = False) -> Sampler | NodeSetSampler | None:
+def build_sampler(job: Job, hops: int, precomputed: bool = False, relations: Sequence[Any] = ()) -> Sampler | NodeSetSampler | None:
     """The sampler of a job for a model of ``hops`` hops; None for all neighbours.
 
     Args:
@@ -184,6 +185,7 @@ def build_sampler(job: Job, hops: int, precomputed: bool = False) -> Sampler | N
         hops: Hops to sample.
         precomputed: Whether the model has a further hop, whose totals are stored; the last number
             of ``fanout`` is then not used.
+        relations: ``Graph.relation_names``.
 
     Raises:
         ConfigError: There is no sampler of that name, or it does not read a key that is given.
@@ -191,7 +193,8 @@ def build_sampler(job: Job, hops: int, precomputed: bool = False) -> Sampler | N
     fanouts = job.fanouts(hops + precomputed)[:hops][::-1]
     if not fanouts and (job.fanout or job.is_default("sampler")):
         return None
-    sampler, taken = make_sampler(job.sampler, {"fanouts": fanouts, "seed": job.seed, "replace": job.replace, "shared": job.share_sample})
+    sampler, taken = make_sampler(job.sampler, {
+        "fanouts": fanouts, "seed": job.seed, "replace": job.replace, "shared": job.share_sample, "relation_names": relations})
     if isinstance(sampler, NodeSetSampler):
         refuse_unread(job, NO_NODE_SETS, f"sampler={job.sampler}", "choose another sampler")
         return sampler

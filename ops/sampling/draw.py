@@ -138,6 +138,15 @@ def _find(position, a, b, x):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
+def _room_for(k, replace):  # type: ignore[no-untyped-def]
+    """Arrays for k draws: the draws, how often each is drawn, and a hash table with numbers of draws, empty where none is needed."""
+    size = 1 if replace or k > FEW else 0
+    while 0 < size < 2 * k:
+        size *= 2
+    return np.empty(k, np.int64), np.ones(k, np.int32), np.empty(size, np.int64), np.empty(size, np.int32)
+
+
+@njit(inline="always")
 def _read(listed, i, stop, at, far):  # type: ignore[no-untyped-def]
     """Number and other end of the edges i to ``stop``, whose place in ``listed`` is in ``at``; returns where it stopped."""
     while i < stop:
@@ -167,19 +176,13 @@ def choose(groups, places, rows, key, k, replace, out, first, last):  # type: ig
     Returns:
         The end of the edges that are written.
     """
-    begin, end, edges, others = groups
-    listed, position = places
-    row_of, ids, degree = rows
-    bounds, count, at, far, weight = out
+    (begin, end, edges, others), (listed, position) = groups, places
+    (row_of, ids, degree), (bounds, count, at, far, weight) = rows, out
     draws = 0
     for g in range(first, last):
         if replace or (degree[row_of[g]] if len(position) else end[g] - begin[g]) > k:
             draws = k
-    size = 1 if replace or draws > FEW else 0
-    while 0 < size < 2 * draws:
-        size *= 2
-    drawn, times = np.empty(draws, np.int64), np.ones(draws, np.int32)
-    table, number = np.empty(size, np.int64), np.empty(size, np.int32)
+    drawn, times, table, number = _room_for(draws, replace)
     n = read = bounds[first]
     for g in range(first, last):
         a, b = begin[g], end[g]

@@ -1,0 +1,139 @@
+"""Neighbour sampling by relation: a fixed number of in-edges of every node in each relation.
+
+The edges of a node in one relation are sampled as ``NeighbourSampler`` samples all of its edges, so
+that a relation with few edges is not lost among those of one with many, as in DGL and PyG. Edges
+without a relation, such as the self loops that a job adds, are all kept.
+
+Source: DGL, https://www.dgl.ai/dgl_docs, ``dgl.dataloading.NeighborSampler``; PyG,
+https://pytorch-geometric.readthedocs.io, ``torch_geometric.loader.NeighborLoader``
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.relation import RELATION
+from graphtheta.engine.sampling.bottom_k import BottomK
+from graphtheta.engine.sampling.candidates import Candidates, Chosen, Frontier, Sample
+from graphtheta.engine.sampling.columns import check_mask, in_block, masked
+from graphtheta.engine.sampling.priority import EdgePriority
+from graphtheta.errors import ConfigError
+from graphtheta.ops.sampling.by_code import join, split
+from graphtheta.rng import Purpose, key
+
+
+@dataclass(frozen=True)
+class PerRelationSampler:
+    """Keeps ``fanout`` in-edges of every receiving node in each relation.
+
+    Attributes:
+        fanouts: Edges per node and relation for each hop, the one furthest from the targets first;
+            -1 keeps all.
+        replace: Draw with replacement; an edge drawn twice counts twice.
+        seed: Seed of the draws.
+        relation_names: The relations in the order of their codes, as ``gt.per_relation`` takes
+            them.
+        of: Other numbers for some relations: "NAME=5/3;NAME=0", from the targets outwards, or one
+            number for all hops. A name may be a code; 0 keeps no edge of a relation.
+        mask: An edge column of True and False; only edges with True take part. Empty for all.
+        name: Name in a job.
+
+    Raises:
+        ConfigError: The graph has no relations, a relation of ``of`` is not known or named twice,
+            or its numbers do not fit the hops.
+    """
+
+    name: ClassVar[str] = "per_relation"
+
+    fanouts: tuple[int, ...]
+    replace: bool = False
+    seed: int = 0
+    relation_names: Sequence[Any] = ()
+    of: str = ""
+    mask: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.relation_names:
+            raise ConfigError("sampler=per_relation: the graph has no relations; give their codes with gt.Graph(..., "
+                              "edge_columns={'relation': codes}), or choose --sampler neighbour")
+        self.by_code()
+
+    @property
+    def hops(self) -> int:
+        """Number of hops that have a fanout."""
+        return len(self.fanouts)
+
+    def by_code(self) -> list[tuple[int, ...]]:
+        """The fanouts of each relation, as ``fanouts``."""
+        found: dict[int, tuple[int, ...]] = {}
+        for text in filter(None, self.of.split(";")):
+            name, _, numbers = text.partition("=")
+            code = self._code(name)
+            if code in found:
+                raise ConfigError(f"sampler=per_relation: of={self.of} names the relation {name} twice; drop one of them")
+            found[code] = self._numbers(name, numbers)
+        return [found.get(code, self.fanouts) for code in range(len(self.relation_names))]
+
+    def _code(self, text: str) -> int:
+        names = [name if isinstance(name, tuple) else (str(name),) for name in self.relation_names]
+        codes = [code for code, name in enumerate(names) if text in (str(code), *name[len(name) // 2:][:1])]
+        if len(codes) != 1:
+            known = ", ".join(f"{code} ({' '.join(name)})" for code, name in enumerate(names))
+            raise ConfigError(f"sampler=per_relation: of={self.of}: relation {text!r} is {'not unique' if codes else 'not known'}; "
+                              f"the relations are {known}")
+        return codes[0]
+
+    def _numbers(self, name: str, text: str) -> tuple[int, ...]:
+        try:
+            found = tuple(map(int, text.split("/")))
+        except ValueError:
+            found = ()
+        if len(found) not in (1, self.hops) or min(found) < -1:
+            raise ConfigError(f"sampler=per_relation: of={self.of}: {name} has {text or 'no number'!r}; expected {self.hops} number(s) "
+                              "from -1 with a slash between them, from the targets outwards, or one for all hops")
+        return found * self.hops if len(found) == 1 else found[::-1]
+
+    def check(self, partition: Partition) -> None:
+        """Check the mask.
+
+        Raises:
+            ConfigError, DataError: As ``check_mask``.
+
+        Collective: all ranks of the partition.
+        """
+        check_mask(partition, self.mask)
+
+    def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
+        """Choose edges of one pass; see ``Sampler.choose``.
+
+        Collective: all ranks of the frontier's partition.
+        """
+        frontier = masked(frontier, self.mask)
+        parts = [self._split(frontier, c) for c in frontier.candidates]
+        made = []
+        for code, fanouts in enumerate((*self.by_code(), (-1,) * self.hops)):
+            own, k = replace(frontier, candidates=[part[code] for part in parts], complete=False), fanouts[hop]
+            if k < 0:
+                made.append(Sample([c.listed() for c in own.candidates]))
+            elif k:
+                draws = key(self.seed, Purpose.SAMPLE, step, hop, int(frontier.reverse), code)
+                made.append(BottomK(own, EdgePriority(), draws, k, self.replace).choose())
+        return Sample([_joined(c, [sample.chosen[i] for sample in made]) for i, c in enumerate(frontier.candidates)])
+
+    def _split(self, frontier: Frontier, c: Candidates) -> list[Chosen]:
+        """The edges of each relation, then those without one."""
+        codes = in_block(frontier.partition.edge.read(RELATION), c.block)
+        bounds, edges, senders = split(c.begin, c.end, c.edges, c.senders, codes, len(self.relation_names))
+        return [c.of(ptr - ptr[0], edges[ptr[0]:ptr[-1]], senders[ptr[0]:ptr[-1]]) for ptr in bounds]
+
+
+def _joined(c: Candidates, lists: list[Chosen]) -> Chosen:
+    """Edges that were chosen from the same rows as one list."""
+    weights = [np.ones(len(x.edges)) if x.weight is None else x.weight for x in lists]
+    ptr, edges, senders, weight = join(np.stack([x.ptr for x in lists]), *map(np.concatenate, (
+        [x.edges for x in lists], [x.senders for x in lists], weights)))
+    return c.of(ptr, edges, senders).weighted(weight)
