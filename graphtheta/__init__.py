@@ -15,9 +15,10 @@ __version__ = "0.1.0"
 # the module of each public name
 _FRONT = {
     "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
-    "forward": "checking.forward", "gradients": "checking.forward",
+    "forward": "checking.forward", "gradients": "checking.forward", "time_split": "splits.times",
     "sample": "samplers.blocks", "BlockSampler": "samplers.blocks", "Block": "samplers.blocks", "SAMPLERS": "samplers.registry",
     "NeighbourSampler": "samplers.neighbour", "WeightedSampler": "samplers.weighted", "TemporalSampler": "samplers.temporal",
+    "PerRelationSampler": "samplers.per_relation",
     "LaborSampler": "samplers.labor", "LadiesSampler": "samplers.ladies", "PladiesSampler": "samplers.pladies",
     "ORDERS": "orders.registry", "Callback": "train.callback", "Result": "recovery.progress",
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",

@@ -72,6 +72,9 @@ class Timed(Protocol):
             masters: Master rows of the targets of this worker, [n].
         """
 
+    def complete(self, hops: int) -> Sampler:
+        """The sampler that keeps all edges that the cutoffs allow, for evaluation."""
+
 
 @runtime_checkable
 class PreparedSampler(Protocol):

@@ -20,6 +20,7 @@ from graphtheta.datasets.reader_planetoid import read_planetoid
 from graphtheta.errors import ConfigError
 from graphtheta.splits.nodes import split_nodes
 from graphtheta.splits.several import choose_split
+from graphtheta.splits.times import split_by_time
 from graphtheta.store.manifest import is_store
 from graphtheta.store.reader import read_store
 
@@ -164,6 +165,8 @@ def with_masks(graph: Graph, split: str, index: int, seed: int, per_class: dict[
         return graph
     if split == "none":
         return graph.replace(**dict.fromkeys((*NODE_MASKS, *EDGE_MASKS)))
+    if split == "time":
+        return split_by_time(graph)
     return choose_split(split_nodes(graph, split, seed, per_class), index)
 
 

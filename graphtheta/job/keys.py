@@ -69,9 +69,10 @@ class DataKeys(Options):
     append options as in rmat:scale=17,edge_factor=8."""
     data_dir: str = ""
     """Folder of the named datasets; by default the environment variable GRAPHTHETA_DATA."""
-    split: Literal["auto", "public", "random", "fraction", "none"] = "auto"
+    split: Literal["auto", "public", "random", "fraction", "time", "none"] = "auto"
     """Training, validation and test sets: the split that comes with the dataset (public), a fixed number of nodes per class
-    (random), random fractions of the nodes (fraction), or no split (none); auto uses the dataset's default."""
+    (random), random fractions of the nodes (fraction), the earliest nodes or edges by the column "time" for training and the
+    latest for testing (time), or no split (none); auto uses the dataset's default."""
     split_index: int = Field(0, ge=0)
     """Which split to use, if the graph comes with several; the first is 0."""
     train_per_class: int = Field(0, ge=0)

@@ -16,7 +16,7 @@ GraphBolt, https://www.dgl.ai/dgl_docs, ``dgl.graphbolt.TemporalNeighborSampler`
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -66,6 +66,8 @@ class TemporalSampler:
         target_time: The node column that is the cutoff of a target.
         strategy: "uniform" draws uniformly from the allowed edges, with importance weights;
             "last" keeps the latest ones, each with weight 1.
+        grain: Cutoffs are rounded down to multiples of it, so that more targets have the same one:
+            an evaluation takes a view for each. 0 leaves them as they are.
         mask: An edge column of True and False; only edges with True take part. Empty for all.
         name: Name in a job.
 
@@ -81,9 +83,12 @@ class TemporalSampler:
     time: str = "time"
     target_time: str = "time"
     strategy: str = "uniform"
+    grain: float = 0.0
     mask: str = ""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.grain < float("inf"):
+            raise ConfigError(f"grain={self.grain}: expected a positive number in the unit of the times, or 0")
         if self.strategy not in STRATEGIES:
             raise ConfigError(f"strategy={self.strategy}: expected {' or '.join(STRATEGIES)}")
         if self.replace and self.strategy == "last":
@@ -116,6 +121,8 @@ class TemporalSampler:
         if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
             raise ConfigError(f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
                               "differently; give both columns as integers")
+        if times.dtype.kind != "f" and self.grain % 1:
+            raise ConfigError(f"grain={self.grain}: the times are integers; give a whole number")
         if times.dtype.kind != "f" and self.strategy == "last":
             self._check_ages(partition, times, cutoffs)
         check_mask(partition, self.mask)
@@ -134,7 +141,15 @@ class TemporalSampler:
     def cutoffs(self, partition: Partition, masters: np.ndarray) -> np.ndarray:
         """The times of targets; see ``Timed.cutoffs``."""
         values = partition.node.read(self.target_time, masters)
-        return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+        values = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+        if not self.grain:
+            return values
+        grain = values.dtype.type(self.grain)
+        return values // grain * grain
+
+    def complete(self, hops: int) -> TemporalSampler:
+        """The sampler that keeps all allowed edges; masks are for training."""
+        return replace(self, fanouts=(-1,) * hops, replace=False, strategy="uniform", mask="")
 
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
         """Choose edges of one pass; see ``Sampler.choose``.

@@ -125,4 +125,4 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
             raise ConfigError(f"{graph.name} has no node labels to split; choose split=\"auto\" or split=\"none\"")
         labelled = ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
         return graph.with_masks(*fraction_split(graph.n_nodes, labelled=labelled, seed=seed))
-    raise ConfigError(f"unknown split {kind!r}; choose auto, public, random or fraction")
+    raise ConfigError(f"unknown split {kind!r}; choose auto, public, random, fraction or time")

@@ -13,6 +13,7 @@ from graphtheta.errors import DataError
 from graphtheta.ops.losses.weighting import Weighting
 from graphtheta.tasks.imbalance import check_weights, threshold_of, weighting_of
 from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.tasks.timed import TimedNodeEvaluator, timed_sampler
 
 
 class NodeKind(TaskKind):
@@ -54,7 +55,10 @@ class NodeKind(TaskKind):
         return weighting_of(self.job, task, partition, self.width)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
-        return NodeEvaluator(partition, layers, task, self._threshold)
+        sampler = timed_sampler(self.job)
+        if sampler is None:
+            return NodeEvaluator(partition, layers, task, self._threshold)
+        return TimedNodeEvaluator(partition, layers, task, self._threshold, sampler)
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of nodes, and their outputs."""

@@ -1,0 +1,67 @@
+"""Sets by time: the earliest rows train, later ones validate, and the latest test."""
+from __future__ import annotations
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.splits.nodes import Masks, check_shares
+
+# the node or edge column that jobs split by, and the shares of validation and test links
+TIME = "time"
+LINK_SHARES = 0.85, 0.05
+
+
+def time_split(times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: np.ndarray | None = None) -> Masks:
+    """Split rows by time. Rows of the same time are in the same part, so shares are not exact.
+
+    Every training row is earlier than every validation row, and these than every test row.
+
+    Args:
+        times: [n], numbers.
+        train, val: Shares of the rows; the rest is for testing.
+        use: Rows that take part, [n] bool; all if None.
+
+    Returns:
+        Masks (train, val, test), [n] bool each.
+
+    Raises:
+        ConfigError: Shares outside 0..1 or beyond 1 together.
+        DataError: A time is not a number, or a part is empty because too many rows have the same
+            time.
+    """
+    check_shares(train, val)
+    times = np.asarray(times)
+    use = np.ones(len(times), bool) if use is None else use
+    if times.ndim != 1 or times.dtype.kind not in "iuf" or not np.isfinite(times[use]).all():
+        raise DataError(f"a split by time needs one finite number per row, got {times.dtype}{list(times.shape)}; give times such as "
+                        "seconds or days, and leave rows without a time out with use=")
+    ordered = np.sort(times[use])
+    # a part begins with a time of its own
+    begins = [ordered[min(round(share * len(ordered)), len(ordered) - 1)] if len(ordered) else 0 for share in (train, train + val)]
+    masks = use & (times < begins[0]), use & (times >= begins[0]) & (times < begins[1]), use & (times >= begins[1])
+    empty = [name for name, mask, share in zip(("training", "validation", "test"), masks, (train, val, 1 - train - val), strict=True)
+             if share > 1e-9 and not mask.any()]
+    if empty:
+        raise DataError(f"a split by time leaves no rows for {' and '.join(empty)}: {len(ordered)} rows have {len(np.unique(ordered))} "
+                        "different times, and rows of the same time stay together; change the shares")
+    return masks
+
+
+def split_by_time(graph: Graph) -> Graph:
+    """The graph with masks by its column "time": of nodes with labels, otherwise of edges.
+
+    Raises:
+        ConfigError: There is no such column.
+        DataError: As for ``time_split``.
+    """
+    what, columns = ("node", graph.node_columns) if graph.y is not None else ("edge", graph.edge_columns)
+    if TIME not in columns:
+        raise ConfigError(f"{graph.name}: split=time needs the {what} column {TIME!r}; add it with graph.replace({what}_columns="
+                          f"{{{TIME!r}: times}}), or choose another --split")
+    times = np.asarray(columns[TIME])
+    if graph.y is not None:
+        labelled = ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
+        return graph.with_masks(*time_split(times, use=labelled))
+    train, val, test = time_split(times, *(LINK_SHARES if graph.edge_y is None else ()))
+    return graph.replace(edge_train=train, edge_val=val, edge_test=test)

@@ -1,0 +1,181 @@
+"""Nothing of the future: splits by time, training and evaluation at the times of targets."""
+from __future__ import annotations
+
+import graphs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graphtheta as gt
+from graphtheta.datasets.dataset import with_masks
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.models import DotDecoder
+from graphtheta.splits.times import time_split
+
+RNG = np.random.default_rng(11)
+N, E = 40, 400
+BORN, WHEN = RNG.integers(0, 12, N), RNG.integers(0, 12, E)
+GRAPH = graphs.random_graph(N, E, edge_columns={"time": WHEN}, node_columns={"time": BORN})
+GRAPH = GRAPH.replace(edge_columns={"time": WHEN, "value": RNG.random(E) + 0.5})
+# a graph refuses NaN; this value makes every number it reaches unlike the others
+POISON = 1e6
+JOB = {"epochs": 2, "backend": "reference", "dtype": "float64"}
+NODES = {**JOB, "strategy": "mini", "batch_size": 7, "fanout": "4,3", "sampler": "temporal"}
+
+
+class Valued(gt.Layer):
+    """Sums neighbours times the column "value" of the edges."""
+
+    def __init__(self, d_in, d_out):
+        self.weight, self.own = gt.Parameter.glorot(d_in, d_out), gt.Parameter.glorot(d_in, d_out)
+
+    def transform(self, node):
+        return {"z": node.h @ self.weight}
+
+    def gather(self, edge):
+        return edge.src.z * edge.value
+
+    def apply(self, node, total):
+        return total + node.h @ self.own
+
+
+class Net(gt.Model):
+    """Two layers."""
+
+    def __init__(self, d_in, d_out):
+        self.first, self.second, self.dropout = Valued(d_in, 6), Valued(6, d_out), 0.5
+
+    def forward(self, graph):
+        return self.second(graph, gt.dropout(gt.relu(self.first(graph, graph.x)), self.dropout))
+
+
+class Scores(gt.Model):
+    """A layer, and the scores of pairs."""
+
+    def __init__(self, d_in):
+        self.layer, self.score = Valued(d_in, 6), DotDecoder()
+
+    def forward(self, graph):
+        return self.score(graph, self.layer(graph, graph.x))
+
+
+def late(graph, time, value=POISON):
+    """The graph with another value at all edges later than a time."""
+    return graph.replace(edge_columns={**graph.edge_columns, "value": np.where(graph.edge_columns["time"] > time, value,
+                                                                               graph.edge_columns["value"])})
+
+
+def trainer(graph, comm=None, **keys):
+    """A trainer of the model that reads the values of edges."""
+    keys = {**NODES, **keys}
+    model = keys.pop("model", Net)
+    return gt.Trainer(model, graph, comm=comm or SerialComm(), **keys)
+
+
+def trained(graph, comm=None, **keys):
+    """Losses and metrics of a run, and its predictions on rank 0."""
+    one = trainer(graph, comm, **keys)
+    result = one.fit()
+    numbers, out = [row["loss"] for row in result.history] + sorted(result.metrics.values()), one.predict()
+    return np.array(numbers), None if out is None else out[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-5, 30), min_size=1, max_size=60), st.floats(0.1, 0.7), st.floats(0.05, 0.25), st.integers(0, 99))
+def test_every_training_row_is_earlier_than_the_others(times, train, val, seed):
+    use = np.random.default_rng(seed).random(len(times)) < 0.8
+    try:
+        masks = time_split(times, train, val, use=use)
+    except DataError:
+        return
+    np.testing.assert_array_equal(np.sum(masks, axis=0), use)
+    early, middle, last = (np.array(times)[mask] for mask in masks)
+    assert early.max() < middle.min() <= middle.max() < last.min()
+
+
+def test_shares_are_those_asked_for_where_times_differ():
+    masks = time_split(np.random.default_rng(0).permutation(1000) / 7, 0.7, 0.1)
+    assert [mask.sum() for mask in masks] == [700, 100, 200]
+
+
+@pytest.mark.parametrize(("times", "message"), [
+    ([3, 3, 3, 3, 3], "leaves no rows for training and validation: 5 rows have 1 different times"),
+    ([1.0, np.nan, 2.0], "one finite number per row"),
+    ([], "leaves no rows for training"),
+])
+def test_times_that_cannot_be_split(times, message):
+    with pytest.raises(DataError, match=message):
+        time_split(np.array(times))
+
+
+def test_a_graph_is_split_by_its_times():
+    nodes = with_masks(GRAPH, "time", 0, 0, {})
+    assert BORN[nodes.train].max() < BORN[nodes.val].min() and BORN[nodes.val].max() < BORN[nodes.test].min()
+    links = with_masks(GRAPH.replace(y=None, train=None, val=None, test=None), "time", 0, 0, {})
+    assert WHEN[links.edge_train].max() < WHEN[links.edge_val].min() and WHEN[links.edge_val].max() < WHEN[links.edge_test].min()
+    with pytest.raises(ConfigError, match="split=time needs the node column 'time'"):
+        with_masks(graphs.random_graph(20, 60), "time", 0, 0, {})
+
+
+def test_no_edge_of_the_future_reaches_a_loss_a_metric_or_a_prediction():
+    """Edges later than a target have another value; what changes is later than they are."""
+    latest = int(BORN.max()) - 1
+    early = GRAPH.replace(train=BORN <= 4, val=(BORN > 4) & (BORN <= 7), test=(BORN > 7) & (latest >= BORN))
+    clean, poisoned = (trained(graph) for graph in (early, late(early, latest)))
+    np.testing.assert_array_equal(clean[0], poisoned[0])
+    np.testing.assert_array_equal(clean[1][latest >= BORN], poisoned[1][latest >= BORN])
+    everything = {"sampler": "neighbour", "fanout": "-1,-1"}
+    assert trained(late(early, latest), **everything)[0][0] != trained(early, **everything)[0][0]
+    # no training target is later than 4
+    assert trainer(early).train_epoch(0) == trainer(late(early, 4)).train_epoch(0)
+    expected = trainer(early).predict()[1]
+    for time in (2, 5, 9):
+        out = trainer(late(early, time)).predict()[1]
+        same = (out == expected).all(axis=1)
+        assert same[time >= BORN].all() and not same.all()
+
+
+@pytest.mark.parametrize("time", [3, 6])
+def test_a_prediction_reads_all_of_the_past_and_nothing_later(time):
+    """The prediction of a node is that of the whole graph in which later edges have the value 0."""
+    one, past = trainer(GRAPH), gt.Trainer(Net, late(GRAPH, time, 0.0), **JOB)
+    past.model.load_state(one.model.state())
+    np.testing.assert_allclose(one.predict()[1][time == BORN], past.predict()[1][time == BORN], rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_evaluation_does_not_depend_on_ranks(size):
+    keys = {"sampler": "temporal:grain=3", "model": "sage"}
+    expected, out = trained(GRAPH, **keys)
+    for placement, masters in graphs.PLACEMENTS[size - 2::3]:
+        found = run_simulated(size, lambda comm, p=placement, m=masters: trained(GRAPH, comm, partitioner=p, masters=m, **keys))
+        for numbers, _ in found:
+            np.testing.assert_allclose(numbers, expected, rtol=1e-9)
+        np.testing.assert_allclose(found[0][1], out, rtol=1e-9)
+
+
+@pytest.mark.parametrize("keys", [{"strategy": "global"}, {"strategy": "mini", "batch_size": 30}, {"strategy": "cluster", "clusters": 4}],
+                         ids=lambda keys: keys["strategy"])
+def test_no_later_link_reaches_the_training_of_links(keys):
+    graph = with_masks(GRAPH.replace(y=None, train=None, val=None, test=None), "time", 0, 0, {})
+
+    def numbers(comm, graph):
+        result = gt.Trainer(Scores, graph, comm=comm, **{**JOB, "task": "link", **keys}).fit()
+        return [*(row["loss"] for row in result.history), *result.metrics.values()], list(result.metrics)
+
+    clean, names = numbers(SerialComm(), graph)
+    assert "test_mrr" in names
+    for size in (1, 2):
+        for found, _ in run_simulated(size, numbers, late(graph, WHEN[graph.edge_train].max())):
+            np.testing.assert_allclose(found, clean, rtol=1e-9)
+    assert numbers(SerialComm(), late(graph, 3))[0][0] != clean[0]
+
+
+@pytest.mark.parametrize(("option", "message"), [("grain=-1", "grain=-1.0: expected a positive number"),
+                                                 ("grain=0.5", "the times are integers; give a whole number")])
+def test_bad_grain(option, message):
+    with pytest.raises(ConfigError, match=message):
+        trainer(GRAPH, sampler=f"temporal:{option}")
