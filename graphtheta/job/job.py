@@ -176,7 +176,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.audit_limit and not self.audit:
             raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
         if self.history != "none":
-            for key, wanted in (("recompute", False), ("precompute", "no"), ("views_in_flight", 1), ("macrobatch", "1")):
+            for key, wanted in (("recompute", False), ("precompute", "no"), ("views_in_flight", 1)):
                 if getattr(self, key) != wanted:
                     raise ConfigError(f"history={self.history} stores values of one batch after another, each computed once, and cannot be "
                                       f"combined with {key}={self.as_text(key)}; drop {flag(key)} or --history")

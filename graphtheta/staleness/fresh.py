@@ -53,6 +53,7 @@ class Fresh:
     name: ClassVar = "fresh"
     strategy: ClassVar = "mini"
     modes: ClassVar[tuple[str, ...]] = ("cooperative",)
+    one_by_one: ClassVar = "which nodes a batch expands depends on what the batches before it stored"
 
     def __init__(self, share: float = 0.9, ls: int = 200, lines: int = NO_LIMIT):
         if not 0 <= share <= 1:

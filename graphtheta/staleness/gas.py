@@ -60,6 +60,7 @@ class Gas:
     name: ClassVar = "gas"
     strategy: ClassVar = "cluster"
     modes: ClassVar[tuple[str, ...]] = ("cooperative",)
+    one_by_one: ClassVar = ""
 
     def __init__(self, hops: int = 0):
         if hops < 0:

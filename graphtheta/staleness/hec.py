@@ -73,6 +73,7 @@ class Hec:
     name: ClassVar = "hec"
     strategy: ClassVar = "mini"
     modes: ClassVar[tuple[str, ...]] = ("cooperative", "independent")
+    one_by_one: ClassVar = "its batches are expanded among the rows of a worker without a message, so that there is nothing to merge"
 
     def __init__(self, cs: int = 1_000_000, ls: int = 2, nc: int = 2000, d: int = 1, miss: str = "drop", features: str = "copied"):
         for option, value, least in (("cs", cs, 1), ("ls", ls, 0), ("nc", nc, 1)):

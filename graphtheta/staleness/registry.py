@@ -29,11 +29,13 @@ class HistoryPolicy(Protocol):
         name: Name in a job.
         strategy: The strategy of jobs that it replaces: "mini" or "cluster".
         modes: The modes of jobs in which it works: "cooperative", "independent".
+        one_by_one: Why its batches cannot be expanded ahead, in macrobatches; empty if they can.
     """
 
     name: ClassVar[str]
     strategy: ClassVar[str]
     modes: ClassVar[tuple[str, ...]]
+    one_by_one: ClassVar[str]
 
     def open(self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any) -> Strategy:
         """A strategy that is ``Approximate``; arguments are those of the strategy that it replaces.

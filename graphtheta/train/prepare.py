@@ -152,6 +152,10 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
                           f"give --strategy {history.strategy}, or another --history")
     if history is not None and job.mode not in history.modes:
         raise ConfigError(f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode}; drop --mode or --history")
+    if history is not None and job.macrobatch != "1":
+        tightened = "an audit may change the knob, which views made ahead would not see" if job.audit_limit else ""
+        if why := history.one_by_one or tightened:
+            raise ConfigError(f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why}; drop --macrobatch")
     if history is not None:
         refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
     if job.strategy == "mini":

@@ -77,6 +77,14 @@ def test_numbers_of_any_number_of_workers() -> None:
     assert not np.allclose(one, run_simulated(1, trained, **{**GAS, "history": "none"})[0])
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("macrobatch", ["2", "4", "auto"])
+def test_batches_may_be_expanded_ahead(size: int, macrobatch: str) -> None:
+    one = run_simulated(size, trained, **GAS)[0]
+    for found in run_simulated(size, trained, **GAS, macrobatch=macrobatch):
+        np.testing.assert_array_equal(found, one)
+
+
 def test_every_node_is_computed_once_an_epoch() -> None:
     def count(comm: Comm) -> np.ndarray:
         one = gt.Trainer("gcn", GRAPH.with_masks(np.arange(60) < 4), comm=comm, **{**KEYS, **GAS})
@@ -201,6 +209,8 @@ def test_features_are_cached_without_an_age_and_copies_are_not_needed() -> None:
     ({**GAS, "boundary_hops": 1}, "boundary_hops=1 has no meaning"),
     ({**GAS, "mode": "independent"}, "needs --mode cooperative"), ({**GAS, "views_in_flight": 2}, "drop --views-in-flight"),
     ({**GAS, "task": "link"}, "another --task"), ({**GAS, "strategy": "global", "clusters": 0}, "history=gas"),
+    ({**HEC, "history": "hec", "macrobatch": 4}, "nothing to merge"), ({**HEC, "history": "fresh", "macrobatch": 4}, "drop --macrobatch"),
+    ({**GAS, "macrobatch": 4, "audit": 1, "audit_limit": 0.1}, "an audit may change the knob"),
     ({"audit": 5}, "no values are reused"), ({**GAS, "audit_limit": 0.1}, "needs an audit")])
 def test_errors(keys: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
