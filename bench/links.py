@@ -3,19 +3,23 @@
     python bench/links.py                              2 ranks, 50 us and 1 Gbit/s
     python bench/links.py --link 50us,10Gbit/s --cache 10%
 
-``engine/comm/delayed.py`` simulates the links. Each rank computes batches of its own with one
+``engine/comm/delayed.py`` simulates the links. DistDGL runs on two network namespaces with a link of
+this bandwidth, which Linux limits (``peers/links.py``); it needs root, two ranks, and an environment
+of peers (--envs), and is left out without. Each rank computes batches of its own with one
 thread. "sent" and "messages" are those of all ranks in an epoch, with gradients. "of plain" is the
 speed relative to plain independent mode, by medians and by least times. Caches and macrobatches
-change no number, which is checked; the proximity order has other batches, and aggregated features
-another first layer.
+change no number, which is checked; the proximity order has other batches, aggregated features
+another first layer, and historical embeddings values of earlier batches.
 """
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
-from harness import Contender, disagreement, finish, parser, race, ratio, script
+from harness import Contender, disagreement, finish, parser, peer, race, ratio, script
+from inputs import graph_file
 from overlap import on_links
 
 JOB: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=16,features=602,classes=16", "model": "sage", "strategy": "mini",
@@ -36,6 +40,7 @@ def ways(cache: str) -> dict[str, tuple[str, dict[str, Any]]]:
         "proximity": ("other batches", ordered), "macrobatch, belady, proximity": ("other batches", merged | belady | ordered),
         "precompute": ("other first layer", {"precompute": "yes"}),
         "all": ("other batches and first layer", {"precompute": "yes", **merged, **belady, **ordered}),
+        "hec": ("old values", {"history": "hec:features=cached,ls=8", "partitioner": "1d-dst"}),
     }
 
 
@@ -44,7 +49,8 @@ def row_of(c: Contender, numbers: str, plain: Contender) -> dict[str, Any]:
     times, ranks = c.seconds.get("epoch", []), [run["ranks"] for run in c.more]
 
     def mean(name: str, scale: float) -> float | None:
-        return sum(sum(rank[name] for rank in each) for each in ranks) / len(ranks) * scale if ranks else None
+        known = ranks and all(name in rank for each in ranks for rank in each)
+        return sum(sum(rank[name] for rank in each) for each in ranks) / len(ranks) * scale if known else None
 
     idle = mean("idle", 1.0)
     least, base = min(times, default=None), min(plain.seconds.get("epoch", []), default=None)
@@ -70,6 +76,11 @@ def main() -> int:
     made = {name: way for name, way in ways(options.cache).items() if not options.only or name in ("plain", *options.only)}
     contenders = {name: on_links(name, options.ranks, options.link, script("own", "flight", json.dumps({**job, **keys}), options.epochs))
                   for name, (_, keys) in made.items()}
+    graph = graph_file(job["dataset"], options.folder)
+    words = (graph, options.link, options.hidden, options.fanout, job["batch_size"], options.epochs)
+    command = peer(options.envs or options.folder, "dgl", "links", *words) if options.ranks == 2 and os.geteuid() == 0 else []
+    if command:
+        contenders["distdgl"], made["distdgl"] = Contender("distdgl", command), ("another program", {})
     race(list(contenders.values()), options.rounds, 1)
     faults = disagreement([c for name, c in contenders.items() if made[name][0] == SAME])
     rows = [row_of(c, made[name][0], contenders["plain"]) for name, c in contenders.items()]
