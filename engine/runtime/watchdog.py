@@ -44,6 +44,8 @@ class Pace:
             longest pause.
         pause: Seconds since the last progress.
         idle: Seconds since the last progress or sign of life.
+        asleep: Seconds without a sign of life since the last progress, those before the last sign
+            included.
         longest: The longest pause that ended, between steps and in a step.
         stepping: Whether the rank was in a step at the last check.
     """
@@ -51,6 +53,7 @@ class Pace:
     patience: float | None = None
     pause: float = 0.0
     idle: float = 0.0
+    asleep: float = 0.0
     longest: dict[bool, float] = field(default_factory=lambda: {False: 0.0, True: 0.0})
     stepping: bool = False
 
@@ -65,12 +68,16 @@ class Pace:
         """
         if progress:
             self.longest[self.stepping] = max(self.longest[self.stepping], self.pause)
-            self.pause = self.idle = 0.0
+            self.pause = self.idle = self.asleep = 0.0
             return
         self.pause += seconds
         if self.pause > SHORT:
             self.stepping = stepping()
-            self.idle = 0.0 if alive() else self.idle + seconds
+            if alive():
+                self.idle = 0.0
+            else:
+                self.idle += seconds
+                self.asleep += seconds
 
     def limit(self, grace: float = 1.0) -> float:
         """Seconds that a pause may last."""
@@ -212,7 +219,7 @@ class Watchdog:
         return {
             "waits": waits, "what": next((line for line in self.waits.values() if line), operation) if waits else "",
             "operation": operation, "number": number, "stage": stage, "left": self.left,
-            "where": where(stack) if stack else "the end of its program", "pause": pace.pause, "idle": pace.idle, "stacks": stacks(),
+            "where": where(stack) if stack else "the end of its program", "pause": pace.pause, "asleep": pace.asleep, "stacks": stacks(),
             "late": pace.late(waits, self._n_bytes()) and not any(in_debugger(worker) for worker in workers.values()),
         }
 
@@ -251,7 +258,7 @@ def one_line(position: Position) -> str:
         return f"has exited, after operation {position['number']}, {position['operation']}"
     if position["waits"]:
         return f"waits {seconds} in {position['what']}, operation {position['number']}, {at}"
-    pace = "asleep" if position["idle"] > position["pause"] / 2 else "busy"
+    pace = "asleep" if position["asleep"] > position["pause"] / 2 else "busy"
     return f"is {pace} {seconds} {at}, after operation {position['number']}, {position['operation']}"
 
 

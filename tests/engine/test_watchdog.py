@@ -98,6 +98,7 @@ class TestPace:
         spend(pace, 1, alive=True)
         spend(pace, LEAST - 1)
         assert not pace.late(False, 0) and pace.pause > LEAST
+        assert pace.asleep > 1.9 * pace.idle > LEAST  # a report says that it slept nearly all of the time
 
     def test_large_messages_take_time(self):
         pace = Pace()
@@ -181,7 +182,7 @@ def test_control_messages():
 
 def at(**more):
     return {"waits": False, "left": False, "what": "", "operation": "barrier()", "number": 7, "stage": "gather", "late": True,
-            "where": "my_model.py:33 in gather", "pause": 12.3, "idle": 12.0, "stacks": [["MainThread", ["my_model.py:33"]]], **more}
+            "where": "my_model.py:33 in gather", "pause": 12.3, "asleep": 12.0, "stacks": [["MainThread", ["my_model.py:33"]]], **more}
 
 
 def test_report_says_who_is_stuck_and_who_waits():
