@@ -40,7 +40,8 @@ def ways(cache: str) -> dict[str, tuple[str, dict[str, Any]]]:
         "proximity": ("other batches", ordered), "macrobatch, belady, proximity": ("other batches", merged | belady | ordered),
         "precompute": ("other first layer", {"precompute": "yes"}),
         "all": ("other batches and first layer", {"precompute": "yes", **merged, **belady, **ordered}),
-        "hec": ("old values", {"history": "hec:features=cached,ls=8", "partitioner": "1d-dst"}),
+        "hec, features cached": ("old values", {"history": "hec:features=cached,ls=8", "partitioner": "1d-dst"}),
+        "hec, features copied": ("old values", {"history": "hec:ls=8", "partitioner": "1d-dst"}),
     }
 
 
