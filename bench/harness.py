@@ -23,6 +23,8 @@ from contender import BEGIN
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / ".bench"
 TOLERANCE = 1e-3
+# seconds after which a run is ended; peers may wait for ever for a process that failed
+PATIENCE = 3600
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # they choose kernels of BLAS for another processor; without them each library uses what this one has
 BLAS_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
@@ -58,7 +60,12 @@ class Contender:
         """Run once and keep what it reports."""
         settings = {name: str(threads) for name in THREAD_VARIABLES} | {"PYTHONPATH": str(HERE), "DGLBACKEND": "pytorch"}
         inherited = {name: value for name, value in os.environ.items() if name not in BLAS_VARIABLES}
-        done = subprocess.run(self.command, capture_output=True, text=True, check=False, env={**inherited, **settings, **self.variables})
+        try:
+            done = subprocess.run(self.command, capture_output=True, text=True, check=False, timeout=PATIENCE,
+                                  env={**inherited, **settings, **self.variables})
+        except subprocess.TimeoutExpired:
+            self.error = f"did not end within {PATIENCE} s"
+            return
         lines = [line for line in done.stdout.splitlines() if line.startswith(BEGIN)]
         if done.returncode or not lines:
             words = [line for line in done.stderr.splitlines() if "Error" in line and not line.startswith(" ")]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import dgl
 import numpy as np
@@ -86,12 +87,16 @@ def launch(graph: str, link: str, *words: str) -> int:
                        'kill $server 2>/dev/null; exit $status')
             command = [sys.executable, __file__, graph, *words]
             running.append(subprocess.Popen(["ip", "netns", "exec", space, "unshare", "-m", "sh", "-c", machine, "sh", *command],
-                                            env=environment))
+                                            env=environment, start_new_session=True))
         try:
-            return max(abs(process.wait()) for process in running)
+            # a trainer whose other one has failed would wait for ever
+            while any(process.poll() is None for process in running) and not any(process.poll() for process in running):
+                sleep(0.1)
+            return max(abs(process.poll() or 0) for process in running)
         finally:
             for process in running:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def train(graph: str, hidden: str, fanout: str, targets: str, epochs: str) -> None:

@@ -200,7 +200,8 @@ def ratings(path: Path, target: str = "rating") -> Graph:
     """Trust ratings between users as edges, split by time (first 60 %, next 20 %, last 20 %).
 
     The target is the rating divided by 10, or with ``target="sign"`` whether it is positive. The
-    rating is not among the features: the edge attribute is the time; the node features are the
+    rating is not among the features: the edge attribute is the time, in seconds also in the column
+    "time"; the node features are the
     logarithms of in- and out-degree in the training part, and a constant.
     """
     if target not in ("rating", "sign"):
@@ -217,7 +218,7 @@ def ratings(path: Path, target: str = "rating") -> Graph:
     degrees = [np.log1p(np.bincount(end[train], minlength=len(ids))) for end in (dst, src)]
     y = attr[:, 0] / 10 if target == "rating" else attr[:, 0] > 0
     return graph.replace(x=np.stack([*degrees, np.ones(len(ids))], axis=1), edge_attr=standardise(attr[:, 1:], train), edge_y=y,
-                         edge_train=train, edge_val=val, edge_test=test, where=str(path))
+                         edge_columns={"time": attr[:, 1].astype(np.int64)}, edge_train=train, edge_val=val, edge_test=test, where=str(path))
 
 
 def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
