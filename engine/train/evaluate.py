@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..partition.partition import Partition
 from ..view.hop import Layers
-from ..view.links import Links, link_pairs
+from ..view.positives import Positives
 from ..view.scored_pairs import PairPlan
 from ..view.strategy import whole
 from ..view.task import EdgeTask, Seeds, Task
@@ -230,12 +230,12 @@ class EdgeEvaluator(RowEvaluator):
 class LinkEvaluator(Evaluator):
     """Evaluator of held-back links against fixed negatives; messages use training links only."""
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, links: dict[str, Links]):
+    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, Positives]):
         super().__init__(partition, layers, task)
         self.links = links
         self._views = {}
         for split, positives in links.items():
-            plan = PairPlan(self.partition, link_pairs(self.partition, positives, np.arange(len(positives.src))))
+            plan = PairPlan(self.partition, positives.pairs(self.partition, np.arange(len(positives.src))))
             self._views[split] = whole(self.partition, self.layers, Seeds(plan.needed, plan))
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
@@ -250,7 +250,19 @@ class LinkEvaluator(Evaluator):
             # negatives that could not be drawn rank below all others
             scores[view.pairs.order] = np.where(np.isnan(view.pairs.label), -np.inf, out.value.reshape(-1))
             table = scores.reshape(-1, self.links[split].negatives + 1)
-            yield split, found | measure(self.job_comm, "ranks", ranks(table[:, 0], table[:, 1:]))
+            yield split, found | measure(self.job_comm, "ranks", self.ranks(model, split, table))
+
+    def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
+        """The rank of each of this worker's links of a split, [n] float64.
+
+        Args:
+            model: The model.
+            split: The split.
+            scores: Of each link and its negatives, the link first, [n, 1 + negatives].
+
+        Collective: all ranks of job_comm.
+        """
+        return ranks(scores[:, 0], scores[:, 1:])
 
     def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of test links, and their scores, [n] each.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route
 from .cluster_nodes import Members
-from .links import Links, edges_of_links, link_pairs
+from .positives import Positives
 from .scored_pairs import PairLevel, PairPlan, Pairs
 from .view import GraphView
 
@@ -309,7 +309,7 @@ class LinkTask(Task):
     kind = "labels"
     draws_nodes = excludes = True
 
-    def __init__(self, partition: Partition, links: Links, supervision: float = 0.3, seed: int = 0):
+    def __init__(self, partition: Partition, links: Positives, supervision: float = 0.3, seed: int = 0):
         if not 0 < supervision <= 1:
             raise ConfigError(f"supervision: got {supervision}, expected a number above 0 and at most 1")
         self._partition, self._links = partition, links
@@ -317,7 +317,7 @@ class LinkTask(Task):
         self.ids, self.n_targets = links.numbers, links.n_links
         if not self.n_targets:
             raise DataError("there are no links to train on; lower the validation and test shares")
-        self._edges = edges_of_links(partition, links)
+        self._edges = links.stored(partition)
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
         p = self._partition
@@ -325,9 +325,8 @@ class LinkTask(Task):
             draws = uniform(key(self._seed, Purpose.SPLIT, step), self.ids[own])
             # at least one link, whatever the draws
             own = own[(draws < self._supervision) | (draws == p.halo_comm.all_min(np.array(draws.min(initial=1.0))))]
-        step_links = replace(self._links, key=key(self._links.key, Purpose.NEGATIVE, step))
         excluded = self._excluded(own)
-        plan = PairPlan(p, link_pairs(p, step_links, own, among))
+        plan = PairPlan(p, self._links.of_step(step).pairs(p, own, among))
         return Seeds(plan.needed, plan, excluded)
 
     def _excluded(self, own: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.cluster_nodes import NodesByCluster
 from graphtheta.engine.view.expand import k_hop_view
-from graphtheta.engine.view.links import Links, link_pairs
+from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
@@ -205,7 +205,7 @@ def test_negatives_are_no_links_and_equal_on_any_ranks(size):
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
         links = links_of(p, GRAPH)
-        pairs = link_pairs(p, links, np.flatnonzero(np.isin(links.numbers, ids)))
+        pairs = links.pairs(p, np.flatnonzero(np.isin(links.numbers, ids)))
         return list(zip(pairs.gid.tolist(), pairs.src.tolist(), pairs.dst.tolist(), pairs.label.tolist(), strict=True))
 
     found = sorted(pair for per in run_simulated(size, program) for pair in per)
@@ -229,7 +229,7 @@ def test_negatives_change_with_the_step_and_stay_among_the_nodes_of_a_batch():
         among = NodesByCluster(p, p.masters // 6, 4).members(np.array([0, 2]))
         assert among.n == 12
         np.testing.assert_array_equal(among.ids(np.arange(12)), np.r_[:6, 12:18])
-        pairs = link_pairs(p, links, np.flatnonzero((task.at_nodes(p.masters // 6) % 2 == 0).all(axis=1)), among)
+        pairs = links.pairs(p, np.flatnonzero((task.at_nodes(p.masters // 6) % 2 == 0).all(axis=1)), among)
         assert len(pairs.dst) and set(pairs.dst // 6) == {0, 2}
 
     run_simulated(1, program)
@@ -242,7 +242,7 @@ def test_a_node_linked_to_all_others_has_no_negatives():
     def pairs_here(comm):
         p = build_partition(graph, comm)
         links = links_of(p, graph, negatives=2)
-        return link_pairs(p, links, np.arange(len(links.numbers)))
+        return links.pairs(p, np.arange(len(links.numbers)))
 
     for size in (1, 3):
         for pairs in run_simulated(size, pairs_here):
