@@ -1,0 +1,136 @@
+"""What a link task learns to tell apart: positives, and the draws of negatives beside each."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from graphtheta.rng import Purpose, bits, integers, key
+
+from ..partition.partition import Partition
+from ..partition.table import Route, Table
+from .cluster_nodes import Members
+from .scored_pairs import Pairs
+
+
+class Positives(Protocol):
+    """Links that a model learns to predict.
+
+    Attributes:
+        numbers: Global numbers of those at this worker, ascending, [n] int64.
+        src, dst: Their ends, [n] int64.
+        n_links: Links of all workers.
+        negatives: Negatives per positive.
+    """
+
+    @property
+    def numbers(self) -> np.ndarray: ...
+
+    @property
+    def src(self) -> np.ndarray: ...
+
+    @property
+    def dst(self) -> np.ndarray: ...
+
+    @property
+    def n_links(self) -> int: ...
+
+    @property
+    def negatives(self) -> int: ...
+
+    def of_step(self, step: int) -> Positives:
+        """The same links with the draws of a step."""
+
+    def stored(self, partition: Partition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The stored edges that are one of these links; see ``edges_by_key``.
+
+        Collective: all ranks of the partition.
+        """
+
+    def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
+        """Positives, each followed by its negatives.
+
+        The label is 1 for positives, 0 for negatives, and NaN where no negative could be found. The id
+        of a pair is that of its link times (1 + negatives), plus its position beside it.
+
+        Args:
+            partition: Holds the nodes.
+            own: Positions of the positives to take, ascending, [k] int64.
+            among: The nodes to draw negatives from; None for all.
+
+        Collective: all ranks of the partition.
+        """
+
+
+def sharing(draws: int, numbers: np.ndarray, groups: int) -> np.ndarray:
+    """What the draws of the negatives of some links are keyed by: equal for links that have the same negatives, [n] int64.
+
+    Args:
+        draws: Key of the draws of a step.
+        numbers: Numbers of the links, [n] int64.
+        groups: Groups among which the links are divided by hash; 0 if each has negatives of its own.
+    """
+    return (bits(key(draws, Purpose.BATCH), numbers) % np.uint64(groups)).astype(np.int64) if groups else numbers
+
+
+def draw_others(draws: int, slots: np.ndarray, n_nodes: int, among: Members | None,
+                taken: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """A node for each slot, a hash of the slot; nodes that are taken are drawn again, [n] int64.
+
+    Args:
+        draws: Key of the draws.
+        slots: What the draws are keyed by, [n] int64.
+        n_nodes: Nodes of the graph.
+        among: The nodes to draw from; None for all.
+        taken: From positions of slots [k, 1] and nodes [k, attempts] to which of them are taken.
+
+    Collective: all ranks of the partition, if ``among`` is given.
+    """
+    ends, left = np.empty(len(slots), np.int64), np.arange(len(slots))
+    high = n_nodes if among is None else among.n
+    # later rounds make more attempts, so that few rounds of messages look up the drawn nodes
+    for attempts in (range(1), range(1, 8), range(8, 64)):
+        drawn = np.stack([integers(key(draws, Purpose.NEGATIVE, i), slots[left], high) for i in attempts], axis=1)
+        drawn = drawn if among is None else among.ids(drawn.ravel()).reshape(drawn.shape)
+        found = taken(left[:, None], drawn)
+        none = found.all(axis=1)
+        ends[left] = drawn[np.arange(len(left)), np.where(none, -1, found.argmin(axis=1))]
+        left = left[none]
+        if among is None and not len(left):
+            break
+    return ends
+
+
+def labels_of(taken: np.ndarray) -> np.ndarray:
+    """Labels of pairs, the positive first in each row, [n, 1 + negatives]: NaN where no negative could be found."""
+    # a node linked to all others, or to all nodes of a small batch, has no negatives
+    label = np.where(taken, np.nan, 0.0)
+    label[:, 0] = 1
+    return label
+
+
+def edges_by_key(partition: Partition, links: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The stored edges of any worker that have the key of a link.
+
+    Args:
+        partition: Stores the edges.
+        links: Key of each of this worker's links, [n] int64; no key twice on all workers.
+        edges: Key of each of its stored edges, [n_local_edges] int64.
+
+    Returns:
+        Bounds of the edges of each link [n + 1], their storage positions and workers [m] int32.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.halo_comm
+    table = Table(comm, links, np.stack((np.full(len(links), comm.rank), np.arange(len(links))), axis=1))
+    keys, each = np.unique(edges, return_inverse=True)
+    owner, link = table.look_up(keys)[each].T
+    stored = np.flatnonzero(owner >= 0)
+    parts = comm.all_to_all(Route(owner[stored], comm.size).parts(np.stack((link[stored], stored), axis=1)))
+    found = np.concatenate(parts)
+    worker = np.repeat(np.arange(comm.size), [len(part) for part in parts])
+    order = np.argsort(found[:, 0], kind="stable")
+    ptr = np.searchsorted(found[order, 0], np.arange(len(links) + 1))
+    return ptr, found[order, 1].astype(np.int32), worker[order].astype(np.int32)
