@@ -14,13 +14,13 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.gradient_sum import GradientSum
-from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.tasks.links import Links
 
 N, E, D, A, CLASSES, RELATIONS, TYPES = 40, 160, 5, 3, 4, 3, 2
 STEPS = 2

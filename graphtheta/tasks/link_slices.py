@@ -10,9 +10,9 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
-from graphtheta.engine.view.links import Links
 from graphtheta.rng import Purpose, bits, key
 from graphtheta.splits.links import unordered_pairs
+from graphtheta.tasks.links import Links
 
 HOMES = key(0, Purpose.PLACEMENT)
 

@@ -11,9 +11,9 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
 from graphtheta.engine.train.metrics import choose_metric
-from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.ops import Parameter
+from graphtheta.tasks.links import Links
 
 RUNS = [(size, graphs.PLACEMENTS[i]) for size, i in ((1, 0), (2, 3), (3, 4), (4, 1), (8, 5))]
 

@@ -8,10 +8,10 @@ import pytest
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import MIRROR, build_partition
 from graphtheta.engine.sampling.positions import positions_of
-from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import MiniBatch
 from graphtheta.engine.view.task import LinkTask, NodeTask
 from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.tasks.links import Links
 
 GRAPHS = {**graphs.odd_graphs(), "random": graphs.random_graph()}
 

@@ -10,12 +10,12 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.gradient_sum import GradientSum
-from graphtheta.engine.view.links import Links
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import Parameter, Tape
 from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.tasks.links import Links
 
 RING = np.arange(24)
 BASE = graphs.random_graph(24, 60, seed=2, hub=False).without_self_loops()

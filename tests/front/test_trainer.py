@@ -13,8 +13,8 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.cli import doctor
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.view.links import Links
 from graphtheta.splits.links import link_split
+from graphtheta.tasks.links import Links
 
 MPIEXEC = doctor.find_mpiexec()
 RANKS = [1, pytest.param(2, marks=pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed"))]

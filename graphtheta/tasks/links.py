@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.cluster_nodes import Members
+from graphtheta.engine.view.positives import draw_others, edges_by_key, labels_of, sharing
+from graphtheta.engine.view.scored_pairs import Pairs
 from graphtheta.rng import Purpose, key
-
-from ..partition.partition import Partition
-from .cluster_nodes import Members
-from .positives import draw_others, edges_by_key, labels_of, sharing
-from .scored_pairs import Pairs
 
 
 @dataclass(frozen=True)
