@@ -231,10 +231,10 @@ class ActiveGraph:
     def edge_schema(self, level: Level | None) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
         """Trailing shape, dtype and need of a gradient of the edge values that gather may read.
 
-        Empty for a level with edges that have no stored values, such as pairs.
+        Those of a level with edges that have no stored values, such as pairs, are what it was given.
         """
         if level is not None and not level.columns:
-            return {}
+            return {n: (x.shape[1:], x.dtype, False) for n, x in level.given.items()}
         edge = self.view.partition.edge
         stored = {n: self._inputs.get(f"edge.{n}", edge.column(n)) for n in edge.readable()}
         carried = {n: value for n, (value, _) in self._carried.items()}
@@ -244,11 +244,13 @@ class ActiveGraph:
         """Edge values for a level, and which of them are in the level's own order."""
         values: dict[str, Any] = {}
         for name in names:
-            if name in self._carried:
+            if name in level.given:
+                values[name] = level.given[name]
+            elif name in self._carried:
                 values[name] = self._bring(name, level)
             else:
                 values[name] = self._stored(name)
-        return values, frozenset(n for n in names if n in self._carried)
+        return values, frozenset(n for n in names if n in self._carried or n in level.given)
 
     def _stored(self, name: str) -> Any:
         """An edge value in storage order."""

@@ -8,7 +8,7 @@ computes the view without messages:
     nodes     id, hop, narrow node columns: labels, masks, degrees and other single numbers
     edges     id, ends, edge columns; an edge that several hops use is sent once
     uses      sweep, number of the edge, importance weight
-    pairs     id, ends, label, number of the edge if they are stored edges
+    pairs     id, ends, label, number of the edge if they are stored edges, else their columns
 
 A sweep is a pass of a level. Nodes are ordered by hop and id, and the edges of a node by id, so the
 numbers of a view do not depend on the number of workers or on the partition.
@@ -151,7 +151,7 @@ def packed(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
         used["weight"] = np.concatenate([np.zeros(0), *weights])
     if pairs is None:
         return [_nodes(view, layers), edges, used]
-    ends = {"gid": pairs.gid, "src": pairs.src, "dst": pairs.dst, "label": pairs.label}
+    ends = {"gid": pairs.gid, "src": pairs.src, "dst": pairs.dst, "label": pairs.label} | {COLUMN + n: x for n, x in pairs.columns.items()}
     return [_nodes(view, layers), edges, used, ends | ({"edge": number[n_uses:]} if paired else {})]
 
 
@@ -247,7 +247,8 @@ def _pass(local: Partition, reverse: bool, edges: np.ndarray, weight: np.ndarray
 def _pairs(local: Partition, pairs: Received, edges: Received, position: np.ndarray) -> PairPlan:
     """The received pairs: those of one worker after those of another, so that groups stay together."""
     x = pairs.columns
-    return PairPlan(local, Pairs(x["src"], x["dst"], x["gid"], _positions(pairs, edges, position) if "edge" in x else None, x["label"]))
+    stored = _positions(pairs, edges, position) if "edge" in x else None
+    return PairPlan(local, Pairs(x["src"], x["dst"], x["gid"], stored, x["label"], _given(pairs)))
 
 
 def _positions(of: Received, edges: Received, position: np.ndarray) -> np.ndarray:

@@ -182,6 +182,11 @@ class Level:
         """Whether its edges have stored values."""
         return all(p.relation.columns for p in self.passes)
 
+    @property
+    def given(self) -> dict[str, np.ndarray]:
+        """Values of edges that are not stored, by name, in the order of the level, [n_edges, ...]."""
+        return {}
+
     @cached_property
     def stored(self) -> np.ndarray:
         """Storage positions of the edges in the order of the level, [n_edges] int64."""

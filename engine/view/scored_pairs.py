@@ -6,7 +6,7 @@ code and kernels as layers over stored edges.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,7 @@ class Pairs:
         gid: Global ids of the pairs; random draws are keyed by them.
         stored: Storage positions of pairs that are stored edges; None if they are not.
         label: What to predict, [n] or [n, k].
+        columns: What a decoder reads of pairs that are not stored edges, by name, [n, ...].
     """
 
     src: np.ndarray
@@ -39,6 +40,7 @@ class Pairs:
     gid: np.ndarray
     stored: np.ndarray | None
     label: np.ndarray
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass
@@ -57,6 +59,10 @@ class PairLevel(Level):
     def label(self) -> np.ndarray:
         """What to predict, in the order of the level, [n_edges] or [n_edges, k]."""
         return self.pairs.label[self.order]
+
+    @cached_property
+    def given(self) -> dict[str, np.ndarray]:
+        return {name: x[self.order] for name, x in self.pairs.columns.items()}
 
 
 class PairPlan:
