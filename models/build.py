@@ -1,6 +1,7 @@
 """Builds networks from the design and the options of a model."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphtheta.errors import ConfigError
@@ -44,7 +45,7 @@ def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, relations:
     return assemble(name, design, d_in, d_out, d_edge, decoder, read_options(design.options, options), relations=relations, types=types)
 
 
-def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str, o: NetworkOptions, *, relations: int = 0,
+def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str | Callable[[int], Layer], o: NetworkOptions, *, relations: int = 0,
              types: int = 0) -> Network:
     """Build a network of a design.
 
@@ -52,15 +53,17 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
         name: Name of the model, for messages.
         design: The design of the model.
         d_in, d_out, d_edge: Widths of node features, outputs and edge attributes.
-        decoder: As in ``build_model``.
+        decoder: As in ``build_model``, or a function from the width of node values that makes it.
         o: Options, of the class that the design declares.
         relations, types: As in ``build_model``.
 
     Raises:
         ConfigError: Unknown decoder, or features that the model needs and the graph lacks.
     """
-    if decoder not in DECODERS:
+    if isinstance(decoder, str) and decoder not in DECODERS:
         raise ConfigError(f"decoder {decoder!r} is not known; choose from {', '.join(DECODERS)}")
+    if not o.layers and decoder == "none":
+        raise ConfigError(f"layers=0 gives the features to a decoder of links, and {name} has none; give it at least 1")
     if d_in < 1:
         raise ConfigError(f"{name} reads node features and the graph has none; give it x, for example node degrees")
     if design.reads_edges and d_edge < 1:
@@ -88,13 +91,15 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
     readout = None if o.readout == "none" else Readout(o.readout, width)
     made = Network(layers, widths, activation=design.activation if o.activation == "auto" else o.activation, dropout=o.dropout, norm=o.norm,
                    residual=design.residual if o.residual else "none", jumping=o.jumping, embed=embed, readout=readout, head=head,
-                   decoder=_decoder(decoder, o.hidden, d_out, d_edge), plain_end=not head_follows)
-    if o.decay_first_layer_only:
+                   decoder=_decoder(decoder, o.hidden if o.layers else d_in, d_out, d_edge), plain_end=not head_follows)
+    if o.decay_first_layer_only and o.layers:
         made.decay_first_layer_only()
     return made
 
 
-def _decoder(kind: str, hidden: int, d_out: int, d_edge: int) -> Layer | None:
+def _decoder(kind: str | Callable[[int], Layer], hidden: int, d_out: int, d_edge: int) -> Layer | None:
+    if not isinstance(kind, str):
+        return kind(hidden)
     if kind == "edge":
         return EdgeDecoder(hidden, d_out, d_edge, hidden=(hidden,))
     if kind == "none":

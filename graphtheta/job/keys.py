@@ -50,6 +50,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "exchange": ("strategy", ("global",)),
     "history": ("strategy", ("cluster", "mini")),
     "halo": ("dtype", ("float32",)),
+    "margin": ("decoder", ("transe", "rotate")),
     "momentum": ("optimiser", ("sgd",)),
     "lr_decay_updates": ("lr_schedule", ("cosine", "step")),
     "lr_decay": ("lr_schedule", ("step",)),
@@ -258,7 +259,14 @@ class TrainKeys(Options):
     negatives: int = Field(1, ge=1, le=10_000)
     """Negative samples per positive link in training."""
     eval_negatives: int = Field(50, ge=1, le=10_000)
-    """Negative samples per positive link in validation and test; the samples are fixed."""
+    """Negative samples per positive link in validation and test; the samples are fixed. Triples have ranks among all nodes, so that these
+    samples only count in the loss."""
+    negative_groups: int = Field(0, ge=0)
+    """Groups among which the links of a batch are divided at random; those of a group have the same negative samples, so that a batch reads
+    fewer nodes. 0 draws samples for each link."""
+    link_loss: Literal["binary", "softmax", "adversarial"] = "binary"
+    """Loss of links: cross entropy of each score as a label (binary), of the link among itself and its negatives (softmax), or binary with
+    negatives weighted by their scores (adversarial, as in RotatE)."""
     patience: int = Field(0, ge=0)
     """Early stopping: stop after this many evaluations without a better validation metric; 0 disables it."""
     eval_every: int = Field(1, ge=1)

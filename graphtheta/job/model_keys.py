@@ -11,7 +11,7 @@ from graphtheta.models.registry import PUBLISHED
 
 # order in the help and in job files; other keys follow
 ORDER = ("model", "layers", "hidden", "heads", "out_heads", "dropout", "attention_dropout", "residual", "norm", "jumping", "aggregator",
-         "activation", "feature_dropout", "edge_drop", "normalisation", "separate", "train_eps", "reduce", "direction", "decoder")
+         "activation", "feature_dropout", "edge_drop", "normalisation", "separate", "train_eps", "reduce", "direction", "decoder", "margin")
 # options of networks that belong to another section
 ELSEWHERE = ("decay_first_layer_only",)
 
@@ -20,8 +20,11 @@ class Choice(Options):
     """The keys of this section that no model declares."""
 
     model: str = Field("gcn", description=f"A published model ({', '.join(PUBLISHED)}), or your own as FILE.py:Class.")
-    decoder: Literal["dot", "hadamard"] = "dot"
-    """How the score of a link is made from its two ends."""
+    decoder: Literal["auto", "dot", "hadamard", "distmult", "transe", "complex", "rotate"] = "auto"
+    """How the score of a link is made from its two ends: dot or hadamard for links, distmult, transe, complex or rotate for triples; auto
+    is the first of them."""
+    margin: float = Field(9.0, gt=0, allow_inf_nan=False)
+    """Score of a triple without distance, with transe and rotate."""
 
 
 def _published() -> Any:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.layer.dry_run import Probe
-from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.view.hop import Layers
@@ -94,8 +95,9 @@ class TaskKind(ABC):
         return (self.labels,)
 
     @property
-    def decoder(self) -> str:
-        """Decoder of published models: "none", "edge", "dot", "hadamard", see ``build_model``."""
+    def decoder(self) -> str | Callable[[int], Layer]:
+        """Decoder of published models: "none", "edge", "dot", "hadamard", see ``build_model``; or a function from the width of node
+        values that makes it."""
         return "none"
 
     @abstractmethod
@@ -142,7 +144,7 @@ class TaskKind(ABC):
             out: Their predictions, [n, ...].
 
         Returns:
-            [m] or [m, 2] ids, and [m, ...] predictions.
+            [m] or [m, k] ids, and [m, ...] predictions.
         """
 
     def check_output(self, model: Model, probe: Probe) -> None:

@@ -2,15 +2,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.evaluate import Evaluator, LinkEvaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import LinkTask, Task
+from graphtheta.errors import ConfigError
+from graphtheta.ops.losses.link_loss import LINK_LOSSES
+from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
@@ -21,7 +26,9 @@ class LinkKind(TaskKind):
 
     name = "link"
     summary = "links"
-    keys = ("negatives", "eval_negatives", "decoder")
+    keys = ("negatives", "eval_negatives", "negative_groups", "link_loss", "decoder")
+    # the first is chosen by decoder=auto
+    decoders: ClassVar[tuple[str, ...]] = ("dot", "hadamard")
     label_kinds = ("ranks", "labels")
     of_pairs = True
     labels, width = "labels", 0
@@ -44,13 +51,26 @@ class LinkKind(TaskKind):
         return self.label_kinds
 
     @property
-    def decoder(self) -> str:
-        return str(self.job.decoder)
+    def chosen_decoder(self) -> str:
+        """Name of the decoder.
+
+        Raises:
+            ConfigError: The job asks for one of another task.
+        """
+        name = str(self.job.decoder)
+        if name not in ("auto", *self.decoders):
+            raise ConfigError(f"decoder={name} does not score targets of task={self.name}; choose from {', '.join(self.decoders)}")
+        return self.decoders[0] if name == "auto" else name
+
+    @property
+    def decoder(self) -> str | Callable[[int], Layer]:
+        return self.chosen_decoder
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         self._known = known_keys(self._graph, partition)
         positive = distinct_links(graph, lambda begin, end: graph.src[begin:end] != graph.dst[begin:end], partition.halo_comm)
-        return LinkTask(partition, positive.links(partition, self._known, self.job.negatives, self.job.seed), seed=self.job.seed)
+        links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups)
+        return with_loss(self.job, LinkTask(partition, links, seed=self.job.seed))
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
@@ -71,3 +91,10 @@ class LinkKind(TaskKind):
         """Original ids of both ends of test links, and their scores."""
         numbers, *ends = self._test
         return info.ids(np.stack(ends, axis=1)[np.searchsorted(numbers, rows)]), out
+
+
+def with_loss(job: Any, task: LinkTask) -> LinkTask:
+    """A task with the loss of a job."""
+    loss = LINK_LOSSES[job.link_loss]
+    task.own_loss = None if loss is None else RowLoss(loss)
+    return task

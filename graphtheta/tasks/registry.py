@@ -9,6 +9,7 @@ from graphtheta.tasks.edge import EdgeKind
 from graphtheta.tasks.kind import TaskKind
 from graphtheta.tasks.link import LinkKind
 from graphtheta.tasks.node import NodeKind
+from graphtheta.tasks.triple import TripleKind
 
 
 def is_kind(x: object) -> bool:
@@ -16,7 +17,7 @@ def is_kind(x: object) -> bool:
     return inspect.isclass(x) and issubclass(x, TaskKind) and not inspect.isabstract(x)
 
 
-TASKS: Registry[type[TaskKind]] = Registry("kind of task", is_kind, ("auto",), (NodeKind, LinkKind, EdgeKind))
+TASKS: Registry[type[TaskKind]] = Registry("kind of task", is_kind, ("auto",), (NodeKind, LinkKind, TripleKind, EdgeKind))
 
 
 def kind_for(name: str, graph: Graph) -> type[TaskKind]:

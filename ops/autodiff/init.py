@@ -74,7 +74,8 @@ def _next_key() -> int:
     return rng.key(scope.seed, Purpose.INIT, scope.count)
 
 
-def _uniform(shape: tuple[int, ...], limit: float) -> np.ndarray:
+def uniform(shape: tuple[int, ...], limit: float) -> np.ndarray:
+    """Uniform in +-limit."""
     draws = rng.uniform(_next_key(), np.arange(prod(shape)))
     return ((2 * draws - 1) * limit).astype(default_dtype()).reshape(shape)
 
@@ -85,7 +86,7 @@ def glorot(shape: tuple[int, ...]) -> np.ndarray:
     Source: https://proceedings.mlr.press/v9/glorot10a.html
     """
     _check("glorot", shape)
-    return _uniform(shape, sqrt(6 / max(1, shape[0] + prod(shape[1:]))))
+    return uniform(shape, sqrt(6 / max(1, shape[0] + prod(shape[1:]))))
 
 
 def he(shape: tuple[int, ...]) -> np.ndarray:
@@ -94,7 +95,7 @@ def he(shape: tuple[int, ...]) -> np.ndarray:
     Source: https://arxiv.org/abs/1502.01852
     """
     _check("he", shape)
-    return _uniform(shape, sqrt(6 / max(1, shape[0])))
+    return uniform(shape, sqrt(6 / max(1, shape[0])))
 
 
 def normal(shape: tuple[int, ...], std: float = 1.0) -> np.ndarray:

@@ -1,0 +1,101 @@
+"""The task ``triple``: predicts the tail of (head, relation, ?) and the head of (?, relation, tail)."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.data.transform import keep_edges
+from graphtheta.engine.layer.layer import Layer
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.relation import RELATION
+from graphtheta.engine.train.evaluate import Evaluator
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.task import LinkTask, Task
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.models.triples import TRIPLE_DECODERS
+from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
+from graphtheta.tasks.kind import GraphInfo
+from graphtheta.tasks.link import LinkKind, with_loss
+from graphtheta.triples.known import AnswerTable, Triples, slice_of
+from graphtheta.triples.positives import TriplePositives
+from graphtheta.triples.ranking import TripleEvaluator
+
+
+class TripleKind(LinkKind):
+    """Link prediction in a knowledge graph: held-out triples are ranked among all nodes, without known ones.
+
+    Messages run along the training triples and their inverse, without those of the batch's targets.
+    """
+
+    name = "triple"
+    summary = "heads and tails of relations"
+    keys = (*LinkKind.keys, "margin")
+    decoders = tuple(TRIPLE_DECODERS)
+    _parts: np.ndarray
+    _table: AnswerTable
+
+    @classmethod
+    def fits(cls, graph: Graph) -> bool:
+        """A graph of one type with relations, without labels."""
+        return super().fits(graph) and RELATION in graph.edge_columns and graph.n_types <= 1
+
+    def take(self, graph: Graph) -> Graph:
+        name = graph.name or "the graph"
+        if RELATION not in graph.edge_columns:
+            raise DataError(f"{name} has no relations; give their codes with gt.Graph(..., edge_columns={{'relation': codes}}), or choose "
+                            "--task link")
+        if graph.n_types > 1 or graph.in_files:
+            what = "nodes of several types" if graph.n_types > 1 else "edges in files"
+            raise DataError(f"{name} has {what}, which the task '{self.name}' cannot rank; give it as arrays with nodes of one type")
+        self._graph = graph = graph.deduplicated()
+        masks = {VAL: graph.edge_val, TEST: graph.edge_test}
+        self._parts = link_parts(graph, seed=self.job.seed)(0, graph.n_edges)
+        if any(mask is not None for mask in masks.values()):
+            # unlike links, triples between the ends of a held-out one stay, as in the published splits
+            self._parts = np.full(graph.n_edges, MESSAGE, np.int8)
+            for part, mask in masks.items():
+                self._parts[mask if mask is not None else slice(0, 0)] = part
+        return message_graph(graph, self._part_of).with_inverse_relations()
+
+    def _part_of(self, begin: int, end: int) -> np.ndarray:
+        return self._parts[begin:end]
+
+    @property
+    def decoder(self) -> Callable[[int], Layer]:
+        """Function from the width of node values to the decoder."""
+        name = self.chosen_decoder
+        settings = {"margin": self.job.margin} if name in ("transe", "rotate") else {}
+        return lambda width: TRIPLE_DECODERS[name](width, self._graph.n_relations, **settings)
+
+    def objective(self, graph: Graph, partition: Partition) -> Task:
+        comm, n = partition.halo_comm, graph.n_nodes
+        self._table = AnswerTable(comm, slice_of(self._graph, comm), n)
+        relation = partition.edge.read(RELATION)
+        stored = np.flatnonzero((relation >= 0) & (relation < self._graph.n_relations))
+        stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
+        src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
+        total = int(comm.all_sum(np.array(len(stored))))
+        positives = TriplePositives.of(partition.edge_gid[stored], Triples(src, relation[stored].astype(np.int64), dst), total, self._table,
+                                       n, negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
+        return with_loss(self.job, LinkTask(partition, positives, seed=self.job.seed))
+
+    def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
+        comm, held = partition.halo_comm, {}
+        for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
+            triples = slice_of(self._graph, comm, lambda begin, end, part=part: self._part_of(begin, end) == part)
+            counts = comm.all_gather(len(triples.head))
+            numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
+            held[split] = TriplePositives.of(numbers, triples, sum(counts), self._table, partition.n_nodes,
+                                             negatives=self.job.eval_negatives, draws=self.job.seed + i)
+        self._test = np.stack((self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst))[:, self._parts == TEST]
+        self._names = self._graph.meta.get("relation_names")
+        return TripleEvaluator(partition, layers, task, held, self._table)
+
+    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Head, relation and tail of test triples, [n, 3], and their scores; relations are codes, or names if ids are text."""
+        head, relation, tail = self._test[:, rows]
+        ends = info.ids(np.stack((head, tail), axis=1))
+        kind = np.asarray(self._names)[relation] if self._names is not None and ends.dtype.kind == "U" else relation.astype(ends.dtype)
+        return np.stack((ends[:, 0], kind, ends[:, 1]), axis=1), out

@@ -1,0 +1,1 @@
+"""Triples (head, relation, tail): positives with filtered negatives, and ranks among all nodes."""

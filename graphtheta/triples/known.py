@@ -1,0 +1,125 @@
+"""What is known of triples: the answers to each query, a triple without its head or its tail.
+
+A query is a number: (2 relation + side) n_nodes + anchor, where the anchor is the head and the side is
+0 if the tail is asked for, and the anchor is the tail and the side is 1 if the head is.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from graphtheta.data.graph import Graph
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.relation import RELATION
+from graphtheta.engine.partition.table import Route, home_of
+
+TAIL, HEAD = SIDES = 0, 1
+
+
+class Triples(NamedTuple):
+    """Some triples.
+
+    Attributes:
+        head, relation, tail: Of each, [n] int64.
+    """
+
+    head: np.ndarray
+    relation: np.ndarray
+    tail: np.ndarray
+
+    def queries(self, n_nodes: int) -> np.ndarray:
+        """The query for the tail and the one for the head of each, [n, 2] int64."""
+        return np.stack([(2 * self.relation + side) * n_nodes + anchor for side, anchor in ((TAIL, self.head), (HEAD, self.tail))], axis=1)
+
+
+def anchor_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
+    """The node of a query."""
+    return query % n_nodes
+
+
+def relation_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
+    """The relation of a query."""
+    return query // n_nodes // 2
+
+
+def side_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
+    """What a query asks for, ``TAIL`` or ``HEAD``."""
+    return query // n_nodes % 2
+
+
+def slice_of(graph: Graph, comm: Comm, chosen: Callable[[int, int], np.ndarray] | None = None) -> Triples:
+    """The triples of this worker's slice of the edges.
+
+    Args:
+        graph: The graph.
+        comm: The workers.
+        chosen: From the bounds of a range of edges to a mask; None for all.
+    """
+    begin, end = (graph.n_edges * (comm.rank + i) // comm.size for i in (0, 1))
+    rows = np.ones(end - begin, bool) if chosen is None else chosen(begin, end)
+    return Triples(*(np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst)))
+
+
+class Answers(NamedTuple):
+    """Answers to some queries of this worker.
+
+    Attributes:
+        queries: Ascending, each once, [q] int64.
+        keys: Number of a query times n_nodes plus the answer, ascending, each once, [n] int64.
+        n_nodes: Nodes of the graph.
+    """
+
+    queries: np.ndarray
+    keys: np.ndarray
+    n_nodes: int
+
+    def has(self, number: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Whether nodes are answers to the queries of these numbers; both broadcast."""
+        wanted = number * self.n_nodes + nodes
+        if not len(self.keys):
+            return np.zeros(wanted.shape, bool)
+        return np.asarray(self.keys[np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)] == wanted)
+
+
+class AnswerTable:
+    """The answers of all triples to all queries, as a distributed table: those to one query at one worker.
+
+    Args:
+        comm: The workers.
+        triples: Those that this worker contributes; the same triple may come from several.
+        n_nodes: Nodes of the graph.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, comm: Comm, triples: Triples, n_nodes: int):
+        self._comm, self._n_nodes = comm, n_nodes
+        rows = np.stack((triples.queries(n_nodes).T.ravel(), np.concatenate((triples.tail, triples.head))), axis=1)
+        route = Route(home_of(comm)(rows[:, 0]), comm.size)
+        held = np.unique(np.concatenate(comm.all_to_all(route.parts(rows))), axis=0)
+        self.queries, ptr = np.unique(held[:, 0], return_index=True)
+        self._ptr, self._nodes = np.append(ptr, len(held)), held[:, 1]
+
+    def answers(self, queries: np.ndarray) -> Answers:
+        """The answers to some queries, which are ascending, each once.
+
+        Collective: all ranks of comm.
+        """
+        comm = self._comm
+        route = Route(home_of(comm)(queries), comm.size)
+        found = [self._found(part) for part in comm.all_to_all(route.parts(queries))]
+        counts = route.back(comm.all_to_all([count for count, _ in found]))
+        nodes = np.concatenate(comm.all_to_all([nodes for _, nodes in found]))
+        number = np.repeat(route.order, counts[route.order])
+        return Answers(queries, np.sort(number * self._n_nodes + nodes), self._n_nodes)
+
+    def _found(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Number of answers to each query, and the answers."""
+        if not len(self.queries):
+            return np.zeros(len(queries), np.int64), self._nodes
+        at = np.minimum(np.searchsorted(self.queries, queries), len(self.queries) - 1)
+        counts = np.where(self.queries[at] == queries, np.diff(self._ptr)[at], 0)
+        first = np.repeat(self._ptr[at] - (np.cumsum(counts) - counts), counts)
+        return counts, self._nodes[first + np.arange(len(first))]

@@ -1,0 +1,98 @@
+"""Positive triples, and their negatives: the head or the tail is replaced."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.relation import RELATION
+from graphtheta.engine.view.cluster_nodes import Members
+from graphtheta.engine.view.positives import draw_others, edges_by_key, labels_of, sharing
+from graphtheta.engine.view.scored_pairs import Pairs
+from graphtheta.rng import Purpose, key
+from graphtheta.triples.known import Answers, AnswerTable, Triples
+
+
+@dataclass(frozen=True)
+class TriplePositives:
+    """Positive triples at any workers, and the draws of their negatives; a kind of ``Positives``.
+
+    Negatives replace the tail and the head in turn. No negative is a known triple of any split.
+
+    Attributes:
+        numbers: Global numbers, ascending, [n] int64.
+        triples: The triples.
+        n_links: Triples of all workers.
+        negatives: Negatives per positive.
+        key: Key of the draws.
+        groups: Groups of positives with the same negatives; 0 if each has its own.
+        query: Number of both queries of each triple among those of ``known``, [n, 2] int64.
+        known: Known answers to these queries.
+    """
+
+    numbers: np.ndarray
+    triples: Triples
+    n_links: int
+    negatives: int
+    key: int
+    groups: int
+    query: np.ndarray
+    known: Answers
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, triples: Triples, n_links: int, table: AnswerTable, n_nodes: int, *, negatives: int, draws: int,
+           groups: int = 0) -> TriplePositives:
+        """Positives of this worker.
+
+        Args:
+            numbers, triples, n_links, negatives, groups: As the attributes.
+            table: All known triples.
+            n_nodes: Nodes of the graph.
+            draws: Key of the draws.
+
+        Collective: all ranks of the table.
+        """
+        queries, each = np.unique(triples.queries(n_nodes), return_inverse=True)
+        return cls(numbers, triples, n_links, negatives, draws, groups, each.reshape(-1, 2), table.answers(queries))
+
+    @property
+    def src(self) -> np.ndarray:
+        """Heads, [n] int64."""
+        return self.triples.head
+
+    @property
+    def dst(self) -> np.ndarray:
+        """Tails, [n] int64."""
+        return self.triples.tail
+
+    def of_step(self, step: int) -> TriplePositives:
+        """The same triples with the draws of a step."""
+        return replace(self, key=key(self.key, Purpose.NEGATIVE, step))
+
+    def stored(self, partition: Partition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The stored edges that are these triples or their inverse; see ``edges_by_key``.
+
+        Triples are the first edges of the graph, and inverse edges follow in the same order.
+
+        Collective: all ranks of the partition.
+        """
+        loop = partition.edge.read(RELATION) < 0
+        return edges_by_key(partition, self.numbers, np.where(loop, -1, partition.edge_gid % max(self.n_links, 1)))
+
+    def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
+        """Positives, each followed by its negatives; see ``Positives``."""
+        n, k = partition.n_nodes, self.negatives
+        numbers = self.numbers[own]
+        slots = (sharing(self.key, numbers, self.groups)[:, None] * k + np.arange(k)).ravel()
+        # each step exchanges the slots that replace heads and those that replace tails
+        side = (slots + self.key % 2) % 2
+        query, ends = np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), side], (self.src[own], self.dst[own])
+        drawn = draw_others(self.key, slots, n, among, lambda at, nodes: self.known.has(query[at], nodes))
+        taken = self.known.has(query, drawn)
+        replaced = [np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k) for s, end in zip((1, 0), ends, strict=True)]
+        src, dst = (np.concatenate((end[:, None], x), axis=1).ravel() for end, x in zip(ends, replaced, strict=True))
+        label = labels_of(np.concatenate((np.zeros((len(own), 1), bool), taken.reshape(-1, k)), axis=1))
+        gid = (numbers[:, None] * (k + 1) + np.arange(k + 1)).ravel()
+        relation = np.repeat(self.triples.relation[own], k + 1).astype(np.int32)
+        return Pairs(src, dst, gid, None, label.ravel(), {RELATION: relation})

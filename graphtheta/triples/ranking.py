@@ -1,0 +1,181 @@
+"""Ranks of held-out triples among all nodes, without known ones ("filtered"), for heads and tails.
+
+Each worker scores its own nodes. Blocks of queries are the same on every worker:
+
+    scores      queries x masters of this worker, by the model's own forward pass
+    targets     scores of the true answers, from the workers of these nodes
+    counts      nodes that score higher, or equal, summed over the workers
+
+Source of the filtered setting: https://papers.nips.cc/paper/5071, section 4.1. A rank is the mean of
+those that a tie leaves open, "realistic" in https://arxiv.org/abs/2002.06914, section 3.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.table import Route
+from graphtheta.engine.train.evaluate import LinkEvaluator
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.strategy import whole
+from graphtheta.engine.view.task import Task
+from graphtheta.ops.metrics.ranking import ranking_sums
+from graphtheta.ops.metrics.shared import TIE
+from graphtheta.triples.candidates import CandidateLevel
+from graphtheta.triples.known import SIDES, AnswerTable, Triples, anchor_of, relation_of, side_of
+from graphtheta.triples.positives import TriplePositives
+
+# pairs that a worker scores at a time
+BLOCK = 1 << 21
+
+
+class Ranked(NamedTuple):
+    """Queries of a split, and their answers among the masters of this worker.
+
+    Attributes:
+        queries: Those that this worker contributes to the blocks, [q] int64, each at one worker.
+        first: Number of the first of them among those of all workers.
+        n_queries: Queries of all workers.
+        query, row: Number of the query and master row of each known answer, by query, [m] int64.
+        target: Which of these are to be ranked, [m] bool.
+    """
+
+    queries: np.ndarray
+    first: int
+    n_queries: int
+    query: np.ndarray
+    row: np.ndarray
+    target: np.ndarray
+
+    @classmethod
+    def of(cls, partition: Partition, held: Triples, table: AnswerTable) -> Ranked:
+        """What to rank for the held-out triples that this worker contributes.
+
+        Collective: all ranks of the partition.
+        """
+        comm, n = partition.halo_comm, partition.n_nodes
+        own = AnswerTable(comm, held, n)
+        counts = comm.all_gather(len(own.queries))
+        first = sum(counts[: comm.rank])
+        known, wanted = table.answers(own.queries), own.answers(own.queries)
+        number, node = known.keys // n, known.keys % n
+        rows = np.stack((first + number, node, wanted.has(number, node)), axis=1)
+        owner = partition.directory.owner(node)
+        query, node, target = np.concatenate(comm.all_to_all(Route(owner, comm.size).parts(rows))).T
+        return cls(own.queries, first, sum(counts), query, partition.directory.row(node), target.astype(bool))
+
+    def block(self, comm: Comm, begin: int, end: int) -> np.ndarray:
+        """The queries of these numbers, on every rank.
+
+        Collective: all ranks of comm.
+        """
+        own = self.queries[max(begin - self.first, 0): max(end - self.first, 0)]
+        return np.concatenate(comm.all_gather(own))
+
+
+class Ranks(NamedTuple):
+    """Ranks of some triples.
+
+    Attributes:
+        query: The query of each, [n] int64.
+        rank: Its rank, from 1, [n] float64.
+    """
+
+    query: np.ndarray
+    rank: np.ndarray
+
+
+class TripleEvaluator(LinkEvaluator):
+    """Evaluator of held-out triples: loss and metrics of labels beside fixed negatives, ranks among all nodes.
+
+    Args:
+        partition, layers, task: As for every evaluator.
+        links: Held-out triples by split, with negatives for the loss.
+        table: All known triples.
+
+    Collective: all ranks of the partition.
+    """
+
+    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, TriplePositives], table: AnswerTable):
+        super().__init__(partition, layers, task, links)
+        self._ranked = {split: Ranked.of(partition, held.triples, table) for split, held in links.items()}
+        self._whole = whole(partition, layers)
+
+    def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
+        """Ranks of a split, for heads and for tails; arguments as for every evaluator of links.
+
+        Collective: all ranks of job_comm.
+        """
+        return np.concatenate([np.zeros(0), *(block.rank for block in self.blocks(model, split))])
+
+    def by_relation(self, model: Model, split: str, relations: int) -> np.ndarray:
+        """Sums of ranks by relation and side, [relations, 2, 2 + len(KS)] float64; see ``ranking_sums``.
+
+        Args:
+            model: The model.
+            split: "val" or "test".
+            relations: Number of relations.
+
+        Collective: all ranks of job_comm.
+        """
+        n, sums = self.partition.n_nodes, np.stack([np.stack([ranking_sums(np.zeros(0)) for _ in SIDES])] * relations)
+        for found in self.blocks(model, split):
+            relation, side = relation_of(found.query, n), side_of(found.query, n)
+            for r, s in np.unique(np.stack((relation, side), axis=1), axis=0):
+                sums[r, s] += ranking_sums(found.rank[(relation == r) & (side == s)])
+        return np.asarray(self.job_comm.all_sum(sums))
+
+    def blocks(self, model: Model, split: str) -> Iterator[Ranks]:
+        """The ranks of this worker's answers to blocks of queries.
+
+        Collective: all ranks of job_comm.
+        """
+        ranked, comm = self._ranked[split], self.partition.halo_comm
+        most = int(comm.all_max(np.array(self.partition.n_masters)))
+        size = max(1, BLOCK // max(most, 1))
+        for begin in range(0, ranked.n_queries, size):
+            queries = ranked.block(comm, begin, begin + size)
+            first, last = np.searchsorted(ranked.query, (begin, begin + size))
+            level = CandidateLevel(self.partition, queries)
+            scores = level.table(self.run(model, replace(self._whole, pairs=level)).value)
+            query, row, target = ranked.query[first:last] - begin, ranked.row[first:last], ranked.target[first:last]
+            yield Ranks(queries[query[target]], rank_block(comm, scores, query, row, target))
+
+
+def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Ranks of the true answers of this worker among all nodes of all workers that are no known answers.
+
+    Args:
+        comm: The workers.
+        scores: Of the same queries on every rank and this worker's nodes, [q, n_masters]; known answers
+            are overwritten.
+        query, row: Position of each known answer of this worker, [m] int64.
+        target: Those to be ranked, [m] bool.
+
+    Returns:
+        [number of targets] float64; NaN if a score of the query is.
+
+    Collective: all ranks of comm.
+    """
+    own = scores[query[target], row[target]].astype(np.float64)
+    counts = comm.all_gather(len(own))
+    begin = sum(counts[: comm.rank])
+    true, of = np.zeros(sum(counts)), np.zeros(sum(counts), np.int64)
+    true[begin: begin + len(own)], of[begin: begin + len(own)] = own, query[target]
+    true, of = comm.all_sum(true), comm.all_sum(of)
+    broken = comm.all_max(np.isnan(scores).any(axis=1).astype(np.float64))
+    largest = comm.all_max(np.abs(scores).max(axis=1, initial=0).astype(np.float64))
+    width = TIE * np.finfo(scores.dtype).eps * largest[of]
+    scores[query, row] = -np.inf
+    counted = np.zeros((len(of), 2))
+    for i, (q, low, high) in enumerate(zip(of, true - width, true + width, strict=True)):
+        counted[i] = np.count_nonzero(scores[q] > high), np.count_nonzero(scores[q] >= low)
+    above, up_to = comm.all_sum(counted).T
+    rank = np.where(broken[of] > 0, np.nan, 1 + (above + up_to) / 2)
+    return np.asarray(rank[begin: begin + len(own)])
