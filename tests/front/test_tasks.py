@@ -33,7 +33,9 @@ def test_auto_takes_what_there_are_labels_for() -> None:
     graph = graphs.random_graph()
     bare = graph.replace(y=None, train=None, val=None, test=None)
     found = [kind_for("auto", g).name for g in (graph, bare, bare.replace(edge_y=None, edge_train=None, edge_val=None, edge_test=None))]
-    assert found == ["node", "edge", "link"] and sorted(found) == sorted(TASKS)
+    assert found == ["node", "edge", "link"]
+    related = gt.Graph([[0, 1], [1, 0]], edge_columns={"relation": np.array([0, 1])})
+    assert sorted([*found, kind_for("auto", related).name]) == sorted(TASKS)
 
     class Mine(NodeKind):
         name, summary = "mine", "what I like"
@@ -42,20 +44,21 @@ def test_auto_takes_what_there_are_labels_for() -> None:
 
 
 def test_keys_and_choices_follow_from_the_registries() -> None:
-    assert choices("task") == ("auto", "node", "link", "edge")
+    assert choices("task") == ("auto", "node", "link", "triple", "edge")
     assert choices("metric") == ("auto", "accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "f1", "auc", "average_precision", "ece",
                                  "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2")
-    assert LinkKind.keys == ("negatives", "eval_negatives", "decoder")
+    assert LinkKind.keys == ("negatives", "eval_negatives", "negative_groups", "link_loss", "decoder")
     of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold")}
-    assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link"] for key in LinkKind.keys}}
+    assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link", "triple"] for key in LinkKind.keys},
+                         "margin": ["triple"]}
 
     class Ranked(LinkKind):
         name, summary = "ranked", "links"
 
     TASKS.add(Ranked)
-    assert "ranked" in choices("task") and readers()["negatives"] == ["link", "ranked"]
+    assert "ranked" in choices("task") and readers()["negatives"] == ["link", "triple", "ranked"]
     assert gt.Job(task="ranked", negatives=3, metric="mrr").task == "ranked"
-    with pytest.raises(ConfigError, match="metric=mrr does not measure task=node; give --task link or ranked, or another --metric"):
+    with pytest.raises(ConfigError, match="metric=mrr does not measure task=node; give --task link or triple or ranked, or another --metric"):
         gt.Job(task="node", metric="mrr")
 
 
