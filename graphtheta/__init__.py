@@ -24,7 +24,7 @@ _FRONT = {
     "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
-    "CACHE_POLICIES": "caching.registry",
+    "CACHE_POLICIES": "caching.registry", "relation_report": "triples.report",
     "whole_graphs": "graph_level.whole_graphs", "import_graph": "ingest.importer", "Query": "tables.query",
     "compare_partitions": "partitioners.comparison", "EXCHANGES": "staleness.registry", "HISTORIES": "staleness.registry",
     "HaloExchange": "staleness.exchange", "Bns": "staleness.bns",

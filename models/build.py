@@ -45,8 +45,8 @@ def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, relations:
     return assemble(name, design, d_in, d_out, d_edge, decoder, read_options(design.options, options), relations=relations, types=types)
 
 
-def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str | Callable[[int], Layer], o: NetworkOptions, *, relations: int = 0,
-             types: int = 0) -> Network:
+def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str | Callable[[int], Layer], o: NetworkOptions, *,
+             relations: int = 0, types: int = 0) -> Network:
     """Build a network of a design.
 
     Args:

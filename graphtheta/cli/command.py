@@ -35,6 +35,7 @@ from graphtheta.reports.runlog import JOB_FILE, RESULT_FILE, RunLog
 from graphtheta.store.reader import check_store
 from graphtheta.train.prepare import load_graph
 from graphtheta.train.rounding import halo_error
+from graphtheta.triples.report import relation_report, report_text
 
 
 def train(argv: list[str]) -> int:
@@ -162,6 +163,7 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="evaluate this split only")
     parser.add_argument("--classes", action="store_true", help="also show precision, recall, F1 and support of each class")
+    parser.add_argument("--relations", action="store_true", help="also show ranks by relation, for heads and tails, of the task triple")
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = job_of(options.run, keys)
@@ -182,6 +184,10 @@ def evaluate(argv: list[str]) -> int:
                 say(f"\n{split}\n{report.text(split)}" if split in report.splits else "\nthe task has no classes")
             if comm.rank == 0 and report.thresholds:
                 say(f"\nthresholds: {', '.join(map(figure, report.thresholds))}")
+        for split in (s for s in scores if options.relations and s != "train"):
+            found = relation_report(trainer, split)
+            if comm.rank == 0:
+                say(f"\n{split}\n{report_text(found)}")
 
     return on_all_ranks(job, work)
 

@@ -2,18 +2,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.transform import keep_edges
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import LinkTask, Task
-from graphtheta.errors import ConfigError, DataError
+from graphtheta.errors import DataError
 from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo
@@ -27,12 +27,16 @@ class TripleKind(LinkKind):
     """Link prediction in a knowledge graph: held-out triples are ranked among all nodes, without known ones.
 
     Messages run along the training triples and their inverse, without those of the batch's targets.
+
+    Attributes:
+        relations: Names of the relations, or their codes if they have none; set by ``take``.
     """
 
     name = "triple"
     summary = "heads and tails of relations"
     keys = (*LinkKind.keys, "margin")
     decoders = tuple(TRIPLE_DECODERS)
+    relations: tuple[Any, ...]
     _parts: np.ndarray
     _table: AnswerTable
 
@@ -57,6 +61,8 @@ class TripleKind(LinkKind):
             self._parts = np.full(graph.n_edges, MESSAGE, np.int8)
             for part, mask in masks.items():
                 self._parts[mask if mask is not None else slice(0, 0)] = part
+        names = graph.meta.get("relation_names") or [name for _, name, _ in graph.relations]
+        self.relations = tuple(names) or tuple(range(graph.n_relations))
         return message_graph(graph, self._part_of).with_inverse_relations()
 
     def _part_of(self, begin: int, end: int) -> np.ndarray:
@@ -67,13 +73,13 @@ class TripleKind(LinkKind):
         """Function from the width of node values to the decoder."""
         name = self.chosen_decoder
         settings = {"margin": self.job.margin} if name in ("transe", "rotate") else {}
-        return lambda width: TRIPLE_DECODERS[name](width, self._graph.n_relations, **settings)
+        return lambda width: TRIPLE_DECODERS[name](width, len(self.relations), **settings)
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         comm, n = partition.halo_comm, graph.n_nodes
         self._table = AnswerTable(comm, slice_of(self._graph, comm), n)
         relation = partition.edge.read(RELATION)
-        stored = np.flatnonzero((relation >= 0) & (relation < self._graph.n_relations))
+        stored = np.flatnonzero((relation >= 0) & (relation < len(self.relations)))
         stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
         src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
         total = int(comm.all_sum(np.array(len(stored))))
@@ -90,12 +96,13 @@ class TripleKind(LinkKind):
             held[split] = TriplePositives.of(numbers, triples, sum(counts), self._table, partition.n_nodes,
                                              negatives=self.job.eval_negatives, draws=self.job.seed + i)
         self._test = np.stack((self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst))[:, self._parts == TEST]
-        self._names = self._graph.meta.get("relation_names")
-        return TripleEvaluator(partition, layers, task, held, self._table)
+        found = TripleEvaluator(partition, layers, task, held, self._table)
+        del self._graph, self._parts, self._table
+        return found
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Head, relation and tail of test triples, [n, 3], and their scores; relations are codes, or names if ids are text."""
         head, relation, tail = self._test[:, rows]
         ends = info.ids(np.stack((head, tail), axis=1))
-        kind = np.asarray(self._names)[relation] if self._names is not None and ends.dtype.kind == "U" else relation.astype(ends.dtype)
+        kind = np.array(list(map(str, self.relations)))[relation] if ends.dtype.kind == "U" else relation
         return np.stack((ends[:, 0], kind, ends[:, 1]), axis=1), out

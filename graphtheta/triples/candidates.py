@@ -45,7 +45,8 @@ class CandidateLevel(PairLevel):
                 values.append(np.tile(relation[chosen], masters))
             else:
                 row, first = np.unique(anchor, return_index=True)
-                made = Selection((MASTER, kind), row, np.append(first, len(chosen)) * masters, np.tile(every, len(chosen)), masters, gid, at)
+                bounds = np.append(first, len(chosen)) * masters
+                made = Selection((MASTER, kind), row, bounds, np.tile(every, len(chosen)), masters, gid, at)
                 values.append(np.repeat(relation[chosen], masters))
             selections.append(made)
             self._parts.append(chosen)
@@ -53,7 +54,8 @@ class CandidateLevel(PairLevel):
         self._asked, self._shape = side, (len(queries), masters)
         exchange, none = Exchange(partition.halo_comm, found.plan), np.zeros(0, np.int64)
         pairs = Pairs(none, none, none, None, none, {RELATION: np.concatenate(values)})
-        super().__init__(masters, masters, [Pass(Relation(PAIR, gid, columns=False), False, selections, exchange, exchange)], "in", pairs, gid[:at])
+        over = Pass(Relation(PAIR, gid, columns=False), False, selections, exchange, exchange)
+        super().__init__(masters, masters, [over], "in", pairs, gid[:at])
 
     def table(self, scores: np.ndarray) -> np.ndarray:
         """Scores in the order of the level as [queries, masters]."""

@@ -28,7 +28,7 @@ from graphtheta.engine.view.task import Task
 from graphtheta.ops.metrics.ranking import ranking_sums
 from graphtheta.ops.metrics.shared import TIE
 from graphtheta.triples.candidates import CandidateLevel
-from graphtheta.triples.known import SIDES, AnswerTable, Triples, anchor_of, relation_of, side_of
+from graphtheta.triples.known import SIDES, AnswerTable, Triples, relation_of, side_of
 from graphtheta.triples.positives import TriplePositives
 
 # pairs that a worker scores at a time

@@ -58,7 +58,7 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
     TASKS.add(Ranked)
     assert "ranked" in choices("task") and readers()["negatives"] == ["link", "triple", "ranked"]
     assert gt.Job(task="ranked", negatives=3, metric="mrr").task == "ranked"
-    with pytest.raises(ConfigError, match="metric=mrr does not measure task=node; give --task link or triple or ranked, or another --metric"):
+    with pytest.raises(ConfigError, match="metric=mrr does not measure task=node; give --task link or triple or ranked, or another"):
         gt.Job(task="node", metric="mrr")
 
 

@@ -1,0 +1,197 @@
+"""The task triple: negatives and ranks without known triples, excluded edges, and the same numbers on any number of workers."""
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.view.cluster_nodes import NodesByCluster
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.triples.ranking import rank_block
+
+N, RELATIONS = 30, 4
+PLACEMENTS = [("1d-src", "hash"), ("vertex-cut", "block"), ("1d-dst", "hash")]
+KEYS: dict[str, Any] = {"embedding": 6, "dtype": "float64", "backend": "reference", "optimiser": "sgd", "lr": 0.1, "epochs": 2,
+                        "negatives": 3, "eval_negatives": 2, "seed": 4, "weight_decay": 0.0, "dropout": 0.0}
+SHALLOW = {"model": "mlp", "layers": 0}
+ENCODED = {"model": "rgcn", "layers": 1, "hidden": 4, "bases": 2}
+
+
+@cache
+def graph() -> gt.Graph:
+    """Random triples with duplicates, loops, several relations between the same ends, and a hub."""
+    rng = np.random.default_rng(2)
+    head, tail = rng.integers(0, N - 2, (2, 240))
+    tail[:60] = 3
+    relation, part = rng.integers(0, RELATIONS, 240), np.arange(240) % 6
+    return gt.Graph((head, tail), N, edge_columns={"relation": relation}, edge_train=part < 4, edge_val=part == 4, edge_test=part == 5)
+
+
+def triples(which: str | None = None) -> set[tuple[int, int, int]]:
+    g = graph().deduplicated()
+    rows = np.ones(g.n_edges, bool) if which is None else getattr(g, f"edge_{which}")
+    return set(zip(g.src[rows].tolist(), g.edge_columns["relation"][rows].tolist(), g.dst[rows].tolist(), strict=True))
+
+
+def trainer_of(comm: Any, **keys: Any) -> gt.Trainer:
+    return gt.Trainer(graph=graph(), comm=comm, **{**KEYS, **keys})
+
+
+def result(comm: Any, **keys: Any) -> dict[str, Any]:
+    trainer = trainer_of(comm, **keys)
+    found = trainer.fit()
+    predicted = trainer.predict()
+    named = {} if predicted is None else {"ids": predicted[0], "scores": predicted[1]}
+    return {"loss": [row["loss"] for row in found.history], **trainer.model.state(), **found.metrics, **named}
+
+
+def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for name, x in expected.items():
+        np.testing.assert_allclose(found[name], x, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("keys", [
+    {**SHALLOW, "decoder": "rotate", "strategy": "mini", "batch_size": 25, "link_loss": "adversarial"},
+    {**SHALLOW, "decoder": "transe", "strategy": "mini", "batch_size": 40, "negative_groups": 2, "link_loss": "softmax"},
+    {**ENCODED, "decoder": "distmult"},
+    {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
+    {**ENCODED, "decoder": "distmult", "strategy": "cluster", "clusters": 3, "clusters_per_batch": 2},
+], ids=["mini", "shared negatives", "global", "sampled", "cluster"])
+def test_workers_and_partitioners_do_not_change_the_numbers(keys: dict[str, Any]) -> None:
+    one = result(SerialComm(), **keys)
+    for size, (partitioner, masters) in zip((1, 2, 3), PLACEMENTS, strict=True):
+        close(run_simulated(size, result, **keys, partitioner=partitioner, masters=masters)[0], one)
+    assert one["loss"][1] < one["loss"][0]
+    found = list(map(tuple, one["ids"].tolist()))
+    assert len(found) == len(set(found)) and set(found) == triples("test")
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "transe"])
+def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str) -> None:
+    def program(comm: Any) -> Any:
+        trainer = trainer_of(comm, **SHALLOW, decoder=decoder, partitioner="vertex-cut")
+        table = trainer.setup.tables[0]
+        # small whole numbers, so that many scores are equal
+        table.set_values(np.round(4 * table.values()))
+        for p in trainer.model.parameters():
+            p.value = np.round(4 * p.value)
+        ids, rows = comm.all_gather(table.masters), comm.all_gather(table.values())
+        x = np.concatenate(rows)[np.argsort(np.concatenate(ids))]
+        found = trainer.evaluate("test")
+        return found, x, trainer.model.decoder.relation.value, gt.relation_report(trainer)
+
+    (found, x, r, report), *_ = run_simulated(1, program)
+    def score(h: int, k: int, t: int) -> float:
+        return float((x[h] * r[k] * x[t]).sum() if decoder == "distmult" else 9 - np.abs(x[h] + r[k] - x[t]).sum())
+
+    known, by_relation = triples(), {}
+    for h, k, t in sorted(triples("test")):
+        for side, others in (("tail", [(h, k, c) for c in range(N)]), ("head", [(c, k, t) for c in range(N)])):
+            scores = np.array([score(*other) for other in others if other not in known])
+            rank = 1 + np.sum(scores > score(h, k, t)) + np.sum(scores == score(h, k, t)) / 2
+            by_relation.setdefault((k, side), []).append(rank)
+    ranks = np.concatenate(list(by_relation.values()))
+    assert len(np.unique(ranks)) > 10 and np.any(ranks % 1)
+    assert found["test_mrr"] == pytest.approx(np.mean(1 / ranks), rel=1e-12)
+    for k in (1, 3, 10):
+        assert found[f"test_hits{k}"] == pytest.approx(np.mean(ranks <= k), rel=1e-12)
+    for (k, side), own in by_relation.items():
+        row = report[k, side]
+        assert row["triples"] == len(own)
+        assert row["mrr"] == pytest.approx(np.mean(1 / np.array(own)), rel=1e-12)
+    assert set(report) == set(by_relation)
+    for size in (2, 3):
+        for again in run_simulated(size, program):
+            close(again[0], found)
+            assert again[3].keys() == report.keys()
+
+
+def test_ranks_of_scores_without_a_value() -> None:
+    def program(comm: Any) -> np.ndarray:
+        scores = np.array([[np.nan, 1.0], [0.0, 1.0]])[:, comm.rank::comm.size].copy()
+        mine = comm.rank == comm.size - 1
+        query, row = (np.array([0, 1]) if mine else np.zeros(0, int)), np.full(2 * mine, scores.shape[1] - 1)
+        return rank_block(comm, scores, query, row, np.ones(len(query), bool))
+
+    for size in (1, 2):
+        np.testing.assert_array_equal(np.concatenate(run_simulated(size, program)), [np.nan, 1])
+
+
+@pytest.mark.parametrize("groups", [0, 2])
+def test_negatives_are_no_triples_and_replace_either_end(groups: int) -> None:
+    known, train = triples(), triples("train")
+
+    def program(comm: Any) -> list[Any]:
+        trainer = trainer_of(comm, **SHALLOW, partitioner="vertex-cut", negatives=4, negative_groups=groups)
+        links = trainer.setup.task._links.of_step(7)
+        pairs = links.pairs(trainer.partition, np.arange(len(links.numbers)))
+        return list(zip(pairs.gid, pairs.src, pairs.columns["relation"], pairs.dst, pairs.label, strict=True))
+
+    found = [sorted(pair for own in run_simulated(size, program) for pair in own) for size in (1, 2, 3)]
+    assert found[0] == found[1] == found[2]
+    rows = np.array(found[0]).reshape(-1, 5, 5)
+    assert {tuple(row[0, 1:4].astype(int).tolist()) for row in rows} == train
+    heads = tails = 0
+    for row in rows:
+        h, k, t = row[0, 1:4]
+        for _, src, relation, dst, label in row[1:]:
+            assert relation == k and (src == h or dst == t) and label == 0
+            assert (int(src), int(relation), int(dst)) not in known
+            heads, tails = heads + (src != h), tails + (dst != t)
+    assert heads == tails == 2 * len(rows)
+    drawn = np.where(rows[:, 1:, 1] != rows[:, :1, 1], rows[:, 1:, 1], rows[:, 1:, 3])
+    alike = len(np.unique(drawn, axis=0)) / len(drawn)
+    assert alike < 0.7 if groups else alike > 0.9
+
+
+def test_negatives_stay_among_the_nodes_of_a_batch() -> None:
+    def program(comm: Any) -> None:
+        trainer = trainer_of(comm, **SHALLOW)
+        part, links = trainer.partition, trainer.setup.task._links
+        among = NodesByCluster(part, part.masters // 10, 3).members(np.array([1]))
+        pairs = links.pairs(part, np.flatnonzero((links.src // 10 == 1) & (links.dst // 10 == 1)), among)
+        assert len(pairs.src) and set(pairs.src // 10) == set(pairs.dst // 10) == {1}
+
+    run_simulated(2, program)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_targets_and_their_inverse_pass_no_messages(size: int) -> None:
+    def program(comm: Any) -> list[Any]:
+        trainer = trainer_of(comm, **ENCODED, strategy="mini", batch_size=30, partitioner="vertex-cut")
+        view = trainer.setup.strategy.batch(0, 0)
+        positive = view.pairs.pairs.gid[::4] // 4
+        return comm.all_gather(positive) + comm.all_gather(view.levels[0].gid)
+
+    found = run_simulated(size, program)[0]
+    positive, used = np.concatenate(found[:size]), np.concatenate(found[size:])
+    total = len(triples("train"))
+    assert len(positive) == 30 and used.max() >= total
+    np.testing.assert_array_equal(np.intersect1d(used % total, positive), [])
+
+
+def test_graphs_that_have_no_triples_are_refused() -> None:
+    plain = gt.Graph([[0, 1], [1, 2]], 3)
+    with pytest.raises(DataError, match="has no relations; give their codes"):
+        gt.Trainer(graph=plain, task="triple", **KEYS, **SHALLOW)
+    typed = gt.Graph({("a", "to", "b"): [[0], [1]]}, {"a": 1, "b": 2})
+    with pytest.raises(DataError, match="nodes of several types"):
+        gt.Trainer(graph=typed, task="triple", **KEYS, **SHALLOW)
+    with pytest.raises(ConfigError, match="decoder=dot does not score targets of task=triple; choose from distmult, transe"):
+        gt.Trainer(graph=graph(), decoder="dot", **KEYS, **SHALLOW)
+    with pytest.raises(ConfigError, match="decoder=rotate does not score targets of task=link; choose from dot, hadamard"):
+        gt.Trainer(graph=graph(), task="link", decoder="rotate", **KEYS, **SHALLOW)
+    with pytest.raises(ConfigError, match="margin"):
+        gt.Trainer(graph=graph(), decoder="distmult", margin=3, **KEYS, **SHALLOW)
+
+
+def test_a_graph_without_a_split_gets_one() -> None:
+    g = graph()
+    trainer = gt.Trainer(graph=gt.Graph((g.src, g.dst), N, edge_columns=dict(g.edge_columns)), **{**KEYS, **SHALLOW, "epochs": 1})
+    assert trainer.setup.kind.name == "triple" and 0 < trainer.evaluate("test")["test_mrr"] <= 1
