@@ -31,7 +31,8 @@ _FRONT = {
     "to_torch": "exporting.network", "counterpart": "exporting.layers", "TensorBoard": "train.loggers", "MLflow": "train.loggers",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry", "Linear": "mlp", "MLP": "mlp",
-           "BatchNorm": "norm", "LayerNorm": "norm", "per_relation": "per_relation"}
+           "BatchNorm": "norm", "LayerNorm": "norm", "per_relation": "per_relation",
+           **dict.fromkeys(("DistMult", "TransE", "ComplEx", "RotatE"), "triples.decoders")}
 _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
            "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
            "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "EdgeRule": "partition.partitioner",

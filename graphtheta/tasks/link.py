@@ -26,7 +26,7 @@ class LinkKind(TaskKind):
 
     name = "link"
     summary = "links"
-    keys = ("negatives", "eval_negatives", "negative_groups", "link_loss", "decoder")
+    keys: ClassVar[tuple[str, ...]] = ("negatives", "eval_negatives", "negative_groups", "link_loss", "decoder")
     # the first is chosen by decoder=auto
     decoders: ClassVar[tuple[str, ...]] = ("dot", "hadamard")
     label_kinds = ("ranks", "labels")

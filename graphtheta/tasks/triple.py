@@ -90,7 +90,7 @@ class TripleKind(LinkKind):
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm, held = partition.halo_comm, {}
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
-            triples = slice_of(self._graph, comm, lambda begin, end, part=part: self._part_of(begin, end) == part)
+            triples = slice_of(self._graph, comm, self._parts == part)
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
             held[split] = TriplePositives.of(numbers, triples, sum(counts), self._table, partition.n_nodes,

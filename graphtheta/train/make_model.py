@@ -53,7 +53,7 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
         return _check_dtype(_of_factory(found, name, job, {**sizes, **named}), job)
 
 
-def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str, whole: bool) -> Model:
+def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str | Callable[[int], Layer], whole: bool) -> Model:
     extra = read_extra(design, job.model, job.extra_options)
     own = design.options.model_fields
     refuse_unread(job, (key for key in OPTIONS if key not in own), f"model={job.model}", "choose a model that reads it")

@@ -5,7 +5,6 @@ A query is a number: (2 relation + side) n_nodes + anchor, where the anchor is t
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -49,16 +48,16 @@ def side_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
     return query // n_nodes % 2
 
 
-def slice_of(graph: Graph, comm: Comm, chosen: Callable[[int, int], np.ndarray] | None = None) -> Triples:
+def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None) -> Triples:
     """The triples of this worker's slice of the edges.
 
     Args:
         graph: The graph.
         comm: The workers.
-        chosen: From the bounds of a range of edges to a mask; None for all.
+        chosen: Mask of the edges; None for all.
     """
     begin, end = (graph.n_edges * (comm.rank + i) // comm.size for i in (0, 1))
-    rows = np.ones(end - begin, bool) if chosen is None else chosen(begin, end)
+    rows = slice(None) if chosen is None else chosen[begin:end]
     return Triples(*(np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst)))
 
 
