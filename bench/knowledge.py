@@ -44,10 +44,7 @@ CHECKED = 100
 
 
 def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
-    """Largest difference of a reciprocal rank from that of the formula, over some test triples; None with an encoder.
-
-    The engine's ranks are those of a split with these triples alone.
-    """
+    """Largest difference of a reciprocal rank from that of the formula, over some test triples; None with an encoder."""
     if trainer.job.layers:
         return None
     x = trainer.setup.tables[0].values().astype(np.float64)
@@ -90,7 +87,7 @@ def run(name: str) -> dict[str, Any]:
     seconds = process_time() - began
     row = {"run": name, **{key: result.metrics[f"test_{key}"] for key in COLUMNS[1:5]}, "epoch": result.best_epoch, "seconds": seconds,
            "checked": checked(trainer, graph, RUNS[name]["decoder"])}
-    return {**row, "history": result.history, "keys": {key: value for key, value in RUNS[name].items()}}
+    return {**row, "history": result.history, "keys": RUNS[name]}
 
 
 def main() -> int:

@@ -123,15 +123,21 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     program = step.program = _program(layer, owner, columns, graph, level)
     key = current().random_key() if current().training else None
     with naming(f"gather of {owner}"):
+        if layer.sum is None:
+            return level.swept(lambda part: _run_decoder(program, columns, graph, part, key))
         totals, outputs = _run_phases(program, columns, graph, level, key)
-    value = outputs.pop("", None)
     graph.carry(outputs, level)
-    if layer.sum is None:
-        return value
     total = totals[""] if "" in totals else Totals(owner, totals)
     with ledger.stage("apply"), naming(f"apply of {owner}"):
         out = layer.apply(NodeColumns(layer, "apply", columns, graph, level.n_out, step), total)
     return _check_apply(owner, out, level.n_out)
+
+
+def _run_decoder(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level, key: int | None) -> Var:
+    outputs = _run_phases(program, columns, graph, level, key)[1]
+    value = outputs.pop("")
+    graph.carry(outputs, level)
+    return value
 
 
 def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, graph: ActiveGraph, h: Any) -> Any:

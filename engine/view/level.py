@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -186,6 +186,10 @@ class Level:
     def given(self) -> dict[str, np.ndarray]:
         """Values of edges that are not stored, by name, in the order of the level, [n_edges, ...]."""
         return {}
+
+    def swept(self, decoder: Callable[[Level], Any]) -> Any:
+        """The values of a decoder, which runs over this level; a level with very many edges runs it over parts instead."""
+        return decoder(self)
 
     @cached_property
     def stored(self) -> np.ndarray:

@@ -1,13 +1,16 @@
 """The level on which a decoder scores queries against all nodes of this worker."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import numpy as np
 
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.located import locate
 from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
 from graphtheta.engine.partition.relation import RELATION, Relation
-from graphtheta.engine.view.level import Pass, Selection
+from graphtheta.engine.view.level import Level, Pass, Selection
 from graphtheta.engine.view.scored_pairs import PAIR, PairLevel, Pairs
 from graphtheta.triples.known import HEAD, TAIL, anchor_of, relation_of, side_of
 
@@ -65,3 +68,32 @@ class CandidateLevel(PairLevel):
             at += len(part)
             out[chosen] = part.reshape(self._shape[1], -1).T if self._asked[chosen[0]] == TAIL else part.reshape(len(chosen), -1)
         return out
+
+
+class CandidateSweep(CandidateLevel):
+    """A level without pairs, over which a decoder runs block by block, so that all before it in a model runs once.
+
+    Args:
+        partition: The graph.
+        blocks: Queries of each block, the same on every rank.
+        take: Called with the queries and the scores of each block, [queries, masters].
+
+    Attributes:
+        values: What the decoder returned; a model that ranks candidates returns it as it is.
+
+    Collective: all ranks of the partition.
+    """
+
+    values: Any = None
+
+    def __init__(self, partition: Partition, blocks: Iterable[np.ndarray], take: Callable[[np.ndarray, np.ndarray], None]):
+        super().__init__(partition, np.zeros(0, np.int64))
+        self._partition, self._blocks, self._take = partition, blocks, take
+
+    def swept(self, decoder: Callable[[Level], Any]) -> Any:
+        """Run a decoder over the blocks, and return its values of no pairs."""
+        for queries in self._blocks:
+            level = CandidateLevel(self._partition, queries)
+            self._take(queries, level.table(decoder(level).value))
+        self.values = decoder(self)
+        return self.values

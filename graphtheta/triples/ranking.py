@@ -2,7 +2,7 @@
 
 Each worker scores its own nodes. Blocks of queries are the same on every worker:
 
-    scores      queries x masters of this worker, by the model's own forward pass
+    scores      queries x masters of this worker, by the model's own decoder
     targets     scores of the true answers, from the workers of these nodes
     counts      nodes that score higher, or equal, summed over the workers
 
@@ -11,7 +11,7 @@ those that a tie leaves open, "realistic" in https://arxiv.org/abs/2002.06914, s
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,9 +25,11 @@ from graphtheta.engine.train.evaluate import LinkEvaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.strategy import whole
 from graphtheta.engine.view.task import Task
+from graphtheta.errors import ConfigError
+from graphtheta.ops.autodiff.tape import Tape
 from graphtheta.ops.metrics.ranking import ranking_sums
 from graphtheta.ops.metrics.shared import TIE
-from graphtheta.triples.candidates import CandidateLevel
+from graphtheta.triples.candidates import CandidateSweep
 from graphtheta.triples.known import SIDES, AnswerTable, Triples, relation_of, side_of
 from graphtheta.triples.positives import TriplePositives
 
@@ -131,21 +133,32 @@ class TripleEvaluator(LinkEvaluator):
                 sums[r, s] += ranking_sums(found.rank[(relation == r) & (side == s)])
         return np.asarray(self.job_comm.all_sum(sums))
 
-    def blocks(self, model: Model, split: str) -> Iterator[Ranks]:
+    def blocks(self, model: Model, split: str) -> list[Ranks]:
         """The ranks of this worker's answers to blocks of queries.
+
+        Raises:
+            ConfigError: The model does not end with a decoder.
 
         Collective: all ranks of job_comm.
         """
-        ranked, comm = self._ranked[split], self.partition.halo_comm
+        ranked, comm, found = self._ranked[split], self.partition.halo_comm, list[Ranks]()
         most = int(comm.all_max(np.array(self.partition.n_masters)))
         size = max(1, BLOCK // max(most, 1))
-        for begin in range(0, ranked.n_queries, size):
-            queries = ranked.block(comm, begin, begin + size)
+        bounds = range(0, ranked.n_queries, size)
+
+        def take(queries: np.ndarray, scores: np.ndarray) -> None:
+            begin = bounds[len(found)]
             first, last = np.searchsorted(ranked.query, (begin, begin + size))
-            level = CandidateLevel(self.partition, queries)
-            scores = level.table(self.run(model, replace(self._whole, pairs=level)).value)
             query, row, target = ranked.query[first:last] - begin, ranked.row[first:last], ranked.target[first:last]
-            yield Ranks(queries[query[target]], rank_block(comm, scores, query, row, target))
+            found.append(Ranks(queries[query[target]], rank_block(comm, scores, query, row, target)))
+
+        level = CandidateSweep(self.partition, (ranked.block(comm, begin, begin + size) for begin in bounds), take)
+        with Tape(record=False, training=False, all_sum=comm.all_sum):
+            out = model(replace(self._whole, pairs=level))
+        if out is not level.values:
+            raise ConfigError(f"forward of {type(model).__name__} changes the scores of its decoder; to rank all nodes, end it with "
+                              "return self.decoder(graph, h), and change scores in the decoder")
+        return found
 
 
 def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.view.cluster_nodes import NodesByCluster
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.triples import ranking
 from graphtheta.triples.ranking import rank_block
 
 N, RELATIONS = 30, 4
@@ -72,8 +73,10 @@ def test_workers_and_partitioners_do_not_change_the_numbers(keys: dict[str, Any]
     assert len(found) == len(set(found)) and set(found) == triples("test")
 
 
-@pytest.mark.parametrize("decoder", ["distmult", "transe"])
-def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str) -> None:
+@pytest.mark.parametrize(("decoder", "block"), [("distmult", 1 << 20), ("transe", 100)])
+def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "BLOCK", block)
+
     def program(comm: Any) -> Any:
         trainer = trainer_of(comm, **SHALLOW, decoder=decoder, partitioner="vertex-cut")
         table = trainer.setup.tables[0]
@@ -189,6 +192,19 @@ def test_graphs_that_have_no_triples_are_refused() -> None:
         gt.Trainer(graph=graph(), task="link", decoder="rotate", **KEYS, **SHALLOW)
     with pytest.raises(ConfigError, match="margin"):
         gt.Trainer(graph=graph(), decoder="distmult", margin=3, **KEYS, **SHALLOW)
+
+
+def test_a_model_that_changes_scores_is_not_ranked() -> None:
+    class Negated(gt.Model):
+        def __init__(self, d_in: int, relations: int):
+            self.decoder = gt.DistMult(d_in, relations)
+
+        def forward(self, graph: Any) -> Any:
+            return -self.decoder(graph, graph.x)
+
+    keys = {key: value for key, value in KEYS.items() if key != "dropout"}
+    with pytest.raises(ConfigError, match="forward of Negated changes the scores of its decoder"):
+        gt.Trainer(Negated, graph(), **keys).evaluate("test")
 
 
 def test_a_graph_without_a_split_gets_one() -> None:
