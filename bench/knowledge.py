@@ -47,7 +47,8 @@ def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
     """Largest difference of a reciprocal rank from that of the formula, over some test triples; None with an encoder."""
     if trainer.job.layers:
         return None
-    x = trainer.setup.tables[0].values().astype(np.float64)
+    learned = trainer.setup.tables[0]
+    x = learned.values()[np.argsort(learned.masters)].astype(np.float64)
     k = x.shape[1] // 2
     complex_of = lambda rows: rows[:, :k] + 1j * rows[:, k:]
     found = dict(zip(*_engine_ranks(trainer), strict=True))

@@ -38,7 +38,6 @@ class TripleKind(LinkKind):
     decoders = tuple(TRIPLE_DECODERS)
     relations: tuple[Any, ...]
     _parts: np.ndarray
-    _table: AnswerTable
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -77,27 +76,29 @@ class TripleKind(LinkKind):
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         comm, n = partition.halo_comm, graph.n_nodes
-        self._table = AnswerTable(comm, slice_of(self._graph, comm), n)
+        # with triples of other splits among the known ones, the lack of negatives would tell which these are
+        table = AnswerTable(comm, slice_of(self._graph, comm, self._parts == MESSAGE), n)
         relation = partition.edge.read(RELATION)
         stored = np.flatnonzero((relation >= 0) & (relation < len(self.relations)))
         stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
         src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
         total = int(comm.all_sum(np.array(len(stored))))
-        positives = TriplePositives.of(partition.edge_gid[stored], Triples(src, relation[stored].astype(np.int64), dst), total, self._table,
-                                       n, negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
+        positives = TriplePositives.of(partition.edge_gid[stored], Triples(src, relation[stored].astype(np.int64), dst), total, table, n,
+                                       negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
         return with_loss(self.job, LinkTask(partition, positives, seed=self.job.seed))
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm, held = partition.halo_comm, {}
+        table = AnswerTable(comm, slice_of(self._graph, comm), partition.n_nodes)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
             triples = slice_of(self._graph, comm, self._parts == part)
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
-            held[split] = TriplePositives.of(numbers, triples, sum(counts), self._table, partition.n_nodes,
+            held[split] = TriplePositives.of(numbers, triples, sum(counts), table, partition.n_nodes,
                                              negatives=self.job.eval_negatives, draws=self.job.seed + i)
         self._test = np.stack((self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst))[:, self._parts == TEST]
-        found = TripleEvaluator(partition, layers, task, held, self._table)
-        del self._graph, self._parts, self._table
+        found = TripleEvaluator(partition, layers, task, held, table)
+        del self._graph, self._parts
         return found
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from graphtheta.triples.known import Answers, AnswerTable, Triples
 class TriplePositives:
     """Positive triples at any workers, and the draws of their negatives; a kind of ``Positives``.
 
-    Negatives replace the tail and the head in turn. No negative is a known triple of any split.
+    Negatives replace the tail and the head in turn. No negative is a known triple.
 
     Attributes:
         numbers: Global numbers, ascending, [n] int64.
@@ -47,7 +47,7 @@ class TriplePositives:
 
         Args:
             numbers, triples, n_links, negatives, groups: As the attributes.
-            table: All known triples.
+            table: The known triples: in training those of training, in evaluation all.
             n_nodes: Nodes of the graph.
             draws: Key of the draws.
 
