@@ -1,15 +1,15 @@
-"""The nodes of clusters, as a distributed table."""
+"""The nodes of clusters, or of the links of a batch, as a distributed table."""
 from __future__ import annotations
 
 import numpy as np
 
 from ..partition.partition import Partition
-from ..partition.table import Table
+from ..partition.table import Route, Table, home_of
 from ..sampling.ranking import ranks_among_all
 
 
 class Members:
-    """The nodes of some clusters, numbered from 0 by cluster and id.
+    """The nodes of a batch, numbered from 0 by cluster and id.
 
     Attributes:
         n: Number of nodes.
@@ -51,3 +51,18 @@ class NodesByCluster:
             chosen: Numbers of the clusters, ascending.
         """
         return Members(self._nodes, (np.cumsum(self._counts) - self._counts)[chosen], self._counts[chosen])
+
+
+def nodes_of(partition: Partition, ids: np.ndarray) -> Members:
+    """The nodes that occur in the ids of any worker, numbered by id.
+
+    Args:
+        partition: Holds the nodes.
+        ids: Ids that this worker contributes, [n] int64; they may repeat, also on several workers.
+
+    Collective: all ranks of the partition.
+    """
+    comm, nodes = partition.halo_comm, np.unique(ids)
+    nodes = np.unique(np.concatenate(comm.all_to_all(Route(home_of(comm)(nodes), comm.size).parts(nodes))))
+    counts = comm.all_sum(np.array([len(nodes)]))
+    return Members(Table(comm, ranks_among_all(partition, nodes), nodes), np.zeros(1, np.int64), counts)

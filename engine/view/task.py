@@ -26,7 +26,7 @@ from ...ops.losses.weighting import Weighting
 from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route
-from .cluster_nodes import Members
+from .cluster_nodes import Members, nodes_of
 from .positives import Positives
 from .scored_pairs import PairLevel, PairPlan, Pairs
 from .view import GraphView
@@ -298,6 +298,8 @@ class LinkTask(Task):
         links: The training links as positives.
         supervision: Share of the links that a global batch supervises.
         seed: Seed of the choice of these links.
+        in_batch: Whether negatives are drawn among the ends of the links of a batch, where ``seeds`` is
+            not given other nodes.
 
     Raises:
         ConfigError: The share is out of range.
@@ -309,11 +311,11 @@ class LinkTask(Task):
     kind = "labels"
     draws_nodes = excludes = True
 
-    def __init__(self, partition: Partition, links: Positives, supervision: float = 0.3, seed: int = 0):
+    def __init__(self, partition: Partition, links: Positives, supervision: float = 0.3, seed: int = 0, in_batch: bool = False):
         if not 0 < supervision <= 1:
             raise ConfigError(f"supervision: got {supervision}, expected a number above 0 and at most 1")
         self._partition, self._links = partition, links
-        self._supervision, self._seed = supervision, seed
+        self._supervision, self._seed, self._in_batch = supervision, seed, in_batch
         self.ids, self.n_targets = links.numbers, links.n_links
         if not self.n_targets:
             raise DataError("there are no links to train on; lower the validation and test shares")
@@ -326,6 +328,8 @@ class LinkTask(Task):
             # at least one link, whatever the draws
             own = own[(draws < self._supervision) | (draws == p.halo_comm.all_min(np.array(draws.min(initial=1.0))))]
         excluded = self._excluded(own)
+        if self._in_batch and among is None:
+            among = nodes_of(p, np.concatenate((self._links.src[own], self._links.dst[own])))
         plan = PairPlan(p, self._links.of_step(step).pairs(p, own, among))
         return Seeds(plan.needed, plan, excluded)
 

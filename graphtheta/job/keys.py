@@ -264,6 +264,9 @@ class TrainKeys(Options):
     negative_groups: int = Field(0, ge=0)
     """Groups among which the links of a batch are divided at random; those of a group have the same negative samples, so that a batch reads
     fewer nodes. 0 draws samples for each link."""
+    negatives_from: Literal["nodes", "batch"] = "nodes"
+    """Nodes that the negative samples of training are drawn from: all (nodes), or the ends of the links of the batch (batch), so that it
+    reads no others. With strategy=cluster these are always the nodes of the batch."""
     link_loss: Literal["binary", "softmax", "adversarial"] = "binary"
     """Loss of links: cross entropy of each score as a label (binary), of the link among itself and its negatives (softmax), or binary with
     negatives weighted by their scores (adversarial, as in RotatE)."""

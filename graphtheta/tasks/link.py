@@ -12,6 +12,7 @@ from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.evaluate import Evaluator, LinkEvaluator
 from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.positives import Positives
 from graphtheta.engine.view.task import LinkTask, Task
 from graphtheta.errors import ConfigError
 from graphtheta.ops.losses.link_loss import LINK_LOSSES
@@ -26,7 +27,7 @@ class LinkKind(TaskKind):
 
     name = "link"
     summary = "links"
-    keys: ClassVar[tuple[str, ...]] = ("negatives", "eval_negatives", "negative_groups", "link_loss", "decoder")
+    keys: ClassVar[tuple[str, ...]] = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder")
     # the first is chosen by decoder=auto
     decoders: ClassVar[tuple[str, ...]] = ("dot", "hadamard")
     label_kinds = ("ranks", "labels")
@@ -70,7 +71,7 @@ class LinkKind(TaskKind):
         self._known = known_keys(self._graph, partition)
         positive = distinct_links(graph, lambda begin, end: graph.src[begin:end] != graph.dst[begin:end], partition.halo_comm)
         links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups)
-        return with_loss(self.job, LinkTask(partition, links, seed=self.job.seed))
+        return link_task(self.job, partition, links)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
@@ -93,8 +94,12 @@ class LinkKind(TaskKind):
         return info.ids(np.stack(ends, axis=1)[np.searchsorted(numbers, rows)]), out
 
 
-def with_loss(job: Any, task: LinkTask) -> LinkTask:
-    """A task with the loss of a job."""
+def link_task(job: Any, partition: Partition, links: Positives) -> LinkTask:
+    """The task of a job that tells links from negatives.
+
+    Collective: all ranks of the partition.
+    """
+    task = LinkTask(partition, links, seed=job.seed, in_batch=job.negatives_from == "batch")
     loss = LINK_LOSSES[job.link_loss]
     task.own_loss = None if loss is None else RowLoss(loss)
     return task

@@ -12,12 +12,12 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.task import LinkTask, Task
+from graphtheta.engine.view.task import Task
 from graphtheta.errors import DataError
 from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo
-from graphtheta.tasks.link import LinkKind, with_loss
+from graphtheta.tasks.link import LinkKind, link_task
 from graphtheta.triples.known import AnswerTable, Triples, slice_of
 from graphtheta.triples.positives import TriplePositives
 from graphtheta.triples.ranking import TripleEvaluator
@@ -85,7 +85,7 @@ class TripleKind(LinkKind):
         total = int(comm.all_sum(np.array(len(stored))))
         positives = TriplePositives.of(partition.edge_gid[stored], Triples(src, relation[stored].astype(np.int64), dst), total, table, n,
                                        negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
-        return with_loss(self.job, LinkTask(partition, positives, seed=self.job.seed))
+        return link_task(self.job, partition, positives)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm, held = partition.halo_comm, {}

@@ -58,7 +58,7 @@ def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("keys", [
-    {**SHALLOW, "decoder": "rotate", "strategy": "mini", "batch_size": 25, "link_loss": "adversarial"},
+    {**SHALLOW, "decoder": "rotate", "strategy": "mini", "batch_size": 25, "link_loss": "adversarial", "negatives_from": "batch"},
     {**SHALLOW, "decoder": "transe", "strategy": "mini", "batch_size": 40, "negative_groups": 2, "link_loss": "softmax"},
     {**ENCODED, "decoder": "distmult"},
     {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
@@ -164,6 +164,19 @@ def test_negatives_stay_among_the_nodes_of_a_batch() -> None:
         assert len(pairs.src) and set(pairs.src // 10) == set(pairs.dst // 10) == {1}
 
     run_simulated(2, program)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_negatives_of_a_batch_are_ends_of_its_targets(size: int) -> None:
+    def program(comm: Any) -> list[Any]:
+        trainer = trainer_of(comm, **SHALLOW, strategy="mini", batch_size=40, negatives_from="batch", partitioner="vertex-cut")
+        pairs = trainer.setup.strategy.batch(0, 0).pairs.pairs
+        return comm.all_gather(np.stack((pairs.src, pairs.dst, pairs.gid), axis=1))
+
+    pairs = np.concatenate(run_simulated(size, program)[0])
+    positive = pairs[:, 2] % 4 == 0
+    assert positive.sum() == 40 and len(pairs) == 160
+    assert set(pairs[~positive, :2].ravel().tolist()) <= set(pairs[positive, :2].ravel().tolist())
 
 
 @pytest.mark.parametrize("size", [1, 3])
