@@ -201,8 +201,8 @@ def ratings(path: Path, target: str = "rating") -> Graph:
 
     The target is the rating divided by 10, or with ``target="sign"`` whether it is positive. The
     rating is not among the features: the edge attribute is the time, in seconds also in the column
-    "time"; the node features are the
-    logarithms of in- and out-degree in the training part, and a constant.
+    "time"; the node features are the logarithms of in- and out-degree in the training part, and a
+    constant.
     """
     if target not in ("rating", "sign"):
         raise ConfigError(f"{path.stem}: target is 'rating' or 'sign', not {target!r}")
@@ -217,8 +217,9 @@ def ratings(path: Path, target: str = "rating") -> Graph:
     train, val, test = masks_of(np.searchsorted([0.6 * len(src), 0.8 * len(src)], rank, side="right"))
     degrees = [np.log1p(np.bincount(end[train], minlength=len(ids))) for end in (dst, src)]
     y = attr[:, 0] / 10 if target == "rating" else attr[:, 0] > 0
-    return graph.replace(x=np.stack([*degrees, np.ones(len(ids))], axis=1), edge_attr=standardise(attr[:, 1:], train), edge_y=y,
-                         edge_columns={"time": attr[:, 1].astype(np.int64)}, edge_train=train, edge_val=val, edge_test=test, where=str(path))
+    x, times = np.stack([*degrees, np.ones(len(ids))], axis=1), {"time": attr[:, 1].astype(np.int64)}
+    return graph.replace(x=x, edge_attr=standardise(attr[:, 1:], train), edge_y=y, edge_columns=times, edge_train=train, edge_val=val,
+                         edge_test=test, where=str(path))
 
 
 def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
