@@ -1,0 +1,1 @@
+"""Graph algorithms on partitions: PageRank, components, paths, cores, triangles, communities, random walks."""

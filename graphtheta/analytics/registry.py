@@ -1,0 +1,34 @@
+"""Graph algorithms by name."""
+from __future__ import annotations
+
+from inspect import isclass
+from typing import Any
+
+from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.analytics.components import Components
+from graphtheta.analytics.page_rank import PageRank
+from graphtheta.described import name_and_options, options_of
+from graphtheta.registry import Registry
+
+
+def is_algorithm(x: Any) -> bool:
+    """Whether x is a class of algorithms."""
+    return isclass(x) and issubclass(x, Algorithm) and x is not Algorithm
+
+
+ALGORITHMS: Registry[type[Algorithm]] = Registry("graph algorithm", is_algorithm, (), (PageRank, Components))
+
+
+def make_algorithm(text: str, key: str = "ALGORITHM") -> Algorithm:
+    """The algorithm that ``NAME:option=value,...`` describes, with a name in ``ALGORITHMS`` or FILE.py:NAME.
+
+    Args:
+        text: The description.
+        key: What the description is the value of, for messages.
+
+    Raises:
+        ConfigError: Unknown name, unknown option, or a value of another type.
+    """
+    name, written = name_and_options(text)
+    made = ALGORITHMS.find(name)
+    return made(**options_of(made, text, key, written))

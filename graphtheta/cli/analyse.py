@@ -1,0 +1,61 @@
+"""``graphtheta analyse``: runs a graph algorithm and writes the values of all nodes by original id."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from graphtheta.analytics.analyse import analyse as whole
+from graphtheta.analytics.analyse import as_ids, on_worker
+from graphtheta.analytics.registry import ALGORITHMS, make_algorithm
+from graphtheta.cli import command
+from graphtheta.console import say
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError
+from graphtheta.job.flag import Parser
+from graphtheta.job.job import Job
+from graphtheta.outputs.file import FILE_ENDINGS
+from graphtheta.outputs.formats import FORMATS, Rows
+from graphtheta.outputs.parts import PartFolder
+from graphtheta.train.prepare import load_graph
+
+
+def analyse(argv: list[str]) -> int:
+    """Run a graph algorithm.
+
+    Args:
+        argv: Algorithm and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("analyse", f"Run a graph algorithm ({', '.join(ALGORITHMS)}) and write the values of all nodes, by original id.",
+                    "mpiexec -n 2 graphtheta analyse pagerank:damping=0.9 --dataset cora --to ranks.csv", "ALGORITHM ")
+    parser.add_argument("algorithm", metavar="ALGORITHM", help="NAME or NAME:option=value,..., or your own as FILE.py:NAME")
+    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder [ALGORITHM.npz]")
+    parser.add_argument("--format", metavar="{parquet,csv,npy}", choices=tuple(FORMATS),
+                        help="write a folder, to which each worker writes a part in this format")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job, algorithm = Job(**keys), make_algorithm(options.algorithm)
+    path = Path(options.to or (algorithm.name if options.format else f"{algorithm.name}.npz"))
+    if (path.suffix in FILE_ENDINGS) == bool(options.format):
+        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
+
+    def work(comm: Comm) -> None:
+        graph, how = load_graph(job), {"masters": job.masters, "partitioner": job.partitioner, "seed": job.seed}
+
+        def shown(values: np.ndarray) -> np.ndarray:
+            return as_ids(graph, values) if algorithm.gives_nodes else values
+
+        if options.format:
+            parts = PartFolder(path, options.format, comm)
+            found = on_worker(graph, algorithm, comm, **how)
+            n = parts.write(Rows(algorithm.name, as_ids(graph, found.nodes), shown(found.values)))
+        else:
+            values = whole(graph, algorithm, comm=comm, **how)
+            n = command.save(path, algorithm.name, (as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None)
+        if comm.rank == 0:
+            say(f"{algorithm.name} of {n:,} nodes in {path}")
+
+    return command.on_all_ranks(job, work)
