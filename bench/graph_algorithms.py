@@ -23,7 +23,7 @@ from harness import Contender, disagreement, finish, parser, peer, race, ratio, 
 
 import graphtheta as gt
 
-GRAPHS = {"facebook": "facebook100", "rmat": "rmat:scale=20,edge_factor=16,features=1,classes=2", "small": "rmat:scale=10,edge_factor=8"}
+GRAPHS = {"facebook": "facebook100", "rmat": "rmat:scale=20,edge_factor=16,features=2,classes=2", "small": "rmat:scale=10,edge_factor=8"}
 CASES = ("pagerank", "converged", "components")
 COLUMNS = ["graph", "case", "contender", "seconds", "least", "of the fastest peer", "start", "GiB", "note"]
 

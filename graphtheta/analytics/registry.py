@@ -5,8 +5,10 @@ from inspect import isclass
 from typing import Any
 
 from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.analytics.betweenness import Betweenness
 from graphtheta.analytics.components import Components
 from graphtheta.analytics.page_rank import PageRank
+from graphtheta.analytics.paths import Bfs, Sssp
 from graphtheta.described import name_and_options, options_of
 from graphtheta.registry import Registry
 
@@ -16,7 +18,8 @@ def is_algorithm(x: Any) -> bool:
     return isclass(x) and issubclass(x, Algorithm) and x is not Algorithm
 
 
-ALGORITHMS: Registry[type[Algorithm]] = Registry("graph algorithm", is_algorithm, (), (PageRank, Components))
+ALGORITHMS: Registry[type[Algorithm]] = Registry("graph algorithm", is_algorithm, (), (
+    PageRank, Components, Bfs, Sssp, Betweenness))
 
 
 def make_algorithm(text: str, key: str = "ALGORITHM") -> Algorithm:

@@ -15,13 +15,17 @@ def neighbour_sum(indptr, near, x, out, first, last):  # type: ignore[no-untyped
 
     Args:
         indptr, near: Neighbours of each row.
-        x: [n_rows] int64 or float64.
+        x: [n_rows] integers or float64.
         out: [n_rows]; changed.
     """
     for v in range(first, last):
         total = x[0] * 0
         for e in range(indptr[v], indptr[v + 1]):
-            total += x[near[e]]
+            u = near[e]
+            # never true; a loop with an exit stays scalar, and loads are faster than vector gathers of integers
+            if u < 0:
+                break
+            total += x[u]
         out[v] = total
 
 

@@ -1,0 +1,110 @@
+"""Betweenness centrality from shortest paths out of sampled sources.
+
+Source: Brandes, 2001, https://doi.org/10.1080/0022250X.2001.9990249; sampling as in Brandes and
+Pich, 2007. Dependencies are rounded to fixed units, so that sums are exact in any order. Numbers of
+shortest paths are exact up to 2**53; above that they are rounded, and results of different
+partitions agree to about 15 digits only.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.analytics.local_edges import LocalEdges
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.errors import ConfigError
+from graphtheta.ops.analytics.paths import dependencies, paths_into
+from graphtheta.ops.autodiff.buffers import by_blocks
+from graphtheta.rng import Purpose, bits, key
+
+
+@dataclass(frozen=True)
+class Betweenness(Algorithm):
+    """Betweenness: the share of shortest paths between other nodes that lead through each node, float64, of all ordered pairs.
+
+    Edges have directions and length 1; one that is stored several times makes several paths.
+
+    Attributes:
+        sources: Nodes drawn as sources of paths; 0 is all nodes, which gives exact values.
+        seed: Seed of the draw.
+    """
+
+    name = "betweenness"
+    sources: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.sources < 0:
+            raise ConfigError(f"betweenness: sources is {self.sources}; expected at least 0")
+
+    def run(self, partition: Partition, graph: Any) -> np.ndarray:
+        edges, n = LocalEdges(partition), partition.n_nodes
+        chosen = drawn(partition, min(self.sources or n, n), self.seed)
+        total = np.zeros(partition.n_masters)
+        for source in chosen.tolist():
+            total += dependencies_of(edges, np.flatnonzero(partition.masters == source), 2.0 ** (62 - n.bit_length()))
+        return total * (n / len(chosen) / max((n - 1) * (n - 2), 1))
+
+
+def drawn(partition: Partition, count: int, seed: int) -> np.ndarray:
+    """The nodes with the lowest draws, ascending by draw, [count] int64; the same on all ranks.
+
+    Collective: all ranks of the partition.
+    """
+    draws = bits(key(seed, Purpose.SAMPLE), partition.masters)
+    mine = np.argsort(draws, kind="stable")[:count]
+    found = partition.halo_comm.all_gather(np.stack((draws[mine].view(np.int64), partition.masters[mine])))
+    both = np.concatenate(found, axis=1)
+    return np.asarray(both[1, np.lexsort((both[1], both[0].view(np.uint64)))[:count]])
+
+
+def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.ndarray:
+    """The dependency of one source on each master, [n_masters] float64.
+
+    Args:
+        edges: Edges of this worker.
+        source: Row of the source, if it is a master here.
+        unit: Units in 1.
+
+    Collective: all ranks.
+    """
+    n_own, into, out = edges.n_masters, edges.into, edges.out
+    level, paths = np.full(edges.n_rows, -1, np.int32), np.zeros(edges.n_rows)
+    frontier, levels = source, []
+    paths[source] = 1.0
+    while edges.anywhere(len(frontier) > 0):
+        level[frontier] = len(levels)
+        levels.append(frontier)
+        last, total = np.zeros(edges.n_rows), np.zeros(edges.n_rows)
+        last[frontier] = paths[frontier]
+        edges.to_sources(last)
+        # mirrors do not know whether their node was found, so they sum all that arrives
+        rows = np.flatnonzero(level < 0)
+        _by_rows(lambda first, end, rows=rows, last=last, total=total: paths_into(into.indptr, into.near, last, rows, total, first, end),
+                 into.indptr, rows)
+        edges.from_destinations(total, np.add)
+        frontier = np.flatnonzero((level[:n_own] < 0) & (total[:n_own] > 0))
+        paths[frontier] = total[frontier]
+    delta = np.zeros(n_own)
+    edges.to_sources(paths)
+    edges.to_sources(level)
+    for depth in range(len(levels) - 1, 0, -1):
+        passed, summed = np.zeros(edges.n_rows), np.zeros(edges.n_rows, np.int64)
+        passed[levels[depth]] = (1 + delta[levels[depth]]) / paths[levels[depth]]
+        edges.to_destinations(passed)
+        rows = np.flatnonzero(level == depth - 1)
+        _by_rows(lambda first, end, rows=rows, passed=passed, summed=summed: dependencies(
+            out.indptr, out.near, paths, passed, unit, rows, summed, first, end), out.indptr, rows)
+        edges.from_sources(summed, np.add)
+        delta[levels[depth - 1]] = summed[levels[depth - 1]] / unit
+    delta[source] = 0.0
+    return delta
+
+
+def _by_rows(work: Any, indptr: np.ndarray, rows: np.ndarray) -> None:
+    """Call work(first, end) for blocks of some rows, on all threads."""
+    mean = int(indptr[-1]) // max(len(indptr) - 1, 1)
+    by_blocks(lambda b, first, end: work(first, end), len(rows), mean + 1)

@@ -1,0 +1,106 @@
+"""Distances from a node: breadth-first search, and Dijkstra's algorithm on weights."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.analytics.local_edges import LocalEdges
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.ops.analytics.paths import mark_near, settle
+from graphtheta.ops.autodiff.buffers import by_blocks
+
+
+@dataclass(frozen=True)
+class Bfs(Algorithm):
+    """Breadth-first search: the fewest edges of a path from the source, along the directions of edges, int32; -1 without a path.
+
+    Attributes:
+        source: Original id of the source.
+    """
+
+    name = "bfs"
+    source: str = "0"
+
+    def run(self, partition: Partition, graph: Any) -> np.ndarray:
+        edges, n_own = LocalEdges(partition), partition.n_masters
+        dist = np.full(n_own, -1, np.int32)
+        level, frontier = 0, np.flatnonzero(partition.masters == node_of(graph, self.source, self.name))
+        while edges.anywhere(len(frontier) > 0):
+            dist[frontier] = level
+            found = next_level(edges, frontier)
+            level, frontier = level + 1, np.flatnonzero((found[:n_own] > 0) & (dist < 0))
+        return dist
+
+
+def next_level(edges: LocalEdges, frontier: np.ndarray) -> np.ndarray:
+    """1 for masters that edges from the frontier lead to, [n_rows] uint8.
+
+    Args:
+        edges: Edges of this worker.
+        frontier: Rows of masters.
+
+    Collective: all ranks.
+    """
+    here, found, out = np.zeros(edges.n_rows, np.uint8), np.zeros(edges.n_rows, np.uint8), edges.out
+    here[frontier] = 1
+    edges.to_sources(here)
+    rows = np.flatnonzero(here)
+    degree = int(np.diff(out.indptr)[rows].sum()) // max(len(rows), 1)
+    by_blocks(lambda b, first, last: mark_near(out.indptr, out.near, rows, found, first, last), len(rows), degree + 1)
+    edges.from_destinations(found, np.maximum)
+    return found
+
+
+@dataclass(frozen=True)
+class Sssp(Algorithm):
+    """Shortest paths from a source: the least sum of edge weights of a path along the directions of edges, float64; infinite without one.
+
+    Without weights each edge has length 1. Each worker runs Dijkstra's algorithm on its own edges;
+    distances that it has lowered move to other workers until none is lowered.
+
+    Attributes:
+        source: Original id of the source.
+    """
+
+    name = "sssp"
+    weighted = True
+    source: str = "0"
+
+    def run(self, partition: Partition, graph: Any) -> np.ndarray:
+        source = node_of(graph, self.source, self.name)
+        edges, n_own = LocalEdges(partition), partition.n_masters
+        weight = np.asarray(partition.edge.read("weight"), np.float64)[edges.out_stored]
+        least = float(-edges.comm.all_max(np.array(-weight.min(initial=0.0))))
+        if not least >= 0:
+            raise DataError(f"sssp: an edge has weight {least:g}; lengths must be at least 0, so rescale edge_weight, or drop it")
+        dist, changed = np.full(edges.n_rows, np.inf), np.zeros(edges.n_rows, np.uint8)
+        rows = np.flatnonzero(partition.gid[:n_own] == source)
+        dist[rows] = 0.0
+        while True:
+            settle(edges.out.indptr, edges.out.near, weight, rows, dist, changed)
+            before = dist.copy()
+            edges.from_destinations(dist, np.minimum)
+            edges.to_sources(dist)
+            rows = np.flatnonzero(dist < before)
+            if not edges.anywhere(len(rows) > 0):
+                return dist[:n_own]
+
+
+def node_of(graph: Any, wanted: Any, name: str) -> int:
+    """The number of a node by its original id, as a number or text.
+
+    Raises:
+        ConfigError: The graph has no such node.
+    """
+    if graph.node_ids is None:
+        found = [int(wanted)] if str(wanted).isdecimal() and int(wanted) < graph.n_nodes else []
+    else:
+        ids = np.asarray(graph.node_ids)
+        found = np.flatnonzero(ids.astype(str) == str(wanted)).tolist()
+    if not found:
+        raise ConfigError(f"{name}: the graph has no node {wanted!r}; give source=ID, the original id of a node")
+    return int(found[0])
