@@ -9,6 +9,8 @@ from graphtheta.analytics.betweenness import Betweenness
 from graphtheta.analytics.components import Components
 from graphtheta.analytics.page_rank import PageRank
 from graphtheta.analytics.paths import Bfs, Sssp
+from graphtheta.analytics.random_walks import RandomWalks
+from graphtheta.analytics.structure import CoreNumber, Degree, LabelPropagation, Triangles
 from graphtheta.described import name_and_options, options_of
 from graphtheta.registry import Registry
 
@@ -19,7 +21,7 @@ def is_algorithm(x: Any) -> bool:
 
 
 ALGORITHMS: Registry[type[Algorithm]] = Registry("graph algorithm", is_algorithm, (), (
-    PageRank, Components, Bfs, Sssp, Betweenness))
+    PageRank, Components, Degree, CoreNumber, Triangles, LabelPropagation, Bfs, Sssp, Betweenness, RandomWalks))
 
 
 def make_algorithm(text: str, key: str = "ALGORITHM") -> Algorithm:

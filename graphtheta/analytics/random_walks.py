@@ -1,0 +1,122 @@
+"""Random walks of node2vec.
+
+Source: Grover and Leskovec, 2016, https://arxiv.org/abs/1607.00653; a step is drawn by rejection as
+in Yang et al., KnightKing, SOSP 2019. The worker of the first node asks the owners of the other
+nodes for neighbours, in two messages to each worker for a draw. Draws are keyed by walk, step and
+attempt, so that all numbers of workers give the same paths.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.analytics.adjacency import Adjacency
+from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.errors import ConfigError
+from graphtheta.ops.analytics.neighbours import is_near
+from graphtheta.ops.autodiff.buffers import by_blocks
+from graphtheta.rng import Purpose, key, uniform
+
+
+@dataclass(frozen=True)
+class RandomWalks(Algorithm):
+    """Random walks from each node: [n_nodes, walks, length + 1] int64, the node itself first; -1 after a node without out-edges.
+
+    Steps follow the directions of edges. From v, reached from t, neighbour x of v has weight 1/p if
+    x = t, 1 if there is an edge from t to x, and 1/q otherwise. Self loops, duplicates and weights
+    of edges do not count.
+
+    Attributes:
+        walks, length: Paths from each node, and steps of each.
+        p, q: Return and in-out parameters; 1 and 1 draw neighbours uniformly.
+        seed: Seed of the draws.
+    """
+
+    name = "random_walks"
+    gives_nodes = True
+    walks: int = 10
+    length: int = 80
+    p: float = 1.0
+    q: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.walks, self.length) < 1 or not (0 < self.p < np.inf and 0 < self.q < np.inf):
+            raise ConfigError(f"random_walks: walks={self.walks}, length={self.length}, p={self.p:g}, q={self.q:g}; expected at least 1, "
+                              "and p and q above 0")
+
+    def run(self, partition: Partition, graph: Any) -> np.ndarray:
+        adjacency, n_own = Adjacency(partition), partition.n_masters
+        first = np.repeat(partition.masters, self.walks)
+        number = first * self.walks + np.tile(np.arange(self.walks), n_own)
+        paths = np.full((len(first), self.length + 1), -1, np.int64)
+        paths[:, 0] = first
+        for step in range(self.length):
+            self._step(adjacency, partition, paths, number, step)
+        return paths.reshape(n_own, self.walks, self.length + 1)
+
+    def _step(self, adjacency: Adjacency, partition: Partition, paths: np.ndarray, number: np.ndarray, step: int) -> None:
+        """Draw the next node of each path; a candidate is accepted in proportion to its weight.
+
+        Collective: all ranks of the partition.
+        """
+        open_, attempt, highest = np.flatnonzero(paths[:, step] >= 0), 0, max(1.0, 1 / self.p, 1 / self.q)
+        while adjacency.comm.all_max(np.array(len(open_) > 0)):
+            draw = uniform(key(self.seed, Purpose.SAMPLE, step, attempt), number[open_], 2)
+            here = paths[open_, step]
+            found = _neighbours(adjacency, partition, here, draw[:, 0])
+            weight = np.ones(len(open_))
+            if step and (self.p != 1 or self.q != 1):
+                before = paths[open_, step - 1]
+                near = _asked(adjacency, partition, before, np.maximum(found, 0))
+                weight = np.where(found == before, 1 / self.p, np.where(near, 1.0, 1 / self.q))
+            taken = (draw[:, 1] * highest < weight) | (found < 0) if step else np.ones(len(open_), bool)
+            paths[open_[taken], step + 1] = found[taken]
+            open_, attempt = open_[~taken], attempt + 1
+
+
+def _neighbours(adjacency: Adjacency, partition: Partition, ids: np.ndarray, draw: np.ndarray) -> np.ndarray:
+    """A neighbour of each of some nodes, by a draw in [0, 1) each, [n] int64; -1 for nodes without neighbours.
+
+    Collective: all ranks of the partition.
+    """
+    def answer(rows: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        begin, degree = adjacency.indptr[rows], adjacency.degree[rows]
+        at = begin + np.minimum((draws.view(np.float64) * degree).astype(np.int64), degree - 1)
+        out = np.full(len(rows), -1, np.int64)
+        out[degree > 0] = adjacency.ids[at[degree > 0]]
+        return out
+
+    return _ask(partition, ids, draw.copy().view(np.int64), answer)
+
+
+def _asked(adjacency: Adjacency, partition: Partition, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Whether nodes have edges to other nodes, [n] bool.
+
+    Collective: all ranks of the partition.
+    """
+    def answer(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        out = np.empty(len(rows), np.uint8)
+        by_blocks(lambda b, first, last: is_near(adjacency.indptr, adjacency.ids, rows, others, out, first, last), len(rows), 16)
+        return out.astype(np.int64)
+
+    return _ask(partition, ids, wanted, answer) > 0
+
+
+def _ask(partition: Partition, ids: np.ndarray, words: np.ndarray, answer: Any) -> np.ndarray:
+    """Answers of the owners of some nodes, [n] int64; answer(rows [k], words [k]) is computed at the owner.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.halo_comm
+    owner, row = partition.directory.locate(ids)
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(comm.size + 1))
+    asked = np.stack((row.astype(np.int64), words), axis=1)[order]
+    arrived = comm.all_to_all([asked[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+    out = np.empty(len(ids), np.int64)
+    out[order] = np.concatenate(comm.all_to_all([answer(*np.ascontiguousarray(x.T)) for x in arrived]))
+    return out
