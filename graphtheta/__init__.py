@@ -28,6 +28,9 @@ _FRONT = {
     "whole_graphs": "graph_level.whole_graphs", "import_graph": "ingest.importer", "Query": "tables.query",
     "compare_partitions": "partitioners.comparison", "EXCHANGES": "staleness.registry", "HISTORIES": "staleness.registry",
     "HaloExchange": "staleness.exchange", "Bns": "staleness.bns",
+    **dict.fromkeys(("pagerank", "components", "degree", "core_number", "triangles", "label_propagation",
+                     "bfs", "sssp", "betweenness", "random_walks"), "analytics.functions"),
+    "analyse": "analytics.analyse", "Algorithm": "analytics.algorithm", "ALGORITHMS": "analytics.registry",
     "to_torch": "exporting.network", "counterpart": "exporting.layers", "TensorBoard": "train.loggers", "MLflow": "train.loggers",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry", "Linear": "mlp", "MLP": "mlp",

@@ -29,7 +29,8 @@ def main(path: str, times: str) -> None:
     with parts.timed("start"):
         src = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         once = src < indices
-        graph = nk.GraphFromCoo((src[once].astype(np.uint64), indices[once].astype(np.uint64)), n=len(indptr) - 1, directed=False, weighted=False)
+        ends = src[once].astype(np.uint64), indices[once].astype(np.uint64)
+        graph = nk.GraphFromCoo(ends, n=len(indptr) - 1, directed=False, weighted=False)
     cases: dict[str, Callable[[], Any]] = {
         "pagerank": lambda: page_rank(graph, 0.0, 20), "converged": lambda: page_rank(graph, 1e-8, 0),
         "components": lambda: nk.components.ConnectedComponents(graph).run().numberOfComponents(),

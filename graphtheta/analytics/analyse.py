@@ -1,7 +1,7 @@
 """Runs a graph algorithm: partitions the graph, computes, and gathers the values of all nodes."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError
-from graphtheta.partitioners.pairs import DEFAULT_MASTERS, pair_of
+from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT
 
 
@@ -45,7 +46,8 @@ def on_worker(graph: Graph, algorithm: Algorithm, comm: Comm, masters: str = DEF
     """
     weight = graph.edge_weight if algorithm.weighted else None
     bare = graph.derived(x=None, y=None, edge_attr=None, edge_weight=weight, edge_y=None, node_columns={}, edge_columns={})
-    pair = pair_of(partitioner, masters)
+    # messages of one number, in about as many rounds as PageRank has
+    pair = pair_for(partitioner, masters, bare, Work(1, 1, 50, seed), comm)
     partition = build_partition(bare, comm, pair.partitioner, pair.masters, seed, np.float64)
     values = algorithm.run(partition, graph)
     order = np.argsort(partition.masters)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.analytics.algorithm import Algorithm
-from graphtheta.analytics.local_edges import LocalEdges
+from graphtheta.analytics.local_edges import Lists, LocalEdges
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError
 from graphtheta.ops.analytics.paths import dependencies, paths_into
@@ -73,7 +73,7 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
     """
     n_own, into, out = edges.n_masters, edges.into, edges.out
     level, paths = np.full(edges.n_rows, -1, np.int32), np.zeros(edges.n_rows)
-    frontier, levels = source, []
+    frontier, levels = source, list[np.ndarray]()
     paths[source] = 1.0
     while edges.anywhere(len(frontier) > 0):
         level[frontier] = len(levels)
@@ -83,8 +83,7 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
         edges.to_sources(last)
         # mirrors do not know whether their node was found, so they sum all that arrives
         rows = np.flatnonzero(level < 0)
-        _by_rows(lambda first, end, rows=rows, last=last, total=total: paths_into(into.indptr, into.near, last, rows, total, first, end),
-                 into.indptr, rows)
+        _by_rows(into, rows, paths_into, last, rows, total)
         edges.from_destinations(total, np.add)
         frontier = np.flatnonzero((level[:n_own] < 0) & (total[:n_own] > 0))
         paths[frontier] = total[frontier]
@@ -96,15 +95,14 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
         passed[levels[depth]] = (1 + delta[levels[depth]]) / paths[levels[depth]]
         edges.to_destinations(passed)
         rows = np.flatnonzero(level == depth - 1)
-        _by_rows(lambda first, end, rows=rows, passed=passed, summed=summed: dependencies(
-            out.indptr, out.near, paths, passed, unit, rows, summed, first, end), out.indptr, rows)
+        _by_rows(out, rows, dependencies, paths, passed, unit, rows, summed)
         edges.from_sources(summed, np.add)
         delta[levels[depth - 1]] = summed[levels[depth - 1]] / unit
     delta[source] = 0.0
     return delta
 
 
-def _by_rows(work: Any, indptr: np.ndarray, rows: np.ndarray) -> None:
-    """Call work(first, end) for blocks of some rows, on all threads."""
-    mean = int(indptr[-1]) // max(len(indptr) - 1, 1)
-    by_blocks(lambda b, first, end: work(first, end), len(rows), mean + 1)
+def _by_rows(lists: Lists, rows: np.ndarray, kernel: Any, *arguments: Any) -> None:
+    """Call kernel(bounds, neighbours, *arguments, first, end) for blocks of some rows, on all threads."""
+    mean = len(lists.near) // max(len(lists.indptr) - 1, 1)
+    by_blocks(lambda b, first, end: kernel(*lists, *arguments, first, end), len(rows), mean + 1)

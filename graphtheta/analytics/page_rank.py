@@ -54,6 +54,10 @@ class PageRank(Algorithm):
         # rank of nodes without out-edges, and changes of the iteration before, by block of rows
         lost, changes = np.zeros((2, max(row_blocks(n_own, 1)[0], 1)), np.int64)
         changes[0] = one if n_own else 0
+
+        def update(base: int) -> None:
+            by_blocks(lambda b, first, last: new_ranks(received, self.damping, base, rank, changes, b, first, last), n_own, 1)
+
         for i in range(self.iterations + 1):
             by_blocks(lambda b, first, last: rank_shares(rank, degree, share, lost, b, first, last), n_own, 1)
             unused, change = edges.comm.all_sum(np.array([lost.sum(), changes.sum()])).tolist()
@@ -62,8 +66,7 @@ class PageRank(Algorithm):
             edges.to_sources(share)
             into.by_edges(lambda first, last: neighbour_sum(into.indptr, into.near, share, received, first, last))
             edges.from_destinations(received, np.add)
-            base = round((1 - self.damping) / n * one + self.damping * unused / n)
-            by_blocks(lambda b, first, last, base=base: new_ranks(received, self.damping, base, rank, changes, b, first, last), n_own, 1)
+            update(round((1 - self.damping) / n * one + self.damping * unused / n))
         if change > self.tolerance * one and edges.comm.rank == 0:
             logger.warning(f"pagerank: after {i} iterations ranks still change by {change * UNIT:.2g} in all, more than "
                            f"tolerance={self.tolerance:g}; give more iterations, or a larger tolerance")

@@ -8,6 +8,7 @@ attempt, so that all numbers of workers give the same paths.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def _ask(partition: Partition, ids: np.ndarray, words: np.ndarray, answer: Any) 
     order = np.argsort(owner, kind="stable")
     bounds = np.searchsorted(owner[order], np.arange(comm.size + 1))
     asked = np.stack((row.astype(np.int64), words), axis=1)[order]
-    arrived = comm.all_to_all([asked[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+    arrived = comm.all_to_all([asked[a:b] for a, b in pairwise(bounds)])
     out = np.empty(len(ids), np.int64)
     out[order] = np.concatenate(comm.all_to_all([answer(*np.ascontiguousarray(x.T)) for x in arrived]))
     return out

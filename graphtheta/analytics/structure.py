@@ -113,9 +113,9 @@ class LabelPropagation(Algorithm):
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         _, columns = _undirected(partition, self.name)
         lists, n_own, label = columns.lists, partition.n_masters, columns.ids.copy()
+        new = np.empty(n_own, np.int64)
         for _ in range(self.iterations):
-            new = np.empty(n_own, np.int64)
-            lists.by_edges(lambda first, last, new=new: frequent_labels(lists.indptr, lists.near, label, new, first, last))
+            lists.by_edges(lambda first, last: frequent_labels(lists.indptr, lists.near, label, new, first, last))
             changed = not np.array_equal(new, label[:n_own])
             label[:n_own] = new
             if not partition.halo_comm.all_max(np.array(changed)):

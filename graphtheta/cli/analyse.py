@@ -43,17 +43,17 @@ def analyse(argv: list[str]) -> int:
         raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
 
     def work(comm: Comm) -> None:
-        graph, how = load_graph(job), {"masters": job.masters, "partitioner": job.partitioner, "seed": job.seed}
+        graph = load_graph(job)
 
         def shown(values: np.ndarray) -> np.ndarray:
             return as_ids(graph, values) if algorithm.gives_nodes else values
 
         if options.format:
             parts = PartFolder(path, options.format, comm)
-            found = on_worker(graph, algorithm, comm, **how)
+            found = on_worker(graph, algorithm, comm, job.masters, job.partitioner, job.seed)
             n = parts.write(Rows(algorithm.name, as_ids(graph, found.nodes), shown(found.values)))
         else:
-            values = whole(graph, algorithm, comm=comm, **how)
+            values = whole(graph, algorithm, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed)
             n = command.save(path, algorithm.name, (as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None)
         if comm.rank == 0:
             say(f"{algorithm.name} of {n:,} nodes in {path}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphtheta.analytics.features import with_structural_features
 from graphtheta.atomic import atomic_file
 from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched, run_main, start
@@ -61,7 +62,7 @@ def plan(argv: list[str]) -> int:
 
     def program() -> int:
         start_logging(jobs[0].log_level, start().rank, 1)
-        graph = load_graph(jobs[0])
+        graph = with_structural_features(jobs[0], lambda: load_graph(jobs[0]), start())
         speed = machine(options.recalibrate)
 
         def rows_on(workers: Sequence[int]) -> list[Row]:

@@ -93,6 +93,9 @@ class DataKeys(Options):
     """Optimiser of the rows of --embedding: lazy Adam, which leaves rows without a gradient alone, adagrad or sgd, without weight decay."""
     embedding_lr: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Learning rate of the rows of --embedding; 0 uses that of the parameters."""
+    structural_features: str = ""
+    """Results of graph algorithms as further node features, such as pagerank+core_number+triangles+degree; options follow as
+    NAME:option=value. Each is log(1 + x / mean), standardised over all nodes."""
     normalise_features: Literal["auto", "none", "row", "standard"] = "auto"
     """Normalise node features: rows sum to 1 (row), or each feature has mean 0 and standard deviation 1 over the training nodes
     (standard)."""

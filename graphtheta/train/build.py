@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.analytics.features import with_structural_features
 from graphtheta.caching.setup import Caches, make_caches, with_cached_columns
 from graphtheta.data.graph import Graph
 from graphtheta.embeddings.setup import with_embedding
@@ -176,7 +177,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     error: GraphThetaError | None = None
     prepared = None
     try:
-        prepared = prepare(job, load_graph(job) if graph is None else choose_split(graph, job.split_index), model)
+        whole = with_structural_features(job, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), comm)
+        prepared = prepare(job, whole, model)
         frozen = frozen_parameters(prepared.model, choices.freeze)
     except MemoryError as e:
         error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use fewer or narrower layers")

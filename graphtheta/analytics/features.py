@@ -1,0 +1,83 @@
+"""Structural features: results of graph algorithms as further node features of a job."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.analytics.analyse import analyse
+from graphtheta.analytics.registry import make_algorithm
+from graphtheta.data.graph import Graph
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.store.column import is_column
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.job.job import Job
+from graphtheta.npy import in_files
+from graphtheta.sparse import is_sparse
+from graphtheta.tasks.registry import kind_for
+
+KEY = "structural_features"
+
+
+def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm) -> Graph:
+    """A graph with the job's structural features behind the others; without any, as it is.
+
+    They are computed on the edges that messages are passed along, so those held out by a link task
+    do not count.
+
+    Args:
+        job: The job.
+        load: Returns the graph.
+        comm: The workers.
+
+    Raises:
+        ConfigError: The job names something else than algorithms of numbers of at least 0.
+        DataError: The graph is of a kind that an algorithm does not take, or its features cannot be
+            extended.
+        GraphThetaError: The graph cannot be loaded; on all ranks together.
+
+    Collective: all ranks of comm if the job has structural features.
+    """
+    if not job.structural_features:
+        return load()
+    error: GraphThetaError | None = None
+    try:
+        graph = load()
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    chosen = [make_algorithm(text, KEY) for text in job.structural_features.split("+")]
+    if graph.x is not None and (is_column(graph.x) or in_files(graph.x)):
+        raise DataError(f"{KEY}: the node features of {graph.name or 'the graph'} are in files and cannot be extended; write the "
+                        "values with graphtheta analyse, and import them as features")
+    taken = kind_for(job.task, graph)(job).take(graph)
+    columns = [scaled(one, analyse(taken, one, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed))
+               for one in chosen]
+    return graph.replace(x=joined(graph.x, np.stack(columns, axis=1).astype(np.float32)))
+
+
+def scaled(algorithm: Algorithm, values: np.ndarray) -> np.ndarray:
+    """log(1 + x / mean) of values x, with mean 0 and deviation 1 over all nodes, [n_nodes] float64; equal values give 0.
+
+    Raises:
+        ConfigError: The values are not one number of at least 0 for each node.
+    """
+    if algorithm.gives_nodes or values.ndim > 1 or not np.isfinite(values).all() or (values < 0).any():
+        raise ConfigError(f"{KEY}: values of {algorithm.name} are not a number of at least 0 for each node; choose others, such as "
+                          "pagerank+core_number")
+    x = np.log1p(values / max(float(values.mean()), np.finfo(float).tiny))
+    x -= x.mean()
+    deviation = float(x.std())
+    return x / deviation if deviation > 1e-9 else np.zeros(len(x))
+
+
+def joined(x: object, columns: np.ndarray) -> object:
+    """Features with further columns; sparse ones stay sparse."""
+    if x is None:
+        return columns
+    if is_sparse(x):
+        import scipy.sparse as sp
+
+        return sp.csr_array(sp.hstack([x, sp.csr_array(columns)]))
+    return np.concatenate((np.asarray(x), columns), axis=1)
