@@ -159,13 +159,13 @@ def betweenness(graph: Graph, sources: int = 100, seed: int = 0, **where: Any) -
     return analyse(graph, Betweenness(sources, seed), **where)
 
 
-def random_walks(graph: Graph, walks: int = 10, length: int = 80,
+def random_walks(graph: Graph, paths: int = 10, length: int = 80,
                  p: float = 1.0, q: float = 1.0, seed: int = 0, **where: Any) -> np.ndarray:
-    """Random walks of node2vec from each node, [n_nodes, walks, length + 1] int64; -1 after a node without out-edges.
+    """Random walks of node2vec from each node, [n_nodes, paths, length + 1] int64; -1 after a node without out-edges.
 
     Args:
         graph: The graph.
-        walks, length: Paths from each node, and steps of each.
+        paths, length: Paths from each node, and steps of each.
         p, q: Return and in-out parameters.
         seed: Seed of the draws.
         **where: Workers and partition, as for ``analyse``.
@@ -175,4 +175,4 @@ def random_walks(graph: Graph, walks: int = 10, length: int = 80,
 
     Collective: all ranks.
     """
-    return analyse(graph, RandomWalks(walks, length, p, q, seed), **where)
+    return analyse(graph, RandomWalks(paths, length, p, q, seed), **where)

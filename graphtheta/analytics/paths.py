@@ -96,11 +96,12 @@ def node_of(graph: Any, wanted: Any, name: str) -> int:
     Raises:
         ConfigError: The graph has no such node.
     """
-    if graph.node_ids is None:
-        found = [int(wanted)] if str(wanted).isdecimal() and int(wanted) < graph.n_nodes else []
+    ids = np.arange(graph.n_nodes) if graph.node_ids is None else np.asarray(graph.node_ids)
+    text = str(wanted)
+    if ids.dtype.kind == "U":
+        found = np.flatnonzero(ids == text)
     else:
-        ids = np.asarray(graph.node_ids)
-        found = np.flatnonzero(ids.astype(str) == str(wanted)).tolist()
-    if not found:
-        raise ConfigError(f"{name}: the graph has no node {wanted!r}; give source=ID, the original id of a node")
+        found = np.flatnonzero(ids == int(text)) if text.removeprefix("-").isdecimal() else np.zeros(0, int)
+    if not len(found):
+        raise ConfigError(f"{name}: the graph has no node {text!r}; give source=ID, the original id of a node")
     return int(found[0])

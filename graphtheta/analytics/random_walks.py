@@ -2,7 +2,7 @@
 
 Source: Grover and Leskovec, 2016, https://arxiv.org/abs/1607.00653; a step is drawn by rejection as
 in Yang et al., KnightKing, SOSP 2019. The worker of the first node asks the owners of the other
-nodes for neighbours, in two messages to each worker for a draw. Draws are keyed by walk, step and
+nodes for neighbours, in two messages to each worker for a draw. Draws are keyed by path, step and
 attempt, so that all numbers of workers give the same paths.
 """
 from __future__ import annotations
@@ -24,40 +24,40 @@ from graphtheta.rng import Purpose, key, uniform
 
 @dataclass(frozen=True)
 class RandomWalks(Algorithm):
-    """Random walks from each node: [n_nodes, walks, length + 1] int64, the node itself first; -1 after a node without out-edges.
+    """Random walks from each node: [n_nodes, paths, length + 1] int64, the node itself first; -1 after a node without out-edges.
 
     Steps follow the directions of edges. From v, reached from t, neighbour x of v has weight 1/p if
     x = t, 1 if there is an edge from t to x, and 1/q otherwise. Self loops, duplicates and weights
     of edges do not count.
 
     Attributes:
-        walks, length: Paths from each node, and steps of each.
+        paths, length: Paths from each node, and steps of each.
         p, q: Return and in-out parameters; 1 and 1 draw neighbours uniformly.
         seed: Seed of the draws.
     """
 
     name = "random_walks"
     gives_nodes = True
-    walks: int = 10
+    paths: int = 10
     length: int = 80
     p: float = 1.0
     q: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.walks, self.length) < 1 or not (0 < self.p < np.inf and 0 < self.q < np.inf):
-            raise ConfigError(f"random_walks: walks={self.walks}, length={self.length}, p={self.p:g}, q={self.q:g}; expected at least 1, "
+        if min(self.paths, self.length) < 1 or not (0 < self.p < np.inf and 0 < self.q < np.inf):
+            raise ConfigError(f"random_walks: paths={self.paths}, length={self.length}, p={self.p:g}, q={self.q:g}; expected at least 1, "
                               "and p and q above 0")
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         adjacency, n_own = Adjacency(partition), partition.n_masters
-        first = np.repeat(partition.masters, self.walks)
-        number = first * self.walks + np.tile(np.arange(self.walks), n_own)
-        paths = np.full((len(first), self.length + 1), -1, np.int64)
-        paths[:, 0] = first
+        first = np.repeat(partition.masters, self.paths)
+        number = first * self.paths + np.tile(np.arange(self.paths), n_own)
+        found = np.full((len(first), self.length + 1), -1, np.int64)
+        found[:, 0] = first
         for step in range(self.length):
-            self._step(adjacency, partition, paths, number, step)
-        return paths.reshape(n_own, self.walks, self.length + 1)
+            self._step(adjacency, partition, found, number, step)
+        return found.reshape(n_own, self.paths, self.length + 1)
 
     def _step(self, adjacency: Adjacency, partition: Partition, paths: np.ndarray, number: np.ndarray, step: int) -> None:
         """Draw the next node of each path; a candidate is accepted in proportion to its weight.

@@ -20,7 +20,7 @@ from graphtheta.ops.kernels.pool import set_threads, threads
 GRAPHS = odd_graphs() | {"random": random_graph(30, 80), "dense": random_graph(16, 120, hub=False)}
 # node partitioners with edge placements; "random" puts duplicates of an edge on several workers
 PARTITIONS = [("hash", "1d-src"), ("block", "1d-dst"), ("hash", "vertex-cut"), ("block", "random")]
-DIRECTED = ["pagerank", "components", "degree", "bfs", "sssp", "betweenness:sources=0", "random_walks:walks=2,length=4,p=0.5,q=2"]
+DIRECTED = ["pagerank", "components", "degree", "bfs", "sssp", "betweenness:sources=0", "random_walks:paths=2,length=4,p=0.5,q=2"]
 UNDIRECTED = ["core_number", "triangles", "label_propagation"]
 
 
@@ -139,7 +139,7 @@ def test_functions_take_options_and_original_ids() -> None:
     assert gt.bfs(graph, "b").tolist() == [2, 0, 1, -1] and gt.sssp(graph, source="b").tolist() == [2, 0, 1, np.inf]
     assert gt.pagerank(graph, damping=0.0).tolist() == [0.25] * 4
     assert gt.degree(graph).tolist() == [1, 1, 1, 0] and gt.components(graph).tolist() == [0, 0, 0, 3]
-    assert gt.random_walks(graph, walks=1, length=2)[:, 0].tolist() == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [3, -1, -1]]
+    assert gt.random_walks(graph, paths=1, length=2)[:, 0].tolist() == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [3, -1, -1]]
     assert gt.betweenness(graph, sources=4).tolist() == gt.betweenness(graph, sources=0).tolist() == [1 / 6] * 3 + [0]
     both = graph.symmetrised()
     assert [f(both).tolist() for f in (gt.core_number, gt.triangles, gt.label_propagation)] == [[2, 2, 2, 0], [1, 1, 1, 0], [0, 0, 0, 3]]
@@ -155,7 +155,7 @@ def test_sampled_betweenness_is_the_mean_over_the_drawn_sources() -> None:
 def test_steps_of_random_walks_follow_the_weights_of_node2vec() -> None:
     # 0 and 1 share neighbour 2; 3 is near 1 only
     graph = gt.Graph(([0, 1, 2, 0, 1, 3, 1, 2], [1, 0, 0, 2, 3, 1, 2, 1]), 4)
-    paths = gt.random_walks(graph, walks=6000, length=2, p=4.0, q=0.25).reshape(-1, 3)
+    paths = gt.random_walks(graph, paths=6000, length=2, p=4.0, q=0.25).reshape(-1, 3)
     paths = paths[(paths[:, 0] == 0) & (paths[:, 1] == 1)]
     share = np.bincount(paths[:, 2], minlength=4) / len(paths)
     # back to 0: 1/p, to 2, a neighbour of 0: 1, to 3: 1/q

@@ -78,7 +78,7 @@ def test_the_command_writes_original_ids(tmp_path: Path, monkeypatch: pytest.Mon
     np.savez("g.npz", edge_index=np.array([[0, 1, 2], [1, 0, 1]]), x=np.eye(4, dtype=np.float32), node_ids=np.array(["d", "c", "b", "a"]))
     assert main(["analyse", "components", "--dataset", "g.npz", "--to", "parts.csv"]) == 0
     assert Path("parts.csv").read_text(encoding="utf-8") == "id,components\nd,d\nc,d\nb,d\na,a\n"
-    assert main(["analyse", "random_walks:walks=1,length=1", "--dataset", "g.npz", "--to", "paths", "--format", "parquet"]) == 0
+    assert main(["analyse", "random_walks:paths=1,length=1", "--dataset", "g.npz", "--to", "paths", "--format", "parquet"]) == 0
     assert main(["analyse", "degree", "--dataset", "g.npz"]) == 0
     with np.load("degree.npz") as z:
         assert z["id"].tolist() == ["d", "c", "b", "a"] and z["degree"].tolist() == [1, 2, 0, 0]
