@@ -45,7 +45,8 @@ def test_graphs_without_features_and_with_sparse_ones() -> None:
     assert not features(ring, "pagerank").x[:, 4:].any()
 
 
-@pytest.mark.parametrize(("chosen", "text"), [("components", "values of components"), ("bfs", "values of bfs"), ("pagrank", "did you mean")])
+@pytest.mark.parametrize(("chosen", "text"),
+                         [("components", "values of components"), ("bfs", "values of bfs"), ("pagrank", "did you mean")])
 def test_values_that_are_no_features_are_refused(chosen: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         features(fill([0], [1], 3), chosen)
