@@ -140,6 +140,14 @@ def test_functions_on_the_paths_exist() -> None:
     assert not missing, "run python docs/paths.py\n" + "\n".join(missing)
 
 
+def test_published_figures_stand_beside_the_results() -> None:
+    """After a change of results: python bench/papers/page.py."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import page; print(page.text(), end='')"
+    words = [sys.executable, "-c", code, str(ROOT / "bench" / "papers")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert (DOCS / "papers.md").read_text(encoding="utf-8") == done.stdout, "run python bench/papers/page.py"
+
+
 def test_plugins_on_the_page_are_the_files() -> None:
     page = (DOCS / "extending.md").read_text(encoding="utf-8")
     shown = dict(re.findall(r"<!-- (tests/plugins/\S+) -->\n```python\n(.*?)```", page, re.DOTALL))
