@@ -89,13 +89,6 @@ class Evaluator(ABC):
         """
         return Decisions({}, None)
 
-    def predict(self, model: Model) -> np.ndarray | None:
-        """Outputs of all rows by their numbers, [n, ...] on rank 0, None elsewhere.
-
-        Collective: all ranks of job_comm.
-        """
-        return self.gathered(*self.outputs(model))
-
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of a model without training it."""
         with Tape(record=False, training=False, all_sum=view.partition.halo_comm.all_sum):
@@ -171,11 +164,11 @@ class RowEvaluator(Evaluator):
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         out = self.run(model, self._view)
         y = self._y.reshape(out.shape) if self.task.kind == "values" else self._y
-        decided, _ = self._decided(out.value)
+        decided, _ = self.decided(out.value)
         for split, mask in self._masks.items():
             yield split, self.score(y, out, mask, weights=self._weights, decided=decided)
 
-    def _decided(self, out: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def decided(self, out: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Outputs shifted by the thresholds, and these as probabilities; None each without a threshold.
 
         Collective: all ranks of job_comm.
@@ -193,7 +186,7 @@ class RowEvaluator(Evaluator):
         if self.task.kind not in COUNTED:
             return Decisions({}, None)
         out = self.run(model, self._view).value
-        shifted, thresholds = self._decided(out)
+        shifted, thresholds = self.decided(out)
         out, count = out if shifted is None else shifted, COUNTED[self.task.kind]
         return Decisions({split: self.job_comm.all_sum(count(self._y[mask], out[mask])) for split, mask in self._masks.items()}, thresholds)
 

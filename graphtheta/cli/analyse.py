@@ -54,7 +54,7 @@ def analyse(argv: list[str]) -> int:
             n = parts.write(Rows(algorithm.name, as_ids(graph, found.nodes), shown(found.values)))
         else:
             values = whole(graph, algorithm, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed)
-            n = command.save(path, algorithm.name, (as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None)
+            n = command.save(path, Rows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None)
         if comm.rank == 0:
             say(f"{algorithm.name} of {n:,} nodes in {path}")
 

@@ -11,6 +11,7 @@ import numpy as np
 
 import graphtheta
 from graphtheta.atomic import atomic_file
+from graphtheta.cli.rounding import halo_error
 from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.console import amount, figure, pairs, say, table
 from graphtheta.data.graph import Graph
@@ -34,7 +35,6 @@ from graphtheta.recovery.weights import WEIGHTS
 from graphtheta.reports.runlog import JOB_FILE, RESULT_FILE, RunLog
 from graphtheta.store.reader import check_store
 from graphtheta.train.prepare import load_graph
-from graphtheta.train.rounding import halo_error
 from graphtheta.triples.report import relation_report, report_text
 
 
@@ -127,7 +127,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer.save(job.folder / WEIGHTS)
     classes = trainer.class_report()
     if job.save_predictions:
-        save(job.folder / "predictions.npz", "prediction", trainer.predict())
+        save(job.folder / "predictions.npz", trainer.predictions())
     relay = None if macrobatches is None else macrobatches.counts.summed(comm)
     if comm.rank == 0:
         modes = trainer.setup.modes
@@ -220,19 +220,28 @@ def predict(argv: list[str]) -> int:
         if options.format:
             n = (trainer.write_embeddings if options.embed else trainer.write_predictions)(path, options.format)
         else:
-            n = save(path, name, trainer.embed() if options.embed else trainer.predict())
+            n = save(path, embeddings(trainer) if options.embed else trainer.predictions())
         if comm.rank == 0:
             say(f"{n:,} {name}s in {path}")
 
     return on_all_ranks(job, work)
 
 
-def save(path: Path, name: str, found: tuple[np.ndarray, np.ndarray] | None) -> int:
+def embeddings(trainer: Any) -> Rows | None:
+    """Embeddings of all nodes on rank 0, None elsewhere.
+
+    Collective: all ranks.
+    """
+    found = trainer.embed()
+    return None if found is None else Rows("embedding", *found)
+
+
+def save(path: Path, rows: Rows | None) -> int:
     """Write what rank 0 has to one file; returns the number of rows."""
-    if found is None:
+    if rows is None:
         return 0
-    write_file(path, Rows(name, *found))
-    return len(found[0])
+    write_file(path, rows)
+    return len(rows.ids)
 
 
 def info(argv: list[str]) -> int:

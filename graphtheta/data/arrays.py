@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphtheta.data import typed, validation
-from graphtheta.data.columns import Columns, check_columns, described
+from graphtheta.data.columns import Columns, check_columns, described, listed
 from graphtheta.data.typed import RELATION, TYPE
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
@@ -142,6 +142,21 @@ class GraphArrays:
     def relations(self) -> tuple[tuple[str, str, str], ...]:
         """Source type, name and destination type of each relation, in the order of their codes; empty if they have no names."""
         return tuple((src, name, dst) for src, name, dst in self.meta.get("relations", ()))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, or of several labels a node, in their order; empty if they have none."""
+        names = tuple(map(str, self.meta.get("class_names") or ()))
+        return names if len(names) == self.n_classes else ()
+
+    def categories(self, group: str, column: str) -> tuple[str, ...]:
+        """Texts that the codes of a named column stand for, in the order of the codes; empty if it has numbers.
+
+        Args:
+            group: "node" or "edge".
+            column: Name of the column.
+        """
+        return tuple(self.meta.get(f"{group}_categories", {}).get(column, ()))
 
     @property
     def n_relations(self) -> int:
@@ -275,8 +290,11 @@ class GraphArrays:
         return {
             "name": self.name, "nodes": self.n_nodes, "edges": self.n_edges,
             "features": self.n_features, "sparse features": self.has_sparse_features, "edge attributes": self.n_edge_features,
-            **{field.replace("_", " "): described(getattr(self, field)) for field in COLUMNS if getattr(self, field)},
-            "labels": self.label_kind, "classes": self.n_classes, **({"splits": self.n_splits} if self.n_splits > 1 else {}),
+            **{field.replace("_", " "): described(getattr(self, field), partial(self.categories, field.partition("_")[0]))
+               for field in COLUMNS if getattr(self, field)},
+            "labels": self.label_kind, "classes": self.n_classes,
+            **({"class names": listed(self.class_names)} if self.class_names else {}),
+            **({"splits": self.n_splits} if self.n_splits > 1 else {}),
             "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
             "mean degree": self.n_edges / self.n_nodes,
             "largest in-degree": int(in_degree.max()), "largest out-degree": int(out_degree.max()),

@@ -5,7 +5,7 @@ everywhere in a graph.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from keyword import iskeyword
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,9 @@ TAKEN = frozenset({
     "x", "y", "train", "val", "test", "node_ids", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test",
     "h", "in_degree", "out_degree", "reversed", "attr", "weight", "gid", "src", "dst", "precomputed",
 })
+
+# names that a summary lists
+SHOWN = 12
 
 
 def check_columns(columns: Mapping[str, Any] | None, n: int, kind: str, where: str) -> Columns:
@@ -57,9 +60,20 @@ def take_rows(columns: Columns, rows: np.ndarray) -> dict[str, np.ndarray]:
     return {name: x[rows] for name, x in columns.items()}
 
 
-def described(columns: Columns) -> str:
-    """Names and kinds in words: "type int32, stamp int64 [2]"."""
-    return ", ".join(f"{name} {x.dtype}" + (f" [{x.shape[1]}]" if x.ndim == 2 else "") for name, x in columns.items())
+def described(columns: Columns, categories: Callable[[str], Sequence[str]]) -> str:
+    """Names, kinds and texts of codes in words: "type int32 (a, b), stamp int64 [2]".
+
+    Args:
+        columns: The columns.
+        categories: Texts that the codes of a column stand for.
+    """
+    texts = {name: f" ({listed(found)})" for name in columns if (found := categories(name))}
+    return ", ".join(f"{name} {x.dtype}" + (f" [{x.shape[1]}]" if x.ndim == 2 else "") + texts.get(name, "") for name, x in columns.items())
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
 
 
 def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:

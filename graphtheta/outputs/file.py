@@ -17,7 +17,7 @@ def write_file(path: Path, rows: Rows) -> None:
     """Write all rows.
 
     Args:
-        path: .npz (arrays ``id`` and the name of the values) or .csv (a line for each row).
+        path: .npz (arrays ``id``, the name of the values, and ``class`` and ``columns`` if there are any) or .csv (a line for each row).
         rows: The rows.
 
     Raises:
@@ -28,6 +28,8 @@ def write_file(path: Path, rows: Rows) -> None:
         with atomic_file(path) as file:
             if path.suffix == ".npz":
                 arrays: dict[str, Any] = {"id": rows.ids, rows.name: rows.values}
+                arrays |= {} if rows.classes is None else {"class": rows.classes}
+                arrays |= {"columns": np.array(rows.columns)} if rows.columns else {}
                 np.savez_compressed(file, **arrays)
             else:
                 write_csv(file, rows)

@@ -15,7 +15,7 @@ from typing import Any
 from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError, GraphThetaError
-from graphtheta.outputs.formats import FORMATS, Rows, check_format
+from graphtheta.outputs.formats import Rows, check_format, files_of
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
 MARK = "_SUCCESS"
@@ -65,7 +65,9 @@ class PartFolder:
             _together(comm, self._begin, comm.rank == 0)
             _together(comm, lambda: written.extend(self._write_part(rows)))
             files = [file for part in comm.all_gather(written) for file in part]
-            mark = {"values": rows.name, "format": self._form, "rows": total, "files": files}
+            mark: dict[str, Any] = {"values": rows.name, "format": self._form, "rows": total, "files": files}
+            if rows.columns:
+                mark["columns"] = rows.columns
             _together(comm, lambda: self._finish(mark), comm.rank == 0)
         return total
 
@@ -81,8 +83,8 @@ class PartFolder:
     def _write_part(self, rows: Rows) -> list[dict[str, Any]]:
         """Write the files of this worker's part, and list them."""
         listed = []
-        for ending, write in FORMATS[self._form].items():
-            path = self._aside / f"part-{self._comm.rank:05}-of-{self._comm.size:05}{ending.format(rows.name)}"
+        for ending, write in files_of(self._form, rows).items():
+            path = self._aside / f"part-{self._comm.rank:05}-of-{self._comm.size:05}{ending}"
             try:
                 with atomic_file(path) as file:
                     write(file, rows)

@@ -39,8 +39,7 @@ class NodeKind(TaskKind):
         self.width = graph.n_classes if self.labels == "classes" else graph.y.shape[1]
         self._threshold = threshold_of(self.job.threshold, self.labels, self.width)
         check_weights(self.job, self.labels, self.width, graph.node_columns)
-        names = graph.meta.get("class_names") or ()
-        self.class_names = tuple(map(str, names)) if len(names) == self.width else ()
+        self.class_names = graph.class_names
         return graph
 
     @property

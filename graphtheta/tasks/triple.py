@@ -60,7 +60,7 @@ class TripleKind(LinkKind):
             self._parts = np.full(graph.n_edges, MESSAGE, np.int8)
             for part, mask in masks.items():
                 self._parts[mask if mask is not None else slice(0, 0)] = part
-        names = graph.meta.get("relation_names") or [name for _, name, _ in graph.relations]
+        names = graph.meta.get("relation_names") or [name for _, name, _ in graph.relations] or graph.categories("edge", RELATION)
         self.relations = tuple(names) or tuple(range(graph.n_relations))
         return message_graph(graph, self._part_of).with_inverse_relations()
 

@@ -24,6 +24,7 @@ from graphtheta.job.job import Job
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder
+from graphtheta.outputs.predictions import predictions
 from graphtheta.pipeline.profile import Pipeline
 from graphtheta.recovery.weights import read_weights, write_weights
 from graphtheta.tasks.class_report import ClassReport
@@ -179,12 +180,19 @@ class Session:
 
         Collective: all ranks.
         """
+        found = self.predictions()
+        return None if found is None else (found.ids, found.values)
+
+    def predictions(self, whole: bool = True) -> Rows | None:
+        """What ``predict`` returns, with the class of each row by name; those of this worker unless ``whole``.
+
+        Collective: all ranks.
+        """
         with self.setup.scope():
-            out = self.setup.evaluator.predict(self.model)
-        return None if out is None else self.setup.kind.named(self.setup.info, np.arange(len(out)), out)
+            return predictions(self.model, self.setup.evaluator, self.setup.kind, self.setup.info, whole)
 
     def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
-        """Write what ``predict`` returns to a folder; each worker writes a part with its own rows.
+        """Write what ``predictions`` returns to a folder; each worker writes a part with its own rows.
 
         Args:
             folder: New, empty, or an earlier output, which is replaced when all parts are complete; on a file system that all
@@ -201,11 +209,9 @@ class Session:
         Collective: all ranks.
         """
         parts = PartFolder(folder, format, self.comm)
-        with self.setup.scope():
-            rows, out = self.setup.evaluator.outputs(self.model)
-        order = np.argsort(rows)
-        ids, out = self.setup.kind.named(self.setup.info, rows[order], out[order])
-        return parts.write(Rows("prediction", ids, out))
+        found = self.predictions(whole=False)
+        assert found is not None
+        return parts.write(found)
 
     def embed(self, nodes: Any = None, layer: int | str | Stages = -1) -> tuple[np.ndarray, np.ndarray] | None:
         """What a layer inside the model returns for nodes of the graph, without dropout.

@@ -51,7 +51,7 @@ def evaluate(graph, build, model):
     """Metrics and predictions of every run; the metrics are equal on all ranks, and the default metric is one of them."""
     def program(comm, placement):
         evaluator = build(build_partition(graph, comm, *placement, dtype=np.float64))
-        return evaluator.metrics(model), evaluator.predict(model), choose_metric("auto", (evaluator.task.kind,)).name
+        return evaluator.metrics(model), evaluator.gathered(*evaluator.outputs(model)), choose_metric("auto", (evaluator.task.kind,)).name
 
     for size, placement in RUNS:
         found = run_simulated(size, program, placement)

@@ -118,8 +118,9 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) 
     csv = np.loadtxt("p.csv", delimiter=",", skiprows=1)
     with np.load("run/predictions.npz") as saved:
         np.testing.assert_array_equal(saved["id"], csv[:, 0])
-        np.testing.assert_allclose(saved["prediction"], csv[:, 1:], rtol=1e-5)
-    assert (here / "p.csv").read_text().startswith("id,prediction_0,prediction_1,prediction_2\n")
+        np.testing.assert_allclose(saved["prediction"], csv[:, 2:], rtol=1e-5)
+        np.testing.assert_array_equal(saved["class"], csv[:, 1])
+    assert (here / "p.csv").read_text().startswith("id,class,prediction_0,prediction_1,prediction_2\n")
 
 
 def test_train_with_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

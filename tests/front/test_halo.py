@@ -7,9 +7,9 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.cli.rounding import halo_error
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
-from graphtheta.train.rounding import halo_error
 
 GRAPH = graphs.random_graph(60, 400, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 KEYS = dict(layers=3, hidden=32, dropout=0.3, optimiser="sgd", lr=0.1, backend="reference", partitioner="vertex-cut")

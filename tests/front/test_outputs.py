@@ -36,14 +36,16 @@ def read_rows(folder: Path, name: str) -> dict[Any, tuple[float, ...]]:
     for file in files:
         if mark["format"] == "parquet":
             table = pq.read_table(file)
-            ids = list(zip(*(table[c].to_pylist() for c in table.column_names[:-1]), strict=True))
+            keys = [c for c in table.column_names[:-1] if c != "class"]
+            ids = list(zip(*(table[c].to_pylist() for c in keys), strict=True))
             values = [value if isinstance(value, list) else [value] for value in table[name].to_pylist()]
         elif mark["format"] == "csv":
             with file.open(newline="", encoding="utf-8") as stream:
                 head, *lines = csv.reader(stream)
             n = sum(title.startswith("id") for title in head)
-            assert all(title.startswith(name) for title in head[n:])
-            ids, values = [tuple(line[:n]) for line in lines], [[float(x) for x in line[n:]] for line in lines]
+            first = n + ("class" in head)
+            assert all(title.startswith(name) for title in head[first:])
+            ids, values = [tuple(line[:n]) for line in lines], [[float(x) for x in line[first:]] for line in lines]
         elif file.name.endswith(".id.npy"):
             ids = [tuple(np.atleast_1d(x).tolist()) for x in np.load(file)]
             values = [np.ravel(value).tolist() for value in np.load(file.with_name(file.name.replace(".id.", f".{name}.")))]

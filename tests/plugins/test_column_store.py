@@ -17,7 +17,8 @@ KEYS = dict(model="sage", epochs=3, dtype="float64", hidden=5, optimiser="sgd", 
 
 def predicted(trainer):
     with trainer.setup.scope():
-        return trainer.setup.evaluator.predict(trainer.model)
+        evaluator = trainer.setup.evaluator
+        return evaluator.gathered(*evaluator.outputs(trainer.model))
 
 
 def trained(comm, graph, keys):
