@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -74,24 +74,25 @@ def sharing(draws: int, numbers: np.ndarray, groups: int) -> np.ndarray:
     return (bits(key(draws, Purpose.BATCH), numbers) % np.uint64(groups)).astype(np.int64) if groups else numbers
 
 
-def draw_others(draws: int, slots: np.ndarray, n_nodes: int, among: Members | None,
+def draw_others(draws: int, slots: np.ndarray, bounds: tuple[Any, Any], among: Members | None,
                 taken: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
     """A node for each slot, a hash of the slot; nodes that are taken are drawn again, [n] int64.
 
     Args:
         draws: Key of the draws.
         slots: What the draws are keyed by, [n] int64.
-        n_nodes: Nodes of the graph.
-        among: The nodes to draw from; None for all.
+        bounds: The first node to draw, and the first one beyond; integers, or [n] int64 by slot.
+        among: Draw from these nodes, and not between the bounds.
         taken: From positions of slots [k, 1] and nodes [k, attempts] to which of them are taken.
 
     Collective: all ranks of the partition, if ``among`` is given.
     """
     ends, left = np.empty(len(slots), np.int64), np.arange(len(slots))
-    high = n_nodes if among is None else among.n
+    first, beyond = (np.broadcast_to(x, len(slots)) for x in (bounds if among is None else (0, among.n)))
     # later rounds make more attempts, so that few rounds of messages look up the drawn nodes
     for attempts in (range(1), range(1, 8), range(8, 64)):
-        drawn = np.stack([integers(key(draws, Purpose.NEGATIVE, i), slots[left], high) for i in attempts], axis=1)
+        low, count = first[left], (beyond - first)[left]
+        drawn = np.stack([low + integers(key(draws, Purpose.NEGATIVE, i), slots[left], count) for i in attempts], axis=1)
         drawn = drawn if among is None else among.ids(drawn.ravel()).reshape(drawn.shape)
         found = taken(left[:, None], drawn)
         none = found.all(axis=1)

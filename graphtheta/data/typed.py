@@ -6,13 +6,13 @@ The node column ``type`` and the edge column ``relation`` hold codes, the positi
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphtheta.data.validation import Origin, check_edges, is_column
-from graphtheta.errors import DataError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.sparse import is_sparse
 
 TYPE, RELATION = "type", "relation"
@@ -49,6 +49,42 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names]}
     src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
+
+
+def relation_code(names: Sequence[Any], text: str, where: str) -> int:
+    """The code of a relation that is given by its code, its name, or the name between the types of its ends.
+
+    Args:
+        names: ``Graph.relation_names``.
+        text: What was given.
+        where: The setting it was given in, for messages.
+
+    Raises:
+        ConfigError: No relation or several have this name.
+    """
+    parts = [name if isinstance(name, tuple) else (str(name),) for name in names]
+    codes = [code for code, name in enumerate(parts) if text in (str(code), name[len(name) // 2])]
+    if len(codes) != 1:
+        known = ", ".join(f"{code} ({' '.join(name)})" for code, name in enumerate(parts))
+        raise ConfigError(f"{where}: relation {text!r} is {'not unique' if codes else 'not known'}; the relations are {known or 'none'}")
+    return codes[0]
+
+
+def first_of_types(types: np.ndarray, n_types: int, name: str) -> tuple[int, ...]:
+    """The first node of each type but the first.
+
+    Args:
+        types: Codes of the types, [n_nodes].
+        n_types: Number of types.
+        name: Name of the graph, for messages.
+
+    Raises:
+        DataError: Nodes of a type are not numbered together, in the order of the codes.
+    """
+    if np.any(types[1:] < types[:-1]):
+        raise DataError(f"{name}: nodes of one type are not numbered together, so that negatives of a type cannot be drawn; sort the nodes "
+                        f"by the column {TYPE!r}, or give the graph as dicts by type")
+    return tuple(np.searchsorted(types, np.arange(1, n_types)).tolist())
 
 
 def _triple(key: Any, where: str) -> tuple[str, str, str]:

@@ -259,6 +259,8 @@ class TrainKeys(Options):
     weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
     """Weight decay (L2 penalty); decoupled with adamw."""
     decay_first_layer_only: bool = _declared(NetworkOptions, "decay_first_layer_only")
+    link_relation: str = ""
+    """The relation whose edges are the links to predict, by name or code; by default the edges of all relations."""
     negatives: int = Field(1, ge=1, le=10_000)
     """Negative samples per positive link in training."""
     eval_negatives: int = Field(50, ge=1, le=10_000)

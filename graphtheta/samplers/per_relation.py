@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from graphtheta.data.typed import relation_code
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.sampling.bottom_k import BottomK
@@ -72,20 +73,11 @@ class PerRelationSampler:
         found: dict[int, tuple[int, ...]] = {}
         for text in filter(None, self.of.split(";")):
             name, _, numbers = text.partition("=")
-            code = self._code(name)
+            code = relation_code(self.relation_names, name, f"sampler=per_relation: of={self.of}")
             if code in found:
                 raise ConfigError(f"sampler=per_relation: of={self.of} names the relation {name} twice; drop one of them")
             found[code] = self._numbers(name, numbers)
         return [found.get(code, self.fanouts) for code in range(len(self.relation_names))]
-
-    def _code(self, text: str) -> int:
-        names = [name if isinstance(name, tuple) else (str(name),) for name in self.relation_names]
-        codes = [code for code, name in enumerate(names) if text in (str(code), *name[len(name) // 2:][:1])]
-        if len(codes) != 1:
-            known = ", ".join(f"{code} ({' '.join(name)})" for code, name in enumerate(names))
-            raise ConfigError(f"sampler=per_relation: of={self.of}: relation {text!r} is {'not unique' if codes else 'not known'}; "
-                              f"the relations are {known}")
-        return codes[0]
 
     def _numbers(self, name: str, text: str) -> tuple[int, ...]:
         try:

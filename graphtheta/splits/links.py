@@ -10,6 +10,7 @@ from graphtheta.data.arrays import EDGE_MASKS
 from graphtheta.data.graph import Graph
 from graphtheta.data.lazy import CHUNK
 from graphtheta.data.transform import first_of_each, keep_where, pair_key
+from graphtheta.data.typed import RELATION
 from graphtheta.errors import DataError
 from graphtheta.rng import Purpose, key, uniform
 from graphtheta.splits.nodes import LINK, check_shares
@@ -64,8 +65,14 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
     return LinkSplit(message, held[0], held[1], int((part == DROPPED).sum()))
 
 
-def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0) -> Callable[[int, int], np.ndarray]:
-    """The parts of edges; see ``link_split``. For a graph with edge masks, keys of all held-out edges are in memory.
+def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0,
+               relation: int | None = None) -> Callable[[int, int], np.ndarray]:
+    """The parts of edges; see ``link_split``. With edge masks or a relation, keys of all held-out edges are in memory.
+
+    Args:
+        graph, val, test, seed: As for ``link_split``.
+        relation: Only edges of this relation are held out, and those of others that would leak a
+            held-out pair are dropped; None for edges of all relations.
 
     Returns:
         Function from the bounds of a range of edges to ``MESSAGE``, ``VAL``, ``TEST`` or
@@ -85,20 +92,27 @@ def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0
         u = np.where(loop, 1.0, uniform(key(seed, Purpose.SPLIT, LINK), pair))
         return np.where(u < test, TEST, np.where(u < test + val, VAL, MESSAGE)).astype(np.int8)
 
-    if not masks:
+    if not masks and relation is None:
         return by_hash
+
+    def held_out(begin: int, end: int) -> np.ndarray:
+        found = np.zeros(end - begin, np.int8) if masks else by_hash(begin, end)
+        for mask, part in ((graph.edge_val, VAL), (graph.edge_test, TEST)):
+            if mask is not None:
+                found[mask[begin:end]] = part
+        if relation is not None:
+            found[graph.edge_columns[RELATION][begin:end] != relation] = MESSAGE
+        return found
+
     ranges = [(a, min(a + CHUNK, graph.n_edges)) for a in range(0, graph.n_edges, CHUNK)]
-    given = [unordered_pairs(graph, a, b)[mask[a:b]] for mask in masks for a, b in ranges]
+    given = [unordered_pairs(graph, a, b)[held_out(a, b) != MESSAGE] for a, b in ranges]
     held = np.unique(np.concatenate([np.zeros(0, np.int64), *given]))
 
-    def by_mask(begin: int, end: int) -> np.ndarray:
-        part = np.where(np.isin(unordered_pairs(graph, begin, end), held), DROPPED, MESSAGE).astype(np.int8)
-        for mask, own in ((graph.edge_val, VAL), (graph.edge_test, TEST)):
-            if mask is not None:
-                part[mask[begin:end]] = own
-        return part
+    def without_leaks(begin: int, end: int) -> np.ndarray:
+        part, leaks = held_out(begin, end), np.isin(unordered_pairs(graph, begin, end), held)
+        return np.where(leaks & (part == MESSAGE), DROPPED, part).astype(np.int8)
 
-    return by_mask
+    return without_leaks
 
 
 def message_graph(graph: Graph, part_of: Callable[[int, int], np.ndarray]) -> Graph:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.data.typed import RELATION, TYPE, first_of_types, relation_code
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
@@ -21,13 +22,19 @@ from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 
+SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder")
+
 
 class LinkKind(TaskKind):
-    """Link prediction: some links are held out, and ranked among negative samples."""
+    """Link prediction: some links are held out, and ranked among negative samples of the same type.
+
+    With a relation, only its edges are links. No negative is an edge of any relation, and along a
+    held-out link no message passes in any.
+    """
 
     name = "link"
     summary = "links"
-    keys: ClassVar[tuple[str, ...]] = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder")
+    keys: ClassVar[tuple[str, ...]] = (*SCORED_KEYS, "link_relation")
     # the first is chosen by decoder=auto
     decoders: ClassVar[tuple[str, ...]] = ("dot", "hadamard")
     label_kinds = ("ranks", "labels")
@@ -36,6 +43,8 @@ class LinkKind(TaskKind):
     _graph: Graph
     _part_of: Callable[[int, int], np.ndarray]
     _known: np.ndarray
+    _relation: int | None
+    _types: tuple[int, ...]
     _test: np.ndarray
 
     @classmethod
@@ -44,7 +53,10 @@ class LinkKind(TaskKind):
         return graph.y is None and graph.edge_y is None
 
     def take(self, graph: Graph) -> Graph:
-        self._graph, self._part_of = graph, link_parts(graph, seed=self.job.seed)
+        name = self.job.link_relation
+        self._relation = relation_code(graph.relation_names, name, "link_relation") if name else None
+        self._graph, self._part_of = graph, link_parts(graph, seed=self.job.seed, relation=self._relation)
+        self._types = first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name) if graph.n_types > 1 else ()
         return message_graph(graph, self._part_of)
 
     @property
@@ -69,13 +81,17 @@ class LinkKind(TaskKind):
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         self._known = known_keys(self._graph, partition)
-        positive = distinct_links(graph, lambda begin, end: graph.src[begin:end] != graph.dst[begin:end], partition.halo_comm)
-        links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups)
+        def chosen(begin: int, end: int) -> np.ndarray:
+            found = graph.src[begin:end] != graph.dst[begin:end]
+            return found if self._relation is None else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
+
+        positive = distinct_links(graph, chosen, partition.halo_comm)
+        links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups, self._types)
         return link_task(self.job, partition, links)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
-        held = {split: self._held(part, comm).links(partition, self._known, self.job.eval_negatives, self.job.seed + i)
+        held = {split: self._held(part, comm).links(partition, self._known, self.job.eval_negatives, self.job.seed + i, types=self._types)
                 for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items())}
         own = np.stack((held["test"].numbers, held["test"].src, held["test"].dst))
         # rank 0 receives all predictions, of links in this order

@@ -31,7 +31,8 @@ class Slice(NamedTuple):
     dst: np.ndarray
     n_links: int
 
-    def links(self, partition: Partition, known: np.ndarray, negatives: int, draws: int, groups: int = 0) -> Links:
+    def links(self, partition: Partition, known: np.ndarray, negatives: int, draws: int, groups: int = 0,
+              types: tuple[int, ...] = ()) -> Links:
         """The links at the owners of their sources.
 
         Args:
@@ -39,7 +40,7 @@ class Slice(NamedTuple):
             known: Keys of all links whose sources this worker owns; see ``known_keys``.
             negatives: Negatives per positive.
             draws: Key of their draws.
-            groups: Groups of positives with the same negatives; 0 if each has its own.
+            groups, types: As the attributes of ``Links``.
 
         Collective: all ranks of the partition.
         """
@@ -47,7 +48,7 @@ class Slice(NamedTuple):
         route = Route(partition.directory.owner(self.src), comm.size)
         # slices of higher ranks have higher numbers
         numbers, src, dst = np.ascontiguousarray(np.concatenate(comm.all_to_all(route.parts(np.stack(self[:3], axis=1)))).T)
-        return Links(numbers, src, dst, self.n_links, known, negatives, draws, groups)
+        return Links(numbers, src, dst, self.n_links, known, negatives, draws, groups, types)
 
 
 def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:

@@ -25,6 +25,8 @@ class Links:
         negatives: Negatives per positive.
         key: Key of the draws.
         groups: Groups of positives with the same negatives; 0 if each has its own.
+        types: The first node of each type but the first, ascending; empty for a graph of one type. A
+            negative has the type of the end that it replaces.
     """
 
     numbers: np.ndarray
@@ -35,6 +37,7 @@ class Links:
     negatives: int
     key: int
     groups: int = 0
+    types: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, partition: Partition, src: np.ndarray, dst: np.ndarray, known: np.ndarray, negatives: int, key: int) -> Links:
@@ -71,12 +74,13 @@ class Links:
         dst = np.concatenate((self.dst[own][:, None], self.draw(own, n, among)), axis=1)
         src = np.broadcast_to(self.src[own][:, None], dst.shape)
         gid = self.numbers[own][:, None] * (self.negatives + 1) + np.arange(self.negatives + 1)
-        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(self.taken(src, dst, n)).ravel())
+        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(self.taken(own[:, None], dst, n)).ravel())
 
     def draw(self, own: np.ndarray, n_nodes: int, among: Members | None = None) -> np.ndarray:
         """Draw the other ends of the negatives of some positives, [k, negatives] int64.
 
-        A draw is a hash of the positive's number, or of its group; pairs that are links or self loops are redrawn.
+        A draw is a hash of the positive's number, or of its group; pairs that are links or self loops, and
+        nodes of another type, are redrawn.
 
         Args:
             own: Positions of the positives, [k] int64.
@@ -87,14 +91,21 @@ class Links:
         """
         keyed = sharing(self.key, self.numbers[own], self.groups)
         slots = (keyed[:, None] * self.negatives + np.arange(self.negatives)).ravel()
-        src = np.repeat(self.src[own], self.negatives)
-        return draw_others(self.key, slots, n_nodes, among, lambda at, ends: self.taken(src[at], ends, n_nodes)).reshape(-1, self.negatives)
+        own = np.repeat(own, self.negatives)
+        kind, ends = self._type(self.dst[own]), np.array([0, *self.types, n_nodes])
+        drawn = draw_others(self.key, slots, (ends[kind], ends[kind + 1]), among, lambda at, nodes: self.taken(own[at], nodes, n_nodes))
+        return drawn.reshape(-1, self.negatives)
 
-    def taken(self, src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
-        """Whether each pair is a link or a self loop; this worker owns the sources."""
+    def taken(self, own: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
+        """Whether nodes cannot be the other ends of negatives of these positives: links, self loops, or nodes of another type."""
+        src = self.src[own]
         wanted = src * n_nodes + dst
         at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))
-        return (self.known[at] == wanted if len(self.known) else np.zeros(wanted.shape, bool)) | (src == dst)
+        linked = self.known[at] == wanted if len(self.known) else np.zeros(wanted.shape, bool)
+        return np.asarray(linked | (src == dst) | (self._type(dst) != self._type(self.dst[own])))
+
+    def _type(self, nodes: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.types, nodes, side="right")
 
 
 def _unordered(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:

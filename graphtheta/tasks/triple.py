@@ -17,7 +17,7 @@ from graphtheta.errors import DataError
 from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo
-from graphtheta.tasks.link import LinkKind, link_task
+from graphtheta.tasks.link import SCORED_KEYS, LinkKind, link_task
 from graphtheta.triples.known import AnswerTable, Triples, slice_of
 from graphtheta.triples.positives import TriplePositives
 from graphtheta.triples.ranking import TripleEvaluator
@@ -34,7 +34,7 @@ class TripleKind(LinkKind):
 
     name = "triple"
     summary = "heads and tails of relations"
-    keys = (*LinkKind.keys, "margin")
+    keys = (*SCORED_KEYS, "margin")
     decoders = tuple(TRIPLE_DECODERS)
     relations: tuple[Any, ...]
     _parts: np.ndarray

@@ -47,7 +47,7 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
     assert choices("task") == ("auto", "node", "link", "triple", "edge")
     assert choices("metric") == ("auto", "accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "f1", "auc", "average_precision", "ece",
                                  "mrr", "hits1", "hits3", "hits10", "mae", "rmse", "r2")
-    assert LinkKind.keys == ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder")
+    assert LinkKind.keys == ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder", "link_relation")
     of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold")}
     assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link", "triple"] for key in LinkKind.keys},
                          "margin": ["triple"]}
