@@ -24,7 +24,8 @@ from harness import table
 import graphtheta as gt
 
 DATA = "{}:features=0,relations=none"
-SHALLOW: dict[str, Any] = {"model": "mlp", "layers": 0, "embedding": 200, "strategy": "mini", "weight_decay": 0.0, "negatives": 64}
+SHALLOW: dict[str, Any] = {"model": "mlp", "layers": 0, "embedding": 200, "strategy": "mini", "weight_decay": 0.0, "dropout": 0.0,
+                           "negatives": 64}
 DISTMULT = {**SHALLOW, "decoder": "distmult", "link_loss": "softmax"}
 ROTATE = {**SHALLOW, "decoder": "rotate", "link_loss": "adversarial"}
 # one layer over half of the triples, the others are targets

@@ -49,7 +49,7 @@ class NetworkOptions(Options):
     """Options of every network; a model with options of its own derives a class from this one."""
 
     layers: int = Field(2, ge=0, le=10_000)
-    """Number of layers; with 0, a decoder of links reads the features as they are."""
+    """Number of layers; with 0, a decoder of links reads the features themselves, after dropout."""
     hidden: int = Field(16, ge=1)
     """Width of the hidden layers; for attention models, width of each head."""
     dropout: float = Field(0.5, ge=0, lt=1)

@@ -78,7 +78,7 @@ class Network(Model):
         h = graph.x
         if self.embed is not None:
             h = ACTIVATIONS[self.activation](self.embed(h))
-        h = self._passed(h) if self.layers else h
+        h = self._passed(h) if self.layers else self._drop(h)
         reached: list[Any] = []
         checkpointed = id(self) in graph.settings.recomputed
         for segment in self._segments():

@@ -50,7 +50,7 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
     assert LinkKind.keys == ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder", "link_relation")
     of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold")}
     assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link", "triple"] for key in LinkKind.keys},
-                         "margin": ["triple"]}
+                         "link_relation": ["link"], "margin": ["triple"]}
 
     class Ranked(LinkKind):
         name, summary = "ranked", "links"

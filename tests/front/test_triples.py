@@ -59,7 +59,8 @@ def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("keys", [
     {**SHALLOW, "decoder": "rotate", "strategy": "mini", "batch_size": 25, "link_loss": "adversarial", "negatives_from": "batch"},
-    {**SHALLOW, "decoder": "transe", "strategy": "mini", "batch_size": 40, "negative_groups": 2, "link_loss": "softmax"},
+    {**SHALLOW, "decoder": "transe", "strategy": "mini", "batch_size": 40, "negative_groups": 2, "link_loss": "softmax",
+     "dropout": 0.2},
     {**ENCODED, "decoder": "distmult"},
     {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
     {**ENCODED, "decoder": "distmult", "strategy": "cluster", "clusters": 3, "clusters_per_batch": 2},
