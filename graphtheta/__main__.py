@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "info": ("graphtheta.cli.command", "show statistics of a dataset and of its partition over workers"),
     "explain": ("graphtheta.cli.command", "show the execution plan of a job: layers, messages between workers, bytes, operations, memory"),
     "plan": ("graphtheta.cli.plan", "predict memory, bytes and time of a job before it runs; refuse one that cannot fit"),
+    "simulate": ("graphtheta.cli.simulate", "count a job on many workers, and predict its time on a cluster and what limits it"),
     "warmup": ("graphtheta.cli.command", "compile the kernels of a job ahead of time"),
     "doctor": ("graphtheta.cli.doctor", "check this machine: versions, MPI, threads, memory"),
 }

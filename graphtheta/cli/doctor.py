@@ -16,7 +16,7 @@ from graphtheta.cgroup import cpu_quota, memory_left, memory_limit
 from graphtheta.console import amount, say
 from graphtheta.engine.runtime.affinity import available_cores
 from graphtheta.engine.runtime.start import launched
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.flag import Parser
 from graphtheta.mpiexec import SECONDS, find_mpiexec, run
 from graphtheta.ops.compile.cache import lasting_folder
@@ -53,9 +53,13 @@ def doctor(argv: list[str]) -> int:
         Exit code: 0, or 1 if something needed is missing or broken.
     """
     about = "Check this machine: versions, MPI, Numba, BLAS, threads, memory, and a run on two ranks."
-    Parser("doctor", about, "graphtheta doctor").read(argv)
+    parser = Parser("doctor", about, "graphtheta doctor")
+    parser.add_argument("--measure", metavar="FILE", help="only measure the speed of this machine, for plan and simulate, and write it")
+    options, _ = parser.read(argv)
     if launched()[0]:
         return 0
+    if options.measure:
+        return measure(Path(options.measure))
     checks: dict[str, Callable[[], Finding]] = {
         "python": python, "packages": packages, "extras": extras, "numba": numba, "blas": blas, "cores": cores, "memory": memory,
         "mpi": mpi, "mpiexec": launcher, "two ranks": two_ranks,
@@ -69,6 +73,23 @@ def doctor(argv: list[str]) -> int:
         say(f"{state.ljust(5)}{name.ljust(11)}{found}" + (f"\n{' ' * 16}-> {remedy}" if remedy else ""))
         worst = max(worst, int(state == FAIL))
     return worst
+
+
+def measure(path: Path) -> int:
+    """Measure the speed of this machine.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    from graphtheta.planning.machine import machine, write
+
+    found = machine(again=True)
+    try:
+        write(found, path)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --measure") from error
+    say(f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use it from now on")
+    return 0
 
 
 def python() -> Finding:

@@ -74,7 +74,7 @@ def plan(argv: list[str]) -> int:
 
         rows = rows_on(workers)
         if options.json:
-            write_json(Path(options.json), rows)
+            write_json(Path(options.json), [row.figures() for row in rows])
         say(report(rows, limit, speed))
         if not any(limit.fits(row) for row in rows):
             more = [p for p in MORE_WORKERS if max(workers) < p <= graph.n_nodes]
@@ -159,7 +159,7 @@ def bytes_of(text: str) -> int:
     return int(found)
 
 
-def write_json(path: Path, rows: Sequence[Row]) -> None:
+def write_json(path: Path, figures: object) -> None:
     """Write all figures.
 
     Raises:
@@ -167,6 +167,6 @@ def write_json(path: Path, rows: Sequence[Row]) -> None:
     """
     try:
         with atomic_file(path) as f:
-            f.write((json.dumps([row.figures() for row in rows], indent=1) + "\n").encode())
+            f.write((json.dumps(figures, indent=1) + "\n").encode())
     except OSError as error:
         raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --json") from error

@@ -125,14 +125,21 @@ def machine(again: bool = False) -> Machine:
     path = cache_folder() / f"machine-{len(available_cores())}-{VERSION}.json"
     if not again:
         with suppress(OSError, ValueError, TypeError, KeyError):
-            return _read(path)
+            return read(path)
     found = measured()
-    with suppress(OSError), atomic_file(path) as f:
-        f.write((json.dumps(asdict(found), indent=1) + "\n").encode())
+    with suppress(OSError):
+        write(found, path)
     return found
 
 
-def _read(path: Path) -> Machine:
+def write(found: Machine, path: Path) -> None:
+    """Write the speed of a machine to a file."""
+    with atomic_file(path) as f:
+        f.write((json.dumps(asdict(found), indent=1) + "\n").encode())
+
+
+def read(path: Path) -> Machine:
+    """The speed of a machine from a file."""
     held = json.loads(path.read_text(encoding="utf-8"))
     return Machine(**{**held, "seconds": tuple(map(float, held["seconds"]))})
 

@@ -42,6 +42,7 @@ class Row:
         hits, misses: Rows that caches of features hold of those that views read, and the others.
         macrobatch: Groups of views that are expanded together.
         compute, build, transfer: Seconds of an epoch that workers compute, build views, and send.
+        carried: Those seconds of ``transfer`` that bytes take; the others are of messages.
         processor: Processor seconds of an epoch, of all workers, without waiting and sending.
     """
 
@@ -65,6 +66,7 @@ class Row:
     compute: float
     build: float
     transfer: float
+    carried: float
     processor: float
 
     @property
@@ -90,7 +92,7 @@ class Row:
 
 
 def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine: Machine, modes: Sequence[str] = MODES,
-            per_machine: int = 0, views: int = SAMPLED_VIEWS, limit: int | None = None) -> list[Row]:
+            per_machine: int = 0, views: int = SAMPLED_VIEWS, limit: int | None = None, rehearsed: int = 0) -> list[Row]:
     """Predict a job in several ways, in this process, without running it.
 
     Args:
@@ -103,6 +105,8 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
         views: How many views of an epoch are counted, at most; those of an epoch with a cache or
             macrobatches all are.
         limit: Bytes of memory of a worker, which bound macrobatch=auto; None for what this machine has free.
+        rehearsed: Most workers that make views in this process; what more of them send to make views is
+            estimated from these. 0 for any number.
 
     Raises:
         GraphThetaError: Job and graph do not fit together.
@@ -117,7 +121,7 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
             key = size, job.partitioner, job.masters
             if key not in placed:
                 placed[key] = _placed(job, held, size)
-            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size, views, limit)
+            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size, views, limit, rehearsed)
             rows += way.rows(modes)
     return rows
 
@@ -142,6 +146,7 @@ class _Way:
     together: int
     views: int
     limit: int | None
+    rehearsed: int
 
     def rows(self, modes: Sequence[str]) -> Iterator[Row]:
         """A row for each mode."""
@@ -168,18 +173,18 @@ class _Way:
         compute = groups * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
         most = largest_bound(job, self.held, self.placement, works)
         memory = self._memory(most)
-        rehearsal = self._rehearsed(job, works[0].searched, memory)
+        rehearsal = self._rehearsed(job, works, memory)
         built = np.array([rehearsal.sent, rehearsal.messages]) * (views / rehearsal.views)
         build = self._build(rehearsal)
         sent, messages = moved + summed
         counted = min(len(works), rehearsal.views if works[0].searched and size > 1 else views)
-        transfer = self.machine.transfer(sent, messages, self.together) if size > 1 else 0.0
+        transfer, carried = (self.machine.transfer(sent, x, self.together) if size > 1 else 0.0 for x in (messages, 0 * messages))
         work = np.mean([work.parts.sum(axis=(0, 1)) for work in works], axis=0)
         processor = views * (self.sampled.processor + float(work @ self.machine.seconds))
         return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory + int(rehearsal.held.max()), most,
                    -(-views // each), views, counted, round(moved[0].sum()), round(summed[0].sum()),
                    round(built[0].sum()), round((moved + summed + built)[1].sum()), rehearsal.hits, rehearsal.misses, rehearsal.macrobatch,
-                   compute, build, transfer, processor)
+                   compute, build, transfer, carried, processor)
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
@@ -188,14 +193,29 @@ class _Way:
         return max(process.loading, process.building + most.partition, process.holding + most.partition + sampled.peak,
                    process.base + sampled.libraries + most.total) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
 
-    def _rehearsed(self, job: Job, searched: bool, memory: int) -> Rehearsal:
+    def _rehearsed(self, job: Job, works: list[Work], memory: int) -> Rehearsal:
         """What making the views sends."""
-        size, none = self.placement.size, np.zeros(self.placement.size, np.int64)
+        size, searched, none = self.placement.size, works[0].searched, np.zeros(self.placement.size, np.int64)
         ahead = job.macrobatch != "1" or (job.feature_cache, job.machine_cache) != ("0", "0")
         if not searched or (size == 1 and not ahead):
             return Rehearsal(1, none, none, none + self.sampled.seconds, none, 0, 0, 1)
         room = max((available_bytes() // self.together if self.limit is None else self.limit) - memory, 0)
-        return rehearse(self.held, job, self.pair, size, self.sampled.steps if ahead else self.views, self.together, room)
+        views, fewer = self.sampled.steps if ahead else self.views, min(size, self.rehearsed or size)
+        found = rehearse(self.held, job, self.pair, fewer, views, self.together, room)
+        return found if fewer == size else found.on(size, self._growth(works, fewer, job.mode == "independent"))
+
+    def _growth(self, works: list[Work], fewer: int, alone: bool) -> float:
+        """How many times as many bytes all workers send to make a view as fewer workers do.
+
+        Workers of one view ask the owners of the rows that they read from others; a worker of its own
+        view asks for all rows but its own.
+        """
+        size = self.placement.size
+        if alone:
+            return (size - 1) / size * fewer / (fewer - 1)
+        placement = Placement.of(self.held.graph, fewer, self.pair.partitioner, self.pair.masters, self.job.seed)
+        before = sum(work_of(self.held, view, placement).sent.sum() for _, view in self.sampled.views)
+        return float(sum(work.sent.sum() for work in works) / max(before, 1))
 
     def _build(self, rehearsal: Rehearsal) -> float:
         """Seconds of an epoch in which the workers make views: their work, and messages, for which they wait."""

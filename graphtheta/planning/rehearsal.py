@@ -58,6 +58,21 @@ class Rehearsal:
     misses: int
     macrobatch: int
 
+    def on(self, size: int, growth: float) -> Rehearsal:
+        """An estimate for more workers.
+
+        A worker searches its share of the edges, and has as many rounds, in which it sends to all others.
+
+        Args:
+            size: Their number.
+            growth: How many times as many bytes all of them send.
+        """
+        fewer = len(self.sent)
+        messages = self.messages.max() * (size - 1) / max(fewer - 1, 1)
+        return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, round(messages)),
+                         np.full(size, self.seconds.max() * fewer / size), np.full(size, self.held.max()), self.hits, self.misses,
+                         self.macrobatch)
+
 
 def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None) -> Rehearsal:
     """Make the first views of the first epoch.

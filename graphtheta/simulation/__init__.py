@@ -1,0 +1,1 @@
+"""Jobs on many machines: what they count there, in time, and what limits them."""

@@ -1,0 +1,95 @@
+"""Jobs on many simulated workers: counts equal to the ledgers', times from counts, what limits, and the command."""
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.__main__ import main
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.planning.machine import Machine, write
+from graphtheta.planning.skeleton import skeleton
+from graphtheta.simulation.cluster import POST, Cluster
+from graphtheta.simulation.report import by_way, report
+from graphtheta.simulation.simulate import simulated
+
+GRAPH = graphs.random_graph(40, 160)
+SPEED = Machine((1e-11, 1e-10, 3e-10, 1e-10, 1e-9, 5e-5, 0.0), 1.5, 1e-4, 4e-10, 1e-4, 2, 0.1)
+CLUSTER = Cluster.of(SPEED, 1e-5, 1e9)
+JOBS: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 4}, "cluster": {"clusters": 5}}
+
+
+def job_of(strategy: str, **keys: Any) -> gt.Job:
+    return gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy=strategy, **JOBS[strategy], **keys)
+
+
+@pytest.mark.parametrize("strategy", JOBS)
+def test_counts_on_eight_workers_are_those_of_the_ledgers(strategy: str) -> None:
+    job = job_of(strategy, partitioner="vertex-cut")
+    (point,) = simulated(skeleton(job, GRAPH), [job], [8], CLUSTER, ["cooperative"], views=10_000)
+
+    def epoch(comm: Comm) -> tuple[int, int]:
+        one = gt.Trainer(graph=GRAPH, comm=comm, job=job)
+        before = comm.ledger.snapshot()
+        one.train_epoch(0)
+        since = comm.ledger.since(before)
+        return since["move"]["bytes"], since["reduce"]["bytes"]
+
+    moved, summed = np.sum(run_simulated(8, epoch), axis=0)
+    assert (point.row.moved, point.row.summed) == (moved, summed) and point.row.counted == point.row.views
+
+
+@pytest.mark.parametrize("mode", ["cooperative", "independent"])
+def test_what_more_workers_send_to_make_views_is_estimated(mode: str) -> None:
+    job = job_of("mini")
+    held = skeleton(job, GRAPH)
+    exact, estimated = (simulated(held, [job], [6], CLUSTER, [mode], views=10_000, rehearsed=n)[0].row for n in (0, 3))
+    assert estimated.moved == exact.moved and 0.5 * exact.built < estimated.built < 2 * exact.built
+    assert 0.5 * exact.messages < estimated.messages < 2 * exact.messages
+
+
+def test_time_of_messages_bytes_and_slow_workers() -> None:
+    sent, messages = np.array([2_000, 6_000, 1_000, 0]), np.array([6, 6, 3, 0])
+    alone = CLUSTER.transfer(sent, messages, 1)
+    assert alone == pytest.approx(6_000 / 1e9 + 2 * (SPEED.message + 1e-5) + 6 * POST)
+    assert replace(CLUSTER, congestion=3.0).transfer(sent, 0 * messages, 1) == pytest.approx(3 * 6_000 / 1e9)
+    # workers of a machine share its link
+    assert CLUSTER.transfer(sent, 0 * messages, 2) == pytest.approx(2 * 6_000 / 1e9)
+    work = np.ones((3, 2, 7))
+    work[1] *= 2
+    fair, slow = CLUSTER.compute(work, 1), replace(CLUSTER, slowest=1.5).compute(work, 1)
+    np.testing.assert_allclose(slow / fair, [1, 1.5, 1])
+
+
+def test_parts_add_up_to_the_time_and_the_largest_limits() -> None:
+    job = job_of("mini")
+    points = simulated(skeleton(job, GRAPH), [job], [1, 2, 4], CLUSTER, ["cooperative", "independent"])
+    for point in points:
+        assert sum(point.parts.values()) == pytest.approx(point.row.seconds) and all(s >= 0 for s in point.parts.values())
+        assert point.parts[point.limit] == max(point.parts.values())
+    slow = simulated(skeleton(job, GRAPH), [job], [4], replace(CLUSTER, bandwidth=1e3), ["cooperative"])[0]
+    # views have to be made too, over the same links
+    assert slow.limit in ("bytes", "views") and slow.step > points[-1].step
+    assert {len(found) for found in by_way(points).values()} == {3} and "speed-up" in report(points, CLUSTER)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    speed, found, picture = tmp_path / "speed.json", tmp_path / "found.json", tmp_path / "scaling.svg"
+    write(SPEED, speed)
+    words = ["simulate", "--dataset", "ring:n=64", "--backend", "reference", "--machine", str(speed), "--workers", "4,1,2"]
+    assert main([*words, "--strategies", "global,cluster", "--clusters", "4", "--json", str(found), "--plot", str(picture)]) == 0
+    figures = json.loads(found.read_text(encoding="utf-8"))
+    assert [(p["strategy"], p["workers"]) for p in figures["points"]][:3] == [("global", 1), ("global", 2), ("global", 4)]
+    assert "linear" in picture.read_text(encoding="utf-8") or picture.stat().st_size > 10_000
+    assert "limit" in capsys.readouterr().out
+    for more, told in ((("--link", "fast"), "--link: got 'fast'"), (("--slowest", "0.5"), "--slowest: got 0.5"),
+                       (("--machine", str(found)), "not the speed of a machine"), (("--modes", "both"), "unknown name 'both'")):
+        assert main([*words, *more]) in (1, 2)
+        assert told in capsys.readouterr().err
