@@ -24,9 +24,9 @@ def gathered_tables(tables: Sequence[EmbeddingTable], partition: Partition, best
 
     Collective: all ranks of the partition.
     """
-    own = {f"{PREFIX}{t.name}/{name}": x for t in tables for name, x in t.arrays().items()}
+    own = {f"{PREFIX}{t.name}/{name}": (t, x) for t in tables for name, x in t.arrays().items()}
     # there are none before the first evaluation
-    own |= {BEST + t.name: values for t, values in zip(tables, best, strict=False)}
+    own |= {BEST + t.name: (t, values) for t, values in zip(tables, best, strict=False)}
     return _by_node(partition, own)
 
 
@@ -35,7 +35,7 @@ def gathered_values(tables: Sequence[EmbeddingTable], partition: Partition) -> A
 
     Collective: all ranks of the partition.
     """
-    return _by_node(partition, {PREFIX + t.name: t.values() for t in tables})
+    return _by_node(partition, {PREFIX + t.name: (t, t.values()) for t in tables})
 
 
 def load_tables(tables: Sequence[EmbeddingTable], found: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -46,7 +46,7 @@ def load_tables(tables: Sequence[EmbeddingTable], found: Mapping[str, np.ndarray
     """
     for t in tables:
         at = f"{PREFIX}{t.name}/"
-        t.load({name.removeprefix(at): x for name, x in found.items() if name.startswith(at)})
+        t.load({name[len(at):]: x for name, x in found.items() if name.startswith(at) and "/" not in name[len(at):]})
     return [found[BEST + t.name][t.masters] for t in tables if BEST + t.name in found]
 
 
@@ -68,14 +68,17 @@ def load_values(tables: Sequence[EmbeddingTable], partition: Partition, found: M
     return {name: x for name, x in found.items() if name not in names}
 
 
-def _by_node(partition: Partition, own: Arrays) -> Arrays:
-    """Arrays of all nodes in the order of node ids, from those of each worker's masters, on rank 0; empty elsewhere."""
-    found = {}
-    ids = partition.halo_comm.gather_rows(partition.masters) if own else None
-    for name, x in own.items():
-        parts = partition.halo_comm.gather_rows(x)
-        if parts is not None and ids is not None:
-            found[name] = np.empty((partition.n_nodes, *x.shape[1:]), x.dtype)
+def _by_node(partition: Partition, own: Mapping[str, tuple[EmbeddingTable, np.ndarray]]) -> Arrays:
+    """Arrays of all nodes in the order of node ids, from those of each worker's rows, on rank 0; empty elsewhere.
+
+    A node without a row in the table of an array has 0.
+    """
+    found, comm = {}, partition.halo_comm
+    of_tables = {name: comm.gather_rows(t.masters) for name, t in {t.name: t for t, _ in own.values()}.items()}
+    for name, (table, x) in own.items():
+        ids, parts = of_tables[table.name], comm.gather_rows(x)
+        if ids is not None and parts is not None:
+            found[name] = np.zeros((partition.n_nodes, *x.shape[1:]), x.dtype)
             for nodes, part in zip(ids, parts, strict=True):
                 found[name][nodes] = part
     return found

@@ -1,4 +1,4 @@
-"""The learnable node features of a job: the table ``x`` of a graph that has no features."""
+"""The learnable node features of a job: those of all nodes of a graph without features, or of some types beside their features."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,10 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.data.typed import TYPE
+from graphtheta.embeddings.types import TypedFeatures, widths_of
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.store.column import Role
+from graphtheta.engine.store.column import Column, Role
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.store.table import EmbeddingTable
+from graphtheta.engine.train.table import Table
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.job.job import Job, flag
 from graphtheta.ops.optimisers.row_optimiser import RowAdagrad, RowAdam, RowOptimiser, RowSGD
@@ -25,29 +28,53 @@ def check_embedding(job: Job, graph: Graph) -> None:
 
     Raises:
         ConfigError: It also asks for something that needs features that never change.
-        DataError: The graph has features.
+        DataError: The graph has features, and no types are named.
     """
     if not job.embedding:
         return
-    if graph.x is not None:
+    if job.embedding_types:
+        widths_of(job.embedding_types, job.embedding, graph)
+    elif graph.x is not None:
         raise DataError(f"embedding={job.embedding} makes node features x that are learned, but {graph.name or 'the graph'} has features "
-                        "x; drop --embedding, or give a graph without x")
+                        "x; drop --embedding, give a graph without x, or name the types of nodes that learn some with --embedding-types")
     for key, allowed in REFUSED.items():
         if getattr(job, key) not in allowed:
             raise ConfigError(f"embedding={job.embedding} makes node features that change in every step, and cannot be combined with "
                               f"{key}={job.as_text(key)}; drop {flag(key)} or --embedding")
 
 
-def with_embedding(job: Job, partition: Partition) -> tuple[Partition, tuple[EmbeddingTable, ...]]:
-    """The partition with the job's embedding as node column ``x``, and the embedding; without one, as it is and nothing.
+def width_of(job: Job, graph: Graph) -> int:
+    """Width of the node features that a model reads."""
+    if not job.embedding_types:
+        return job.embedding or graph.n_features
+    return graph.n_features + sum(widths_of(job.embedding_types, job.embedding, graph).values())
+
+
+def with_embedding(job: Job, graph: Graph, partition: Partition) -> tuple[Partition, tuple[Table, ...], tuple[EmbeddingTable, ...]]:
+    """The partition with learned features in the node column ``x``.
 
     Args:
-        job: Gives width, optimiser, learning rate, seed and type.
-        partition: This worker's part of a graph without features.
+        job: Gives widths, optimiser, learning rate, seed and type.
+        graph: Gives the types.
+        partition: This worker's part of it.
+
+    Returns:
+        The partition, the columns that training changes, and the tables with their learned rows; without any, the partition as it is.
     """
     if not job.embedding:
-        return partition, ()
-    optimiser = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr)
-    table = EmbeddingTable("x", partition.masters, job.embedding, optimiser, job.seed, np.dtype(job.dtype))
-    store = ColumnStore(partition.n_masters, {table.name: (Role.FEATURE, table)})
-    return replace(partition, node=partition.node.joined(store)), (table,)
+        return partition, (), ()
+    optimiser, dtype = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr), np.dtype(job.dtype)
+    if not job.embedding_types:
+        table = EmbeddingTable("x", partition.masters, job.embedding, optimiser, job.seed, dtype)
+        return _with_x(partition, table), (table,), (table,)
+    tables, rows, types = [], [], partition.node.read(TYPE)
+    for code, width in widths_of(job.embedding_types, job.embedding, graph).items():
+        rows.append(np.flatnonzero(types == code))
+        tables.append(EmbeddingTable(f"x/{graph.node_types[code]}", partition.masters[rows[-1]], width, optimiser, job.seed, dtype))
+    stored = partition.node.column("x") if "x" in partition.node else None
+    x = TypedFeatures(partition.n_masters, stored, tables, rows)
+    return _with_x(partition, x), (x,), tuple(tables)
+
+
+def _with_x(partition: Partition, x: Column) -> Partition:
+    return replace(partition, node=partition.node.joined(ColumnStore(partition.n_masters, {"x": (Role.FEATURE, x)})))

@@ -160,7 +160,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if self.pipeline == "auto" and self.views_in_flight == 1:
             raise ConfigError("pipeline=auto chooses the number of views in flight up to views_in_flight, which is 1; give "
                               "--views-in-flight, such as 8, or drop --pipeline")
-        for key in ("embedding_optimiser", "embedding_lr"):
+        for key in ("embedding_types", "embedding_optimiser", "embedding_lr"):
             if not self.embedding and not self.is_default(key):
                 raise ConfigError(f"{key}={self.as_text(key)} configures learned node features; give their width with --embedding, or drop "
                                   f"{flag(key)}")

@@ -89,6 +89,8 @@ class DataKeys(Options):
     embedding: int = Field(0, ge=0)
     """Learn node features x of this width, for a graph without features: a row for each node, held by the worker of the node; a step
     updates only rows that its batch reads. 0 is off."""
+    embedding_types: str = ""
+    """Types of nodes that learn features beside those they have, with own widths if given: user,item=8."""
     embedding_optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
     """Optimiser of the rows of --embedding: lazy Adam, which leaves rows without a gradient alone, adagrad or sgd, without weight decay."""
     embedding_lr: float = Field(0.0, ge=0, allow_inf_nan=False)

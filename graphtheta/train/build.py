@@ -22,6 +22,7 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.step import Training
+from graphtheta.engine.train.table import Table
 from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
@@ -89,7 +90,8 @@ class RunSetup:
         independent: Whether each worker computes views of its own.
         modes: What both modes do with the first views; None unless the job chooses between them.
         choices: Settings that exist in Python only.
-        tables: Learned node features, which training changes.
+        learned: Node columns that training changes.
+        tables: Their rows that are learned, which are saved.
     """
 
     job: Job
@@ -113,6 +115,7 @@ class RunSetup:
     independent: bool
     modes: ModeCounts | None
     choices: Choices
+    learned: tuple[Table, ...]
     tables: tuple[EmbeddingTable, ...]
 
     @property
@@ -155,7 +158,7 @@ class RunSetup:
         return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
                         views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
                         settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
-                        features=caches.features, ahead=ahead, tables=self.tables,
+                        features=caches.features, ahead=ahead, tables=self.learned,
                         foresight=dry_runs(caches, ahead))
 
 
@@ -190,7 +193,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
     halo_comm = comm if job.macrobatch == "1" else MergedComm(comm)
     partition = build_partition(prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
-    partition, tables = with_embedding(job, partition)
+    partition, learned, tables = with_embedding(job, prepared.graph, partition)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
     with pass_scope(settings), backend_scope(job.backend):
         prepared.check_columns(made, partition)
@@ -216,7 +219,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     trained = tuple(p for p in made.parameters() if p not in frozen)
     return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
-                    prepared.metric, strategy, trained, rule, views, independent, modes, choices, tables)
+                    prepared.metric, strategy, trained, rule, views, independent, modes, choices, learned, tables)
 
 
 def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.data.graph import Graph
+from graphtheta.embeddings.setup import width_of
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.relation import READOUT
 from graphtheta.errors import ConfigError
@@ -39,7 +40,7 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     Raises:
         ConfigError: It cannot be made.
     """
-    sizes = {"d_in": job.embedding or graph.n_features, "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
+    sizes = {"d_in": width_of(job, graph), "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
              "relations": graph.n_relations, "types": graph.n_types}
     named = {"relation_names": graph.relation_names, "type_names": graph.node_types}
     with dtype_scope(job.dtype), init_scope(job.seed):

@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.embeddings.saved import gathered_values
+from graphtheta.embeddings.types import TypedFeatures
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.store.memory import MemoryColumn
+from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.ops.optimisers.row_optimiser import RowSGD
 from graphtheta.recovery.stopping import Stop, Stopped
 from graphtheta.train import trainer as trainer_module
 
@@ -103,6 +108,88 @@ def test_weights_hold_the_rows(tmp_path: Path) -> None:
 def test_what_needs_fixed_features_is_refused(keys: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=rf"embedding=6 makes node features that change in every step.*{list(keys)[-1]}"):
         gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, **keys})
+
+
+def typed(x: bool = True) -> gt.Graph:
+    """Papers with features and labels, users and tags without."""
+    rng, sizes = np.random.default_rng(1), {"paper": 40, "user": 30, "tag": 6}
+    pairs = {("user", "reads", "paper"): (30, 40), ("tag", "of", "paper"): (6, 40), ("user", "likes", "tag"): (30, 6)}
+    masks = {name: {"paper": np.arange(40) % 4 == i} for i, name in enumerate(("train", "val", "test"))}
+    return gt.Graph({name: [rng.integers(0, n, 90) for n in ends] for name, ends in pairs.items()}, sizes,
+                    x={"paper": rng.standard_normal((40, 3))} if x else None, y={"paper": rng.integers(0, 3, 40)},
+                    **masks).with_inverse_relations()
+
+
+TYPED: dict[str, Any] = {**KEYS, "model": "rgcn", "embedding_types": "tag=2,user", "strategy": "mini", "batch_size": 4}
+
+
+def run_typed(comm: Any, x: bool = True, **keys: Any) -> dict[str, np.ndarray]:
+    trainer = gt.Trainer(graph=typed(x), comm=comm, **{**TYPED, **keys})
+    found = trainer.fit()
+    values = gathered_values(trainer.setup.tables, trainer.partition)
+    predicted = trainer.predict()
+    return {} if predicted is None else {"loss": np.array([row["loss"] for row in found.history]), **values, "predicted": predicted[1]}
+
+
+@pytest.mark.parametrize("x", [True, False])
+def test_types_learn_features_beside_those_of_others(x: bool) -> None:
+    one = run_typed(SerialComm(), x)
+    close(run_simulated(3, run_typed, x, partitioner="vertex-cut", masters="block")[0], one)
+    tags, users = one["embedding/x/tag"], one["embedding/x/user"]
+    assert tags.shape == (76, 2) and users.shape == (76, 6)
+    for values, own in ((tags, slice(70, 76)), (users, slice(40, 70))):
+        assert values[own].all() and not np.delete(values, np.r_[own], axis=0).any()
+    assert one["loss"][-1] < one["loss"][0]
+
+
+@pytest.mark.parametrize("stored", [None, np.arange(12.0).reshape(6, 2), sp.csr_array(np.eye(6))], ids=["none", "dense", "sparse"])
+def test_columns_of_tables_lie_beside_stored_ones(stored: Any) -> None:
+    rows = [np.array([0, 3]), np.array([1, 2, 5])]
+    tables = [EmbeddingTable(str(i), own, 2 + i, RowSGD(1.0), 0, np.float64) for i, own in enumerate(rows)]
+    column = TypedFeatures(6, None if stored is None else MemoryColumn(stored), tables, rows)
+    d = 0 if stored is None else stored.shape[1]
+    wanted = np.zeros((6, d + 5))
+    if d:
+        wanted[:, :d] = stored if isinstance(stored, np.ndarray) else stored.toarray()
+    wanted[rows[0], d: d + 2], wanted[rows[1], d + 2:] = tables[0].values(), tables[1].values()
+    np.testing.assert_array_equal(column.values(), wanted)
+    some, gradient = np.array([5, 3, 4, 0]), np.random.default_rng(0).standard_normal((4, d + 5))
+    np.testing.assert_array_equal(column.read_begin(some).end(), wanted[some])
+    column.add(*column.row_gradients(some, gradient))
+    column.add(*column.row_gradients(some[:2], None))
+    column.update(0.5)
+    learned = np.arange(d + 5) >= d
+    np.testing.assert_allclose(column.values(), wanted - np.where(learned & (wanted != 0), of_rows(some, 0.5 * gradient), 0), rtol=1e-12)
+
+
+def of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    out = np.zeros((6, values.shape[1]))
+    out[rows] = values
+    return out
+
+
+def test_weights_hold_the_rows_of_types(tmp_path: Path) -> None:
+    def saved(comm: Any) -> np.ndarray | None:
+        trainer = gt.Trainer(graph=typed(), comm=comm, **TYPED)
+        trainer.fit()
+        trainer.save(tmp_path / "weights.safetensors")
+        found = trainer.predict()
+        return None if found is None else found[1]
+
+    expected = run_simulated(2, saved)[0]
+    other = gt.Trainer(graph=typed(), comm=SerialComm(), **{**TYPED, "seed": 5})
+    other.load(tmp_path / "weights.safetensors")
+    np.testing.assert_allclose(other.predict()[1], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("types", "message"), [
+    ("users", "embedding_types=users: the graph has no node type 'users'; its types are paper, user, tag"),
+    ("user,tag,user=3", "names the type user twice"), ("tag=0", "type tag has width '0'; give a whole number"),
+    ("tag=", "type tag has width ''"),
+])
+def test_mistakes_in_types_are_named(types: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        gt.Trainer(graph=typed(), comm=SerialComm(), **{**TYPED, "embedding_types": types})
 
 
 def test_other_mistakes_are_named() -> None:
