@@ -39,7 +39,7 @@ GRAPHS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # all neighbours of a batch are most of such a graph
 STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256, "fanout": "10,5"}, "cluster": {"clusters": 8}}
-MEASURED = ("move", "reduce", "batch")
+MEASURED = ("move", "reduce", "batch", "fetch")
 PREDICTED = ("memory", "sent", "seconds", "processor")
 RMAT = "rmat:scale=15,edge_factor=16,features=128,classes=16"
 WARM, EPOCHS = 2, 12

@@ -3,18 +3,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise, takewhile
 from math import prod
 
 import numpy as np
 
-from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.dry_run import Operation, Probe
 from graphtheta.engine.layer.memory import Extent, MemoryBound
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.job.job import Job
+from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, usable
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import Skeleton
-from graphtheta.planning.work import Work
+from graphtheta.planning.work import Work, copies_features, is_product
 from graphtheta.train.build import memory_of
 
 # an id; bounds of the edges into and out of a row, in two of four blocks each
@@ -62,14 +64,31 @@ def _bound(job: Job, held: Skeleton, placement: Placement, work: Work, rank: int
         [share.mirrors for share in work.shares], [share.edges for share in work.shares], [share.sent for share in work.shares]))
     extent = Extent(int(work.nodes[rank]), mirrors, edges, sent, int(work.nodes.sum()),
                     max((share.counts.edges for share in work.shares), default=0), node, edge)
-    bound = memory_of(job, partition, extent, work.found, rank, placement.size, GRADIENTS)
-    if not work.searched:
-        # views of the whole graph read columns in memory where they are stored
-        columns = {name: held.partition.node.column(name) for name in work.found.stored if name in held.partition.node}
-        read = sum(prod(x.shape[1:]) for name, x in columns.items() if x.nbytes or name in held.blank)
-        bound = replace(bound, views=0, values=max(bound.values - read * extent.rows * np.dtype(job.dtype).itemsize, 0))
+    # a dry run over levels of known sizes has sums and products in the order of the step
+    stored = replace(work.found, node_width=_stored_width(held, work), deferred_width=0)
+    bound, values = (memory_of(job, partition, extent, found, rank, placement.size, GRADIENTS) for found in (work.found, stored))
+    bound = replace(bound, views=bound.views if work.searched else 0, values=values.values)
     with backend_scope(job.backend):
         return bound if _in_chunks(work.found) else replace(bound, chunks=0)
+
+
+def _stored_width(held: Skeleton, work: Work) -> int:
+    """Numbers per row that a step stores: copied features, what is made of them before the first product, and values with gradients."""
+    # values of width 1, such as factors by degree, do not end a run of elementwise operations
+    wide = [o for o in work.found.operations if prod(o.outputs[0]) > 1]
+    # of such a run only the result is stored
+    kept = [o for o, then in pairwise([*wide, None]) if o is not None and (then is None or not (_fuses(o) and _fuses(then)))]
+    features = list(takewhile(lambda o: not is_product(o), kept))
+    before, after = (sum(prod(y) for o in each for y in o.outputs) for each in (features, kept[len(features):]))
+    copied = held.feature_bytes / np.dtype(held.job.dtype).itemsize if work.searched and copies_features(work.found) else 0.0
+    # segments that are computed again store less
+    return round(copied + held.density * before + min(after, work.found.node_width))
+
+
+def _fuses(o: Operation) -> bool:
+    """Whether an operation is elementwise, so that a run of them is computed at once."""
+    primitive = PRIMITIVES.get(o.name)
+    return primitive is not None and (primitive.scalar is not None or bool(primitive.traits.lazy))
 
 
 def _in_chunks(found: Probe) -> bool:

@@ -188,9 +188,12 @@ class _Way:
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
-        process, sampled = self.held.process, self.sampled
+        process, sampled, held = self.held.process, self.sampled, self.held
+        # one worker reads the features from the array of the graph
+        shares = self.placement.size == 1 and "x" in held.blank and held.partition.node.column("x").dtype == held.graph.x.dtype
+        made = most.partition - shares * held.blank.get("x", 0) * held.graph.n_nodes
         # the graph is freed before the first step
-        return max(process.loading, process.building + most.partition, process.holding + most.partition + sampled.peak,
+        return max(process.loading, process.building + made, process.holding + made + sampled.peak,
                    process.base + sampled.libraries + most.total) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
 
     def _rehearsed(self, job: Job, works: list[Work], memory: int) -> Rehearsal:

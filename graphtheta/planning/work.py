@@ -87,7 +87,7 @@ def divided(skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes:
             part = moved(entry, again, by_step[entry.superstep])
             sent, messages = sent + part[0], messages + part[1]
     parts = _parts(skeleton, found, by_step, nodes)
-    if searched:
+    if searched and copies_features(found):
         # rows of the features are copied into the frame of the view
         parts.add(NODES, 2 * skeleton.feature_bytes * nodes, skeleton.feature_bytes * nodes // np.dtype(skeleton.job.dtype).itemsize)
     return Work(parts.found, sent, messages, shares, nodes, found, searched)
@@ -104,7 +104,7 @@ def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: n
         numbers = max(map(prod, [o.inputs[0], *o.outputs])) * rows
         # before the first product values are features, which may be sparse, and need no gradient
         stored = skeleton.density if first else 1.0
-        if _is_product(o):
+        if is_product(o):
             parts.add(SPARSE if stored < 1 else PRODUCT, stored * (2 if first else 3) * cost.flops * rows, numbers)
             first = False
         else:
@@ -125,6 +125,12 @@ def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: n
     return parts
 
 
+def copies_features(found: Probe) -> bool:
+    """Whether a view copies the rows of the features: a sum reads them where they are stored, other operations copies."""
+    first = next((o.name for o in found.operations), "gather")
+    return first != "gather"
+
+
 class _Parts:
     """Sums of work by worker, threads and part."""
 
@@ -140,7 +146,8 @@ class _Parts:
         self.found[:, 1, DIVIDED] += threaded
 
 
-def _is_product(o: Operation) -> bool:
+def is_product(o: Operation) -> bool:
+    """Whether an operation multiplies matrices."""
     prim = PRIMITIVES.get(o.name)
     return prim is not None and prim.traits.work == "contraction"
 
