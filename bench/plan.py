@@ -25,8 +25,8 @@ import numpy as np
 from harness import FOLDER, say, table
 
 import graphtheta as gt
-from graphtheta.engine.layer.memory import resident_bytes
 from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.memory.bound import resident_bytes
 from graphtheta.planning.machine import machine
 from graphtheta.planning.plan import planned
 from graphtheta.planning.skeleton import skeleton

@@ -17,13 +17,13 @@ from graphtheta.console import amount, figure, pairs, say, table
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.layer.memory import MemoryBound
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
 from graphtheta.logger import start_logging
+from graphtheta.memory.bound import MemoryBound
 from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.outputs.file import FILE_ENDINGS, write_file
 from graphtheta.outputs.formats import FORMATS, Rows

@@ -6,13 +6,13 @@ import numpy as np
 from graphtheta.caching.foresight import Foresight
 from graphtheta.caching.setup import Caches
 from graphtheta.console import amount
-from graphtheta.engine.layer.memory import LIST_BYTES_PER_EDGE, available_bytes
 from graphtheta.engine.train.deal import structure
 from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
 from graphtheta.macrobatch.ahead import Macrobatches
+from graphtheta.memory.bound import LIST_BYTES_PER_EDGE, available_bytes
 
 # per row of a view: ids, and numbers in moves
 ROW_BYTES = 40

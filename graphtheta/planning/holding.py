@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 
 from graphtheta.engine.layer.dry_run import Operation, Probe
-from graphtheta.engine.layer.memory import Extent, MemoryBound
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.job.job import Job
+from graphtheta.memory.bound import Extent, MemoryBound
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, usable
 from graphtheta.planning.placement import Placement

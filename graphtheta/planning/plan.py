@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.layer.memory import MemoryBound, available_bytes
 from graphtheta.job.job import Job
+from graphtheta.memory.bound import MemoryBound, available_bytes
 from graphtheta.partitioners.auto import Work as Training
 from graphtheta.partitioners.auto import choose
 from graphtheta.partitioners.pairs import AUTO, Pair, pair_of

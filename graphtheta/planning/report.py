@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from graphtheta.console import amount, figure, table
-from graphtheta.engine.layer.memory import MemoryBound, available_bytes
+from graphtheta.memory.bound import MemoryBound, available_bytes
 from graphtheta.planning.machine import Machine
 from graphtheta.planning.plan import Row
 

@@ -12,7 +12,6 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe
-from graphtheta.engine.layer.memory import resident_bytes
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
@@ -23,6 +22,7 @@ from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import PRECOMPUTED, GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.job.job import Job
+from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.sparse import is_sparse

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.console import amount, figure
-from graphtheta.engine.train.evaluate import SPLITS
+from graphtheta.evaluation.evaluate import SPLITS
 from graphtheta.job.job import Job, flag
 from graphtheta.reports import chart
 from graphtheta.reports.profile import Profile

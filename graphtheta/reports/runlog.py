@@ -13,10 +13,10 @@ from tqdm import tqdm
 from graphtheta.console import amount, figure, say, table
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import STAGES
-from graphtheta.engine.layer.memory import resident_bytes
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
 from graphtheta.job.job import Job
+from graphtheta.memory.bound import resident_bytes
 from graphtheta.reports.profile import PROFILE_FILE, Book, Profile
 
 METRICS_FILE, JOB_FILE, RESULT_FILE = "metrics.jsonl", "job.yaml", "result.json"

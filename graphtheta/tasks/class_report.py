@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from graphtheta.console import figure, table
-from graphtheta.engine.train.evaluate import Decisions
+from graphtheta.evaluation.evaluate import Decisions
 from graphtheta.ops.metrics.counts import class_report
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.train.threshold import Threshold
 from graphtheta.engine.view.task import NodeTask
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.evaluation.threshold import Threshold
 from graphtheta.ops.losses.weighting import Weighting, balanced
 from graphtheta.ops.metrics.scores import GOALS
 from graphtheta.wording import did_you_mean

@@ -11,11 +11,11 @@ from graphtheta.data.typed import RELATION, TYPE, first_of_types, relation_code
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.train.evaluate import Evaluator, LinkEvaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.positives import Positives
 from graphtheta.engine.view.task import LinkTask, Task
 from graphtheta.errors import ConfigError
+from graphtheta.evaluation.evaluate import Evaluator, LinkEvaluator
 from graphtheta.ops.losses.link_loss import LINK_LOSSES
 from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.splits.links import TEST, VAL, link_parts, message_graph

@@ -5,11 +5,11 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.train.evaluate import Evaluator, NodeEvaluator
-from graphtheta.engine.train.threshold import Threshold
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import NodeTask, Task, label_kind
 from graphtheta.errors import DataError
+from graphtheta.evaluation.evaluate import Evaluator, NodeEvaluator
+from graphtheta.evaluation.threshold import Threshold
 from graphtheta.ops.losses.weighting import Weighting
 from graphtheta.tasks.imbalance import check_weights, threshold_of, weighting_of
 from graphtheta.tasks.kind import GraphInfo, TaskKind

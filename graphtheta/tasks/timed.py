@@ -9,12 +9,12 @@ from graphtheta.described import name_and_options
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.sampler import Checked, Timed
-from graphtheta.engine.train.evaluate import NodeEvaluator
-from graphtheta.engine.train.threshold import Threshold
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import GraphView
+from graphtheta.evaluation.evaluate import NodeEvaluator
+from graphtheta.evaluation.threshold import Threshold
 from graphtheta.logger import logger
 from graphtheta.ops.autodiff.tape import Var
 from graphtheta.samplers.make_sampler import make_sampler

@@ -10,10 +10,10 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
-from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import DataError
+from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo

@@ -15,23 +15,23 @@ from graphtheta.embeddings.setup import with_embedding
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.layer.memory import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
 from graphtheta.engine.layer.precompute import Saving
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.store.table import EmbeddingTable
-from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.table import Table
 from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
+from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
 from graphtheta.macrobatch.merged import MergedComm
 from graphtheta.macrobatch.setup import dry_runs, make_macrobatches
+from graphtheta.memory.bound import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.losses.row_loss import RowLoss

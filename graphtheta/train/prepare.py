@@ -16,13 +16,13 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.sampler import Sampler
-from graphtheta.engine.train.evaluate import Evaluator
 from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.engine.view.node_sets import NodeSetBatch
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.orders.registry import make_order

@@ -11,16 +11,16 @@ from graphtheta.data.graph import Graph
 from graphtheta.embeddings.saved import gathered_values, load_values
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.layer.memory import resident_bytes
 from graphtheta.engine.layer.module import Module
 from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.layer.superstep import fallback_text
 from graphtheta.engine.runtime.start import start
-from graphtheta.engine.train.evaluate import SPLITS
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.train.update import Schedule
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.evaluation.evaluate import SPLITS
 from graphtheta.job.job import Job
+from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder

@@ -21,11 +21,11 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
-from graphtheta.engine.train.evaluate import LinkEvaluator
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.strategy import whole
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError
+from graphtheta.evaluation.evaluate import LinkEvaluator
 from graphtheta.ops.autodiff.tape import Tape
 from graphtheta.ops.metrics.ranking import ranking_sums
 from graphtheta.ops.metrics.shared import TIE

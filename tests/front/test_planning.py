@@ -17,9 +17,9 @@ from graphtheta.__main__ import main
 from graphtheta.cli.plan import bytes_of
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.layer.memory import Extent
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, PartitionError
+from graphtheta.memory.bound import Extent
 from graphtheta.planning import messages
 from graphtheta.planning.holding import partition_bytes
 from graphtheta.planning.machine import Machine, _shared

@@ -7,21 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ops.autodiff.tape import Tape, Var
-from ...ops.losses.row_loss import Grouping
-from ...ops.metrics.counts import class_sums, label_sums
-from ...ops.metrics.ranking import ranks
-from ..comm.communicator import Comm
-from ..layer.layer import Model
-from ..partition.partition import Partition
-from ..view.hop import Layers
-from ..view.positives import Positives
-from ..view.scored_pairs import PairPlan
-from ..view.strategy import whole
-from ..view.task import EdgeTask, Seeds, Task
-from ..view.view import GraphView
-from .metrics import measure
-from .threshold import Threshold
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.train.metrics import measure
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.positives import Positives
+from graphtheta.engine.view.scored_pairs import PairPlan
+from graphtheta.engine.view.strategy import whole
+from graphtheta.engine.view.task import EdgeTask, Seeds, Task
+from graphtheta.engine.view.view import GraphView
+from graphtheta.evaluation.threshold import Threshold
+from graphtheta.ops.autodiff.tape import Tape, Var
+from graphtheta.ops.losses.row_loss import Grouping
+from graphtheta.ops.metrics.counts import class_sums, label_sums
+from graphtheta.ops.metrics.ranking import ranks
 
 # the watchdog gives steps less time than other code
 RUNS_STEPS = True

@@ -15,12 +15,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from graphtheta.cgroup import memory_left
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import MemoryLimitError
-
-from ...ops.backend.fused import saved_width
-from ...ops.backend.reference import CHUNK_BYTES
-from ..partition.partition import Partition
-from .dry_run import Probe
+from graphtheta.ops.backend.fused import saved_width
+from graphtheta.ops.backend.reference import CHUNK_BYTES
 
 # values and gradients of a chunk of edges, and temporary arrays of primitives
 CHUNKS_ALIVE = 4

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from ...ops.metrics.scores import best_thresholds
-from ..comm.communicator import Comm
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.ops.metrics.scores import best_thresholds
 
 
 @dataclass(frozen=True)

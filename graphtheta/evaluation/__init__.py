@@ -1,0 +1,1 @@
+"""Evaluation and prediction: evaluators of nodes, edges and links; thresholds."""

@@ -1,0 +1,1 @@
+"""The memory of workers, bounded before it is allocated."""
