@@ -203,6 +203,14 @@ class ActiveGraph:
         finally:
             self._along = outside
 
+    def known(self, layer: Stages) -> Var | None:
+        """The result of the next layer, if this pass need not compute it."""
+
+    def made(self, number: int, out: Var) -> None:
+        """Called with the result of a superstep, given its number."""
+        if number == self.wanted:
+            self.found = out
+
     def given(self, x: Var, n: int) -> Var:
         """The first n rows of a value, as the input of a layer that needs n rows."""
         return prefix(x, n) if x.shape[0] > n else x

@@ -29,7 +29,7 @@ from graphtheta.pipeline.profile import Pipeline
 from graphtheta.recovery.weights import read_weights, write_weights
 from graphtheta.tasks.class_report import ClassReport
 from graphtheta.train.build import Choices, build
-from graphtheta.train.embedding import embedded, of_nodes, superstep_of
+from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.train.groups import Choice, Groups
 from graphtheta.train.make_model import source_of
 from graphtheta.wording import did_you_mean

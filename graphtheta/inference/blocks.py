@@ -1,0 +1,72 @@
+"""Division of a worker's nodes into blocks that fit into its memory."""
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.memory import CHUNK_BYTES, CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.hop import Hop
+from graphtheta.errors import MemoryLimitError
+
+# values of the widest kind that a pass holds at once, for each row of a block and its neighbours
+VALUES_ALIVE = 4
+# numbers of a row in the frame and in the lists of a view
+ROW_BYTES = 64
+
+
+def resident_now() -> int:
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm", encoding="ascii") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops: list[Hop]) -> list[np.ndarray]:
+    """Blocks of masters, in order, of about the same number of edges.
+
+    Args:
+        partition: The partition.
+        probe: Of the model.
+        itemsize: Bytes of a number.
+        limit: Bytes that this process may use, with those that it uses already.
+        hops: The layers that run over the blocks; none if only node values are computed.
+
+    Returns:
+        Rows of the masters of each block, equally many blocks on every worker.
+
+    Raises:
+        MemoryLimitError: The limit is too low for a block of one node; on all ranks together.
+
+    Collective: all ranks of the partition.
+    """
+    comm, n = partition.halo_comm, partition.n_masters
+    edges = _edges(partition, hops)
+    per_row = (VALUES_ALIVE * probe.widest + probe.halo_width) * itemsize + ROW_BYTES
+    per_edge = (SEARCH_BYTES_PER_EDGE + LIST_BYTES_PER_EDGE + 2 * probe.edge_width * itemsize) if hops else 0
+    used = resident_now()
+    free = limit - used - CHUNKS_ALIVE * CHUNK_BYTES
+    # edges are stored at any worker, so all of them have about the mean
+    total, parts = int(edges.sum()), 1
+
+    def needed(parts: int) -> int:
+        largest = max(int(edges.max(initial=0)), -(-total // parts))
+        return largest * per_edge + min(n, largest + -(-n // parts)) * per_row
+
+    while needed(parts) > free and parts < n:
+        parts = min(2 * parts, n)
+    error = None if not n or needed(parts) <= free else MemoryLimitError(
+        f"memory_limit: a block of one node needs about {needed(parts) / 2**30:.2f} GiB beside the {used / 2**30:.2f} GiB that the graph and "
+        f"the program use, and the limit is {limit / 2**30:.2f} GiB; raise the limit or use more workers")
+    comm.agree(error)
+    parts = int(comm.all_max(np.array(parts)))
+    weight = np.cumsum(edges + 1)
+    cuts = np.searchsorted(weight, np.arange(1, parts) * (weight[-1] / parts if n else 0))
+    return np.split(np.arange(n), cuts)
+
+
+def _edges(partition: Partition, hops: list[Hop]) -> np.ndarray:
+    """Number of edges into each master that some layers read, [n_masters] int64."""
+    names = {name for hop in hops for name in {"in": ("in_degree",), "out": ("out_degree",), "both": ("in_degree", "out_degree")}[hop.direction]}
+    return sum((partition.node.read(name).astype(np.int64) for name in sorted(names)), np.zeros(partition.n_masters, np.int64))

@@ -1,0 +1,125 @@
+"""Exact inference layer by layer over blocks of nodes; values of all nodes are in files.
+
+``forward`` runs once for each block and hop of a model. Layers of that hop are computed for the
+block, earlier ones return the values in the files for the block and its neighbours, and the pass
+ends when the layers of the hop have run. A last pass over each block computes what follows the
+last layer. Nothing is sampled, so the results are those of a pass over the whole graph.
+
+The idea is that of layer-wise inference of GraphSAGE, https://arxiv.org/abs/1706.02216, as DGL and
+PyTorch Geometric apply it; any ``forward`` takes part here, with no code of its own.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NoReturn
+
+import numpy as np
+
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.train.step import QUIET
+from graphtheta.engine.view.expand import k_hop_view
+from graphtheta.engine.view.hop import Hop, depth
+from graphtheta.engine.view.view import GraphView
+from graphtheta.errors import ConfigError
+from graphtheta.inference.block_graph import BlockGraph, Finished, edge_name, shapes, value_name
+from graphtheta.inference.spill import Spill
+from graphtheta.ops.autodiff.space import RowSpace
+from graphtheta.ops.autodiff.tape import Tape, Var
+from graphtheta.ops.functions.rows import prefix
+
+# the rows of the masters of each block of this worker; the same number of blocks on every worker
+Blocks = list[np.ndarray]
+
+
+class LayerWise:
+    """Passes over the whole graph by blocks.
+
+    Args:
+        model: The model.
+        partition: The partition.
+        probe: Of the model.
+        spill: Gets the values of all layers of this worker's masters and edges.
+        blocks: Rows of masters whose values are computed at a time.
+
+    Attributes:
+        rows, edges: Rows and edges of all passes of this worker so far.
+    """
+
+    def __init__(self, model: Model, partition: Partition, probe: Probe, spill: Spill, blocks: Callable[[list[Hop]], Blocks]):
+        self._model, self._partition, self._layers, self._spill, self._blocks = model, partition, probe.layers, spill, blocks
+        self._made = shapes(model, partition, probe.layers)
+        self.rows = self.edges = 0
+
+    def layer(self, number: int) -> np.ndarray:
+        """The values of a layer that runs over edges for all masters, [n_masters, ...].
+
+        Collective: all ranks of the partition.
+        """
+        self._run(self._layers[number].from_end)
+        return self._spill.read(value_name(number), np.arange(self._partition.n_masters))
+
+    def outputs(self, view: GraphView) -> Var:
+        """What the model returns for all masters, or for the pairs of a view of the whole graph.
+
+        Collective: all ranks of the partition.
+        """
+        p = self._partition
+        self._run(0)
+        if view.pairs is not None:
+            return self._passed(replace(view, levels=[]))
+        out = None
+        for rows in self._blocks([]):
+            value = self._passed(GraphView(p, [], rows, RowSpace(p.masters[rows]))).value
+            out = np.empty((p.n_masters, *value.shape[1:]), value.dtype) if out is None else out
+            out[rows] = value
+        assert out is not None
+        return Var(out, RowSpace(p.masters))
+
+    def _run(self, last: int) -> None:
+        """Compute the layers that are at least ``last`` hops before the end."""
+        for hop in range(depth(self._layers) - 1, last - 1, -1):
+            running = [i for i, x in enumerate(self._layers) if x.from_end == hop]
+            for i in running:
+                shape, dtype = self._made[i].value
+                self._spill.create(value_name(i), (self._partition.n_masters, *shape), dtype)
+                for name, (shape, dtype) in self._made[i].edges.items():
+                    self._spill.create(edge_name(i, name), (self._partition.n_local_edges, *shape), dtype)
+            for rows in self._blocks([self._layers[i] for i in running]):
+                self._compute(running, rows)
+
+    def _compute(self, running: list[int], rows: np.ndarray) -> None:
+        """Compute some layers for some masters, in ascending order."""
+        p = self._partition
+        targets = np.zeros(p.n_masters, bool)
+        targets[rows] = True
+        view = k_hop_view(p, targets, [Hop(self._layers[i].direction, 0) for i in running])
+        self.rows += len(rows)
+        self.edges += sum(level.n_edges for level in {id(x): x for x in view.levels}.values())
+        graph = BlockGraph(view, self._made, running, self._spill)
+        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=_refused):
+            try:
+                self._model.run(graph)
+            except Finished:
+                pass
+        for i, x in graph.results.items():
+            self._spill.write(value_name(i), rows, np.asarray(x.value[: len(rows)]))
+        for name, (stored, values) in graph.edge_results.items():
+            self._spill.write(name, stored, values)
+
+    def _passed(self, view: GraphView) -> Var:
+        """The outputs of a pass that computes no layer over edges."""
+        graph = BlockGraph(view, self._made, (), self._spill)
+        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=_refused):
+            out = self._model.run(graph)
+        assert out.space is not None
+        n = view.n_targets
+        out = prefix(out, n) if out.space.kind == "node" and out.space.n > n else out
+        return Var(out.value, out.space)
+
+
+def _refused(_: np.ndarray) -> NoReturn:
+    raise ConfigError("the model reads a sum over all nodes (gt.graph_sum, gt.graph_mean), which a pass over some of them cannot compute; "
+                      "run it without a memory limit")

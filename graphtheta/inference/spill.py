@@ -1,0 +1,88 @@
+"""Values of a worker's rows in files, for arrays that do not fit into its memory."""
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphtheta.errors import FormatError
+
+# rows that are copied at a time, so that few pages of a file are mapped at once
+BLOCK = 1 << 16
+
+
+class Spill:
+    """Arrays in files of a temporary folder; a context manager that removes them.
+
+    A file is mapped only while it is read or written, so that its pages do not stay in the memory
+    of the process.
+
+    Args:
+        folder: The folder is made inside this one; empty for that of the system (``TMPDIR``).
+
+    Raises:
+        FormatError: The folder cannot be made.
+    """
+
+    def __init__(self, folder: str | Path = ""):
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="graphtheta-", dir=folder or None))
+        except OSError as e:
+            raise FormatError(f"{folder or tempfile.gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
+                              "writable, or set TMPDIR to another one") from None
+        self._arrays: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self._arrays.values())
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        """Make an array of zeros.
+
+        Raises:
+            FormatError: There is no space for it.
+        """
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        free = shutil.disk_usage(self._folder).free
+        if size > free:
+            raise FormatError(f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB, and {free / 2**30:.2f} GiB are free; set TMPDIR "
+                              "to a folder on a larger disk")
+        with open(self._folder / name, "wb") as file:
+            file.truncate(size)
+        self._arrays[name] = shape, np.dtype(dtype)
+
+    def remove(self, name: str) -> None:
+        """Remove an array."""
+        del self._arrays[name]
+        (self._folder / name).unlink()
+
+    def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+        """Set some rows, [n] int64, to values [n, ...]."""
+        for a in range(0, len(rows), BLOCK):
+            self._mapped(name, "r+")[rows[a: a + BLOCK]] = values[a: a + BLOCK]
+
+    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """A copy of some rows, [n] int64."""
+        shape, dtype = self._arrays[name]
+        out = np.empty((len(rows), *shape[1:]), dtype)
+        for a in range(0, len(rows), BLOCK):
+            out[a: a + BLOCK] = self._mapped(name, "r")[rows[a: a + BLOCK]]
+        return out
+
+    def _mapped(self, name: str, mode: Any) -> np.ndarray:
+        shape, dtype = self._arrays[name]
+        return np.memmap(self._folder / name, dtype, mode, shape=shape)
