@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +51,12 @@ class Evaluator(ABC):
         partition: Holds labels and masks.
         layers: The supersteps of the model.
         task: Gives the loss.
+
+    Attributes:
+        by_blocks: Computes the outputs of a model for a view; None to compute them at once.
     """
+
+    by_blocks: Callable[[Model, GraphView], Var] | None = None
 
     def __init__(self, partition: Partition, layers: Layers, task: Task):
         self.partition, self.layers, self.task = partition, layers, task
@@ -91,6 +96,8 @@ class Evaluator(ABC):
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of a model without training it."""
+        if self.by_blocks is not None:
+            return self.by_blocks(model, view)
         with Tape(record=False, training=False, all_sum=view.partition.halo_comm.all_sum):
             out = model(view)
         # a new variable, which is a constant in passes that compute metrics

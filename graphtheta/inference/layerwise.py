@@ -64,9 +64,14 @@ class LayerWise:
     def outputs(self, view: GraphView) -> Var:
         """What the model returns for all masters, or for the pairs of a view of the whole graph.
 
+        Raises:
+            ConfigError: The view is of a part of the graph, or the model reads sums over all nodes.
+
         Collective: all ranks of the partition.
         """
         p = self._partition
+        if view.rows is not None:
+            raise ConfigError("memory_limit: passes over a part of the graph, which evaluate nodes at their times, have no limit; drop it")
         self._run(0)
         if view.pairs is not None:
             return self._passed(replace(view, levels=[]))

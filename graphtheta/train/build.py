@@ -27,6 +27,7 @@ from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.job.job import Job
+from graphtheta.inference.limited import Limited, limited
 from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
 from graphtheta.macrobatch.merged import MergedComm
@@ -92,6 +93,7 @@ class RunSetup:
         choices: Settings that exist in Python only.
         learned: Node columns that training changes.
         tables: Their rows that are learned, which are saved.
+        limit: Passes by blocks; None if passes over the whole graph are within the memory limit.
     """
 
     job: Job
@@ -117,6 +119,7 @@ class RunSetup:
     choices: Choices
     learned: tuple[Table, ...]
     tables: tuple[EmbeddingTable, ...]
+    limit: Limited | None
 
     @property
     def mode_line(self) -> str:
@@ -206,6 +209,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size)
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
+    limit = limited(job, partition, found)
+    evaluator.by_blocks = None if limit is None else limit.outputs
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)
     strategy = build_strategy(job, prepared.graph, partition, found.layers, task, saving is not None)
@@ -219,7 +224,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     trained = tuple(p for p in made.parameters() if p not in frozen)
     return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
-                    prepared.metric, strategy, trained, rule, views, independent, modes, choices, learned, tables)
+                    prepared.metric, strategy, trained, rule, views, independent, modes, choices, learned, tables, limit)
 
 
 def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,

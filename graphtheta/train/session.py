@@ -263,6 +263,8 @@ class Session:
         """What a layer returns for the masters of this worker."""
         number = superstep_of(self.model, self.probe, layer)
         with self.setup.scope():
+            if self.setup.limit is not None:
+                return self.setup.limit.layer(self.model, number)
             return embedded(self.model, self.partition, self.probe, number)
 
     def save(self, path: str | Path) -> None:

@@ -1,0 +1,85 @@
+"""The memory limit of a job: whether a pass over the whole graph fits, and passes by blocks if it does not."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.memory import Extent
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.view import GraphView
+from graphtheta.inference.blocks import VALUES_ALIVE, divided, resident_now
+from graphtheta.inference.layerwise import LayerWise
+from graphtheta.inference.spill import Spill
+from graphtheta.job.job import Job
+from graphtheta.logger import logger
+from graphtheta.ops.autodiff.tape import Var
+
+GIB = 1 << 30
+
+
+class Limited:
+    """Passes without training that stay below a memory limit.
+
+    Args:
+        job: Its ``memory_limit`` is that of this process, in GiB.
+        partition: The partition.
+        probe: Of the model.
+    """
+
+    def __init__(self, job: Job, partition: Partition, probe: Probe):
+        self._partition, self._probe = partition, probe
+        self._limit, self._itemsize = int(job.memory_limit * GIB), np.dtype(job.dtype).itemsize
+
+    @contextmanager
+    def passes(self, model: Model) -> Iterator[LayerWise]:
+        """Passes whose files are removed at the end."""
+        with Spill() as spill:
+            yield LayerWise(model, self._partition, self._probe, spill,
+                            partial(divided, self._partition, self._probe, self._itemsize, self._limit))
+
+    def outputs(self, model: Model, view: GraphView) -> Var:
+        """What the model returns for a view of the whole graph.
+
+        Collective: all ranks of the partition.
+        """
+        with self.passes(model) as passes:
+            return passes.outputs(view)
+
+    def layer(self, model: Model, number: int) -> np.ndarray:
+        """The values of a layer that runs over edges, for this worker's masters.
+
+        Collective: all ranks of the partition.
+        """
+        with self.passes(model) as passes:
+            return passes.layer(number)
+
+
+def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
+    """Passes by blocks, if the job has a limit that a pass over the whole graph exceeds on some worker.
+
+    Collective: all ranks of the partition.
+    """
+    if not job.memory_limit:
+        return None
+    comm, needed = partition.halo_comm, resident_now() + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)
+    most = int(comm.all_max(np.array(needed)))
+    if most <= job.memory_limit * GIB:
+        return None
+    if comm.rank == 0:
+        logger.info(f"memory_limit={job.memory_limit:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, so it runs "
+                    "layer by layer over blocks of nodes")
+    return Limited(job, partition, probe)
+
+
+def whole_bytes(partition: Partition, probe: Probe, itemsize: int) -> int:
+    """Most bytes of the values of a pass over the whole graph without training, on this worker."""
+    extent = Extent.of(partition)
+    halo = probe.halo_width * (2 * extent.mirrors + extent.sent)
+    return (VALUES_ALIVE * probe.widest * extent.rows + halo + 2 * probe.edge_width * extent.edges) * itemsize
+
+
