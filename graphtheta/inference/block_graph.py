@@ -134,6 +134,7 @@ class BlockGraph(ActiveGraph):
             self.edge_results[edge_name(number, name)] = level.stored, x.value
 
     def made(self, number: int, out: Any) -> None:
+        super().made(number, out)
         layer = len(self.directions) - 1
         if layer in self._levels and layer not in self.results:
             self.results[layer] = out

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from graphtheta.engine.layer.dry_run import Probe
-from graphtheta.engine.layer.memory import CHUNK_BYTES, CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
+from graphtheta.memory.bound import CHUNK_BYTES, CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Hop
 from graphtheta.errors import MemoryLimitError

@@ -18,12 +18,13 @@ import numpy as np
 
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.settings import pass_settings
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Hop, depth
 from graphtheta.engine.view.view import GraphView
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inference.block_graph import BlockGraph, Finished, edge_name, shapes, value_name
 from graphtheta.inference.spill import Spill
 from graphtheta.ops.autodiff.space import RowSpace
@@ -49,15 +50,25 @@ class LayerWise:
     """
 
     def __init__(self, model: Model, partition: Partition, probe: Probe, spill: Spill, blocks: Callable[[list[Hop]], Blocks]):
-        self._model, self._partition, self._layers, self._spill, self._blocks = model, partition, probe.layers, spill, blocks
+        self._model, self._partition, self._spill, self._blocks = model, partition, spill, blocks
+        self._layers, self._supersteps = probe.layers, probe.supersteps
         self._made = shapes(model, partition, probe.layers)
         self.rows = self.edges = 0
 
-    def layer(self, number: int) -> np.ndarray:
-        """The values of a layer that runs over edges for all masters, [n_masters, ...].
+    def layer(self, superstep: int) -> np.ndarray:
+        """The values of a superstep that sums messages for all masters, [n_masters, ...].
+
+        Args:
+            superstep: Its number among all that the model runs.
 
         Collective: all ranks of the partition.
         """
+        summing = [i for i, step in enumerate(self._supersteps) if step.made_by is not None and step.made_by.sum is not None
+                   and pass_settings().ingredients(step.made_by) is None]
+        if superstep not in summing:
+            # its total was computed before, so that it reads no neighbours
+            return self._by_rows(lambda view: self._passed(view, superstep))
+        number = summing.index(superstep)
         self._run(self._layers[number].from_end)
         return self._spill.read(value_name(number), np.arange(self._partition.n_masters))
 
@@ -75,25 +86,42 @@ class LayerWise:
         self._run(0)
         if view.pairs is not None:
             return self._passed(replace(view, levels=[]))
-        out = None
+        return Var(self._by_rows(self._passed), RowSpace(p.masters))
+
+    def _by_rows(self, values: Callable[[GraphView], Var]) -> np.ndarray:
+        """Values of all masters, computed for views of some of them without edges."""
+        p, out = self._partition, None
         for rows in self._blocks([]):
-            value = self._passed(GraphView(p, [], rows, RowSpace(p.masters[rows]))).value
+            value = values(GraphView(p, [], rows, RowSpace(p.masters[rows]))).value
             out = np.empty((p.n_masters, *value.shape[1:]), value.dtype) if out is None else out
             out[rows] = value
         assert out is not None
-        return Var(out, RowSpace(p.masters))
+        return out
 
     def _run(self, last: int) -> None:
         """Compute the layers that are at least ``last`` hops before the end."""
         for hop in range(depth(self._layers) - 1, last - 1, -1):
             running = [i for i, x in enumerate(self._layers) if x.from_end == hop]
+            self._create(running)
+            for rows in self._blocks([self._layers[i] for i in running]):
+                self._compute(running, rows)
+
+    def _create(self, running: list[int]) -> None:
+        """Make the files of some layers.
+
+        Raises:
+            FormatError: There is no space for them; on all ranks together.
+        """
+        error = None
+        try:
             for i in running:
                 shape, dtype = self._made[i].value
                 self._spill.create(value_name(i), (self._partition.n_masters, *shape), dtype)
                 for name, (shape, dtype) in self._made[i].edges.items():
                     self._spill.create(edge_name(i, name), (self._partition.n_local_edges, *shape), dtype)
-            for rows in self._blocks([self._layers[i] for i in running]):
-                self._compute(running, rows)
+        except FormatError as e:
+            error = e
+        self._partition.halo_comm.agree(error)
 
     def _compute(self, running: list[int], rows: np.ndarray) -> None:
         """Compute some layers for some masters, in ascending order."""
@@ -114,11 +142,13 @@ class LayerWise:
         for name, (stored, values) in graph.edge_results.items():
             self._spill.write(name, stored, values)
 
-    def _passed(self, view: GraphView) -> Var:
-        """The outputs of a pass that computes no layer over edges."""
+    def _passed(self, view: GraphView, superstep: int = -1) -> Var:
+        """The outputs, or those of a superstep, of a pass that computes no layer over edges."""
         graph = BlockGraph(view, self._made, (), self._spill)
+        graph.wanted = superstep
         with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=_refused):
             out = self._model.run(graph)
+        out = out if graph.found is None else graph.found
         assert out.space is not None
         n = view.n_targets
         out = prefix(out, n) if out.space.kind == "node" and out.space.n > n else out

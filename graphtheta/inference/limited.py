@@ -3,15 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.layer.memory import Extent
+from graphtheta.memory.bound import Extent
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.hop import Hop
 from graphtheta.engine.view.view import GraphView
+from graphtheta.errors import FormatError
 from graphtheta.inference.blocks import VALUES_ALIVE, divided, resident_now
 from graphtheta.inference.layerwise import LayerWise
 from graphtheta.inference.spill import Spill
@@ -37,10 +38,27 @@ class Limited:
 
     @contextmanager
     def passes(self, model: Model) -> Iterator[LayerWise]:
-        """Passes whose files are removed at the end."""
-        with Spill() as spill:
-            yield LayerWise(model, self._partition, self._probe, spill,
-                            partial(divided, self._partition, self._probe, self._itemsize, self._limit))
+        """Passes whose files are removed at the end.
+
+        Raises:
+            FormatError: There is no folder for them; on all ranks together.
+        """
+        error, spill = None, None
+        try:
+            spill = Spill()
+        except FormatError as e:
+            error = e
+        self._partition.halo_comm.agree(error)
+        assert spill is not None
+        with spill:
+            yield LayerWise(model, self._partition, self._probe, spill, self.divided)
+
+    def divided(self, hops: list[Hop]) -> list[np.ndarray]:
+        """Blocks of masters within the limit, for layers that run over them; an argument of ``LayerWise``.
+
+        Collective: all ranks of the partition.
+        """
+        return divided(self._partition, self._probe, self._itemsize, self._limit, hops)
 
     def outputs(self, model: Model, view: GraphView) -> Var:
         """What the model returns for a view of the whole graph.

@@ -1,9 +1,9 @@
 """Values of a worker's rows in files, for arrays that do not fit into its memory."""
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,24 +51,20 @@ class Spill:
         return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self._arrays.values())
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
-        """Make an array of zeros.
+        """Make an array of zeros. Its space is reserved, so that no later write runs out of it.
 
         Raises:
             FormatError: There is no space for it.
         """
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        free = shutil.disk_usage(self._folder).free
-        if size > free:
-            raise FormatError(f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB, and {free / 2**30:.2f} GiB are free; set TMPDIR "
-                              "to a folder on a larger disk")
-        with open(self._folder / name, "wb") as file:
-            file.truncate(size)
+        try:
+            with open(self._folder / name, "wb") as file:
+                if size:
+                    os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as e:
+            raise FormatError(f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the {self.nbytes / 2**30:.2f} GiB of others: "
+                              f"{e.strerror or e}; set TMPDIR to a folder on a larger disk") from None
         self._arrays[name] = shape, np.dtype(dtype)
-
-    def remove(self, name: str) -> None:
-        """Remove an array."""
-        del self._arrays[name]
-        (self._folder / name).unlink()
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         """Set some rows, [n] int64, to values [n, ...]."""
