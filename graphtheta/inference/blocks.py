@@ -6,21 +6,25 @@ import os
 import numpy as np
 
 from graphtheta.engine.layer.dry_run import Probe
-from graphtheta.memory.bound import CHUNK_BYTES, CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Hop
 from graphtheta.errors import MemoryLimitError
+from graphtheta.memory.bound import CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
+from graphtheta.ops.backend.reference import CHUNK_BYTES
 
 # values of the widest kind that a pass holds at once, for each row of a block and its neighbours
 VALUES_ALIVE = 4
 # numbers of a row in the frame and in the lists of a view
 ROW_BYTES = 64
+# columns with the number of edges that a layer of a direction reads
+DEGREES = {"in": ("in_degree",), "out": ("out_degree",), "both": ("in_degree", "out_degree")}
 
 
-def resident_now() -> int:
-    """Bytes of this process in memory."""
+def allocated_now() -> int:
+    """Bytes in memory that this process allocated, without pages of mapped files, which the system can drop."""
     with open("/proc/self/statm", encoding="ascii") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        _, resident, shared, *_ = map(int, f.read().split())
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
 def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops: list[Hop]) -> list[np.ndarray]:
@@ -45,7 +49,7 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
     edges = _edges(partition, hops)
     per_row = (VALUES_ALIVE * probe.widest + probe.halo_width) * itemsize + ROW_BYTES
     per_edge = (SEARCH_BYTES_PER_EDGE + LIST_BYTES_PER_EDGE + 2 * probe.edge_width * itemsize) if hops else 0
-    used = resident_now()
+    used = allocated_now()
     free = limit - used - CHUNKS_ALIVE * CHUNK_BYTES
     # edges are stored at any worker, so all of them have about the mean
     total, parts = int(edges.sum()), 1
@@ -57,8 +61,8 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
     while needed(parts) > free and parts < n:
         parts = min(2 * parts, n)
     error = None if not n or needed(parts) <= free else MemoryLimitError(
-        f"memory_limit: a block of one node needs about {needed(parts) / 2**30:.2f} GiB beside the {used / 2**30:.2f} GiB that the graph and "
-        f"the program use, and the limit is {limit / 2**30:.2f} GiB; raise the limit or use more workers")
+        f"memory_limit={limit / 2**30:g}: a block of one node needs about {needed(parts) / 2**30:.2f} GiB beside the "
+        f"{used / 2**30:.2f} GiB that the graph and the program use; raise the limit or use more workers")
     comm.agree(error)
     parts = int(comm.all_max(np.array(parts)))
     weight = np.cumsum(edges + 1)
@@ -68,5 +72,5 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
 
 def _edges(partition: Partition, hops: list[Hop]) -> np.ndarray:
     """Number of edges into each master that some layers read, [n_masters] int64."""
-    names = {name for hop in hops for name in {"in": ("in_degree",), "out": ("out_degree",), "both": ("in_degree", "out_degree")}[hop.direction]}
-    return sum((partition.node.read(name).astype(np.int64) for name in sorted(names)), np.zeros(partition.n_masters, np.int64))
+    names = sorted({name for hop in hops for name in DEGREES[hop.direction]})
+    return sum((partition.node.read(name).astype(np.int64) for name in names), np.zeros(partition.n_masters, np.int64))

@@ -11,6 +11,7 @@ PyTorch Geometric apply it; any ``forward`` takes part here, with no code of its
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -132,11 +133,8 @@ class LayerWise:
         self.rows += len(rows)
         self.edges += sum(level.n_edges for level in {id(x): x for x in view.levels}.values())
         graph = BlockGraph(view, self._made, running, self._spill)
-        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=_refused):
-            try:
-                self._model.run(graph)
-            except Finished:
-                pass
+        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=_refused), suppress(Finished):
+            self._model.run(graph)
         for i, x in graph.results.items():
             self._spill.write(value_name(i), rows, np.asarray(x.value[: len(rows)]))
         for name, (stored, values) in graph.edge_results.items():

@@ -8,16 +8,16 @@ import numpy as np
 
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
-from graphtheta.memory.bound import Extent
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Hop
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import FormatError
-from graphtheta.inference.blocks import VALUES_ALIVE, divided, resident_now
+from graphtheta.inference.blocks import VALUES_ALIVE, allocated_now, divided
 from graphtheta.inference.layerwise import LayerWise
 from graphtheta.inference.spill import Spill
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
+from graphtheta.memory.bound import Extent
 from graphtheta.ops.autodiff.tape import Var
 
 GIB = 1 << 30
@@ -84,13 +84,13 @@ def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
     """
     if not job.memory_limit:
         return None
-    comm, needed = partition.halo_comm, resident_now() + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)
+    comm, needed = partition.halo_comm, allocated_now() + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)
     most = int(comm.all_max(np.array(needed)))
     if most <= job.memory_limit * GIB:
         return None
     if comm.rank == 0:
-        logger.info(f"memory_limit={job.memory_limit:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, so it runs "
-                    "layer by layer over blocks of nodes")
+        logger.info(f"memory_limit={job.memory_limit:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, so it "
+                    "runs layer by layer over blocks of nodes")
     return Limited(job, partition, probe)
 
 

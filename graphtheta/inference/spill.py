@@ -62,8 +62,8 @@ class Spill:
                 if size:
                     os.posix_fallocate(file.fileno(), 0, size)
         except OSError as e:
-            raise FormatError(f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the {self.nbytes / 2**30:.2f} GiB of others: "
-                              f"{e.strerror or e}; set TMPDIR to a folder on a larger disk") from None
+            raise FormatError(f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the {self.nbytes / 2**30:.2f} GiB of "
+                              f"others: {e.strerror or e}; set TMPDIR to a folder on a larger disk") from None
         self._arrays[name] = shape, np.dtype(dtype)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:

@@ -26,8 +26,8 @@ from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator
-from graphtheta.job.job import Job
 from graphtheta.inference.limited import Limited, limited
+from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
 from graphtheta.macrobatch.merged import MergedComm

@@ -19,6 +19,7 @@ from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.train.update import Schedule
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
 from graphtheta.evaluation.evaluate import SPLITS
+from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.job.job import Job
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
@@ -29,7 +30,6 @@ from graphtheta.pipeline.profile import Pipeline
 from graphtheta.recovery.weights import read_weights, write_weights
 from graphtheta.tasks.class_report import ClassReport
 from graphtheta.train.build import Choices, build
-from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.train.groups import Choice, Groups
 from graphtheta.train.make_model import source_of
 from graphtheta.wording import did_you_mean

@@ -24,7 +24,8 @@ KEYS: dict[str, Any] = {"epochs": 1, "hidden": 4, "layers": 3, "dtype": "float64
 RING = graphs.fill(np.arange(300), np.roll(np.arange(300), 1), 300, **TASKLESS)
 RNG = np.random.default_rng(3)
 TYPED = gt.Graph(
-    {("a", "to", "b"): RNG.integers(0, 15, (2, 60)), ("b", "of", "a"): RNG.integers(0, 15, (2, 60)), ("a", "near", "a"): RNG.integers(0, 15, (2, 40))},
+    {("a", "to", "b"): RNG.integers(0, 15, (2, 60)), ("b", "of", "a"): RNG.integers(0, 15, (2, 60)),
+     ("a", "near", "a"): RNG.integers(0, 15, (2, 40))},
     {"a": 15, "b": 15}, x={"a": RNG.normal(size=(15, 3)), "b": RNG.normal(size=(15, 2))}, y={"a": RNG.integers(0, 3, 15)},
     train={"a": np.arange(15) < 8}, val={"a": np.arange(15) > 11}, test={"a": np.arange(15) == 10})
 RELATIONAL = ("rgcn", "rgat", "simple_hgn", "hgt")
@@ -126,8 +127,8 @@ def limits(comm: Any, **keys: Any) -> tuple[bool, np.ndarray | None]:
 
 def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks only if the limit asks for them, as many as fit; a limit below that is refused on all workers."""
-    monkeypatch.setattr(limited, "resident_now", lambda: 1 << 30)
-    monkeypatch.setattr(blocks, "resident_now", lambda: 1 << 30)
+    monkeypatch.setattr(limited, "allocated_now", lambda: 1 << 30)
+    monkeypatch.setattr(blocks, "allocated_now", lambda: 1 << 30)
     free, expected = run_simulated(2, limits, memory_limit=8.0)[0]
     assert not free and expected is not None
     seen: list[int] = []
@@ -139,7 +140,7 @@ def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         chosen, out = run_simulated(2, limits, memory_limit=1 + bytes_free / 2**30)[0]
         assert chosen and least <= max(seen) <= most
         np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)
-    with pytest.raises(MemoryLimitError, match="a block of one node needs about .* raise the limit or use more workers"):
+    with pytest.raises(MemoryLimitError, match=r"a block of one node needs about .* raise the limit or use more workers"):
         run_simulated(2, limits, memory_limit=0.5)
 
 
@@ -158,7 +159,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="reads a sum over all nodes"):
         run_simulated(2, both, GRAPH, 2, model=Centred)
     monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(FormatError, match="values of a layer need .* No space left on device; set TMPDIR to a folder on a larger disk"):
+    with pytest.raises(FormatError, match=r"values of a layer need .* No space left on device; set TMPDIR to a folder on a larger disk"):
         run_simulated(2, both, GRAPH, 2, model="gcn")
     with pytest.raises(FormatError, match="values of layers cannot be written: No such file or directory"):
         Spill(tmp_path / "none")
