@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.train.evaluate import Evaluator, RowEvaluator
+from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.outputs.formats import Rows
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 
