@@ -1,6 +1,7 @@
 """Links of one relation of a graph with types: negatives are of the right type, and no edge tells a target."""
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.splits.links import DROPPED, MESSAGE, TEST, VAL, link_parts
+from graphtheta.store.from_graph import write_store
 
 USERS, ITEMS, TAGS = 40, 30, 5
 KEYS: dict[str, Any] = {"model": "rgcn", "task": "link", "link_relation": "buys", "hidden": 6, "negatives": 3,
@@ -77,17 +79,23 @@ def test_negatives_are_of_the_right_type_and_targets_pass_no_messages(keys: dict
         assert carried and not carried & (positive | {(d, s) for s, d in positive})
 
 
-def test_any_number_of_workers_gives_the_same_numbers() -> None:
-    def program(comm: Any, keys: dict[str, Any]) -> list[Any]:
-        trainer = gt.Trainer(graph=graph(), comm=comm, **KEYS, **MINI, **keys)
+def test_any_number_of_workers_gives_the_same_numbers(tmp_path: Path) -> None:
+    def program(comm: Any, keys: dict[str, Any], stored: bool = False) -> list[Any]:
+        trainer = gt.Trainer(graph=gt.load(tmp_path / "store") if stored else graph(), comm=comm, **KEYS, **MINI, **keys)
         result = trainer.fit()
         return [*result.metrics.values(), *(p.value for p in trainer.model.parameters())]
 
     wanted = run_simulated(1, program, {})[0]
     for size, keys in ((2, {"partitioner": "vertex-cut"}), (3, {"masters": "metis"})):
         for found in run_simulated(size, program, keys):
-            for own, other in zip(found, wanted, strict=True):
-                np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
+            same(found, wanted)
+    run_simulated(1, lambda comm: write_store(graph(), tmp_path / "store", comm))
+    same(run_simulated(2, program, {}, True)[0], wanted)
+
+
+def same(found: list[Any], wanted: list[Any]) -> None:
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
 
 
 def test_relations_and_types_that_do_not_fit_are_refused() -> None:
