@@ -61,7 +61,7 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
     while needed(parts) > free and parts < n:
         parts = min(2 * parts, n)
     error = None if not n or needed(parts) <= free else MemoryLimitError(
-        f"memory_limit={limit / 2**30:g}: a block of one node needs about {needed(parts) / 2**30:.2f} GiB beside the "
+        f"inference_memory={limit / 2**30:g}: a block of one node needs about {needed(parts) / 2**30:.2f} GiB beside the "
         f"{used / 2**30:.2f} GiB that the graph and the program use; raise the limit or use more workers")
     comm.agree(error)
     parts = int(comm.all_max(np.array(parts)))

@@ -83,7 +83,8 @@ class LayerWise:
         """
         p = self._partition
         if view.rows is not None:
-            raise ConfigError("memory_limit: passes over a part of the graph, which evaluate nodes at their times, have no limit; drop it")
+            raise ConfigError("inference_memory: passes over a part of the graph, which evaluate nodes at their times, have no limit; "
+                              "drop it")
         self._run(0)
         if view.pairs is not None:
             return self._passed(replace(view, levels=[]))

@@ -27,14 +27,14 @@ class Limited:
     """Passes without training that stay below a memory limit.
 
     Args:
-        job: Its ``memory_limit`` is that of this process, in GiB.
+        job: Its ``inference_memory`` is that of this process, in GiB.
         partition: The partition.
         probe: Of the model.
     """
 
     def __init__(self, job: Job, partition: Partition, probe: Probe):
         self._partition, self._probe = partition, probe
-        self._limit, self._itemsize = int(job.memory_limit * GIB), np.dtype(job.dtype).itemsize
+        self._limit, self._itemsize = int(job.inference_memory * GIB), np.dtype(job.dtype).itemsize
 
     @contextmanager
     def passes(self, model: Model) -> Iterator[LayerWise]:
@@ -82,15 +82,15 @@ def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
 
     Collective: all ranks of the partition.
     """
-    if not job.memory_limit:
+    if not job.inference_memory:
         return None
     comm, needed = partition.halo_comm, allocated_now() + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)
     most = int(comm.all_max(np.array(needed)))
-    if most <= job.memory_limit * GIB:
+    if most <= job.inference_memory * GIB:
         return None
     if comm.rank == 0:
-        logger.info(f"memory_limit={job.memory_limit:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, so it "
-                    "runs layer by layer over blocks of nodes")
+        logger.info(f"inference_memory={job.inference_memory:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, "
+                    "so it runs layer by layer over blocks of nodes")
     return Limited(job, partition, probe)
 
 

@@ -31,7 +31,7 @@ from graphtheta.recovery.checkpoint import (
 MINUTE = 60.0
 # keys that may differ in a resumed run: they change numbers by rounding only, or only its length;
 # a trainer compares views_per_step itself, whose default depends on mode and workers
-FREE = ("out", "resume", "checkpoint_every", "keep", "log_level", "trace", "save_predictions", "memory_limit", "data_dir",
+FREE = ("out", "resume", "checkpoint_every", "keep", "log_level", "trace", "save_predictions", "inference_memory", "data_dir",
         "partitioner", "masters", "mode", "views_per_step", "views_in_flight", "pipeline", "recompute", "backend", "epochs", "steps",
         "patience")
 

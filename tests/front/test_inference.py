@@ -54,7 +54,7 @@ def both(comm: Any, graph: gt.Graph, n_blocks: int, *, model: Any, **keys: Any) 
             passes.append(hops)
             return np.array_split(np.arange(trainer.partition.n_masters), n_blocks)
 
-    limit = Divided(trainer.job.change(memory_limit=1.0), trainer.partition, trainer.probe)
+    limit = Divided(trainer.job.change(inference_memory=1.0), trainer.partition, trainer.probe)
     trainer.setup.evaluator.by_blocks = limit.outputs
     object.__setattr__(trainer.setup, "limit", limit)
     return whole, numbers(trainer), len(passes)
@@ -129,7 +129,7 @@ def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks only if the limit asks for them, as many as fit; a limit below that is refused on all workers."""
     monkeypatch.setattr(limited, "allocated_now", lambda: 1 << 30)
     monkeypatch.setattr(blocks, "allocated_now", lambda: 1 << 30)
-    free, expected = run_simulated(2, limits, memory_limit=8.0)[0]
+    free, expected = run_simulated(2, limits, inference_memory=8.0)[0]
     assert not free and expected is not None
     seen: list[int] = []
     divide = blocks.divided
@@ -137,11 +137,11 @@ def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "CHUNK_BYTES", 0)
     for bytes_free, least, most in ((20_000, 2, 16), (4_000, 17, 150)):
         seen.clear()
-        chosen, out = run_simulated(2, limits, memory_limit=1 + bytes_free / 2**30)[0]
+        chosen, out = run_simulated(2, limits, inference_memory=1 + bytes_free / 2**30)[0]
         assert chosen and least <= max(seen) <= most
         np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)
     with pytest.raises(MemoryLimitError, match=r"a block of one node needs about .* raise the limit or use more workers"):
-        run_simulated(2, limits, memory_limit=0.5)
+        run_simulated(2, limits, inference_memory=0.5)
 
 
 class Centred(gt.Model):
