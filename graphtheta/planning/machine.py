@@ -13,7 +13,6 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
@@ -58,7 +57,7 @@ JOBS: list[tuple[str, dict[str, Any]]] = [
     ("sparse", {"model": "mlp", "hidden": 64}),
     ("sparse", {"model": "gcn", "hidden": 128}),
 ]
-# steps of a job: some that compile and warm up, and those of which the median counts
+# steps of a job: some that compile and warm up, and those of which the shortest counts
 WARM, TIMED = 3, 9
 # an operation is divided in about so many seconds
 UNIT = 1e-4
@@ -200,7 +199,7 @@ def _work(job: Job, graph: Graph) -> np.ndarray:
 
 
 def _seconds(job: Job, graph: Graph, threads: int) -> tuple[float, float]:
-    """Seconds of a step: of the processor on one thread, which other processes of the machine hardly change, and of the clock on all."""
+    """Seconds of the shortest step, which other processes change least: of the processor on one thread, and of the clock on all."""
     from graphtheta.ops.kernels import pool
 
     trainer, found, epoch = Trainer(graph=graph, job=job, comm=SerialComm()), [], 0
@@ -212,5 +211,5 @@ def _seconds(job: Job, graph: Graph, threads: int) -> tuple[float, float]:
             trainer.train_epoch(epoch)
             times.append(clock() - began)
             epoch += 1
-        found.append(median(times[WARM:]))
+        found.append(min(times[WARM:]))
     return found[0], found[1]

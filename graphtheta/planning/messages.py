@@ -24,7 +24,7 @@ GRAPH = "rmat:scale=9,edge_factor=4,features=16,classes=4"
 JOBS = [{"model": "gcn", "hidden": 16}, {"model": "gat", "hidden": 16, "heads": 2, "layers": 3}, {"model": "sage", "hidden": 16}]
 # rows and width of the large move
 ROWS, WIDTH = 1 << 15, 128
-# steps of a job: some that compile and warm up, and those of which the median counts
+# steps of a job: some that compile and warm up, and those of which the shortest counts
 WARM, TIMED = 3, 12
 
 
@@ -59,7 +59,7 @@ def program(comm: Comm) -> tuple[float, float]:
         began = perf_counter()
         exchange.to_mirrors({"": rows})
         times.append(perf_counter() - began)
-    byte, each, graph = median(times[WARM:]) / rows.nbytes, [], load(GRAPH)
+    byte, each, graph = min(times[WARM:]) / rows.nbytes, [], load(GRAPH)
     for keys in JOBS:
         trainer, steps = Trainer(graph=graph, job=Job(**keys, keep=0), comm=comm), []
         for epoch in range(WARM + TIMED):
@@ -69,7 +69,7 @@ def program(comm: Comm) -> tuple[float, float]:
             seconds, messages, sent = (sum(since[stage][field] for stage in STAGES for field in fields)
                                        for fields in (("seconds", "wait"), ("messages",), ("bytes",)))
             steps.append((seconds - sent * byte) / messages)
-        each.append(median(steps[WARM:]))
+        each.append(min(steps[WARM:]))
     found = np.mean(comm.all_gather([max(median(each), 0.0), byte]), axis=0)
     return float(found[0]), float(found[1])
 

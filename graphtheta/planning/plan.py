@@ -112,11 +112,13 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
         GraphThetaError: Job and graph do not fit together.
     """
     rows: list[Row] = []
+    # before other workers are rehearsed, whose memory would be used again
     sampled: dict[str, Sampled] = {}
-    placed: dict[tuple[int, str, str], tuple[Pair, Placement]] = {}
     for job in jobs:
         if job.strategy not in sampled:
             sampled[job.strategy] = held.sampled(job, views)
+    placed: dict[tuple[int, str, str], tuple[Pair, Placement]] = {}
+    for job in jobs:
         for size in workers:
             key = size, job.partitioner, job.masters
             if key not in placed:

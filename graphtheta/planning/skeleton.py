@@ -1,7 +1,10 @@
 """A job in one process without its node features: the model, the targets and the views, to be counted."""
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +156,7 @@ class Skeleton:
 
     def sampled(self, job: Job, most: int = SAMPLED_VIEWS) -> Sampled:
         """Some views of the first epoch of a job that differs from this one in keys of the strategy only; ``most`` bounds their number."""
+        release()
         before, high = current_bytes(), resident_bytes()
         strategy = self.strategy(job)
         n, libraries = strategy.steps_per_epoch, max(current_bytes() - before, 0)
@@ -221,6 +225,13 @@ def _check_predictable(job: Job) -> None:
     if job.embedding:
         raise ConfigError(f"graphtheta plan does not predict embedding={job.embedding}, whose rows and gradients are sent in the first "
                           "layer; plan a graph with features of this width instead, which predicts all messages but those of gradients")
+
+
+def release() -> None:
+    """Return free memory to the system, where it can, so that it does not hide what is allocated next."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def current_bytes() -> int:
