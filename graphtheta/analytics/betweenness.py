@@ -15,7 +15,7 @@ import numpy as np
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import Lists, LocalEdges
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops.analytics.paths import dependencies, paths_into
 from graphtheta.ops.autodiff.buffers import by_blocks
 from graphtheta.rng import Purpose, bits, key
@@ -69,13 +69,19 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
         source: Row of the source, if it is a master here.
         unit: Units in 1.
 
+    Raises:
+        DataError: The number of paths to a node has overflowed; on all ranks.
+
     Collective: all ranks.
     """
     n_own, into, out = edges.n_masters, edges.into, edges.out
     level, paths = np.full(edges.n_rows, -1, np.int32), np.zeros(edges.n_rows)
     frontier, levels = source, list[np.ndarray]()
     paths[source] = 1.0
-    while edges.anywhere(len(frontier) > 0):
+    while most := float(edges.comm.all_max(np.array(paths[frontier].max(initial=0.0)))):
+        if most == np.inf:
+            raise DataError("betweenness: a node has more than 1e308 shortest paths from a source, which float64 cannot count; analyse a "
+                            "part of the graph, or remove duplicates of edges")
         level[frontier] = len(levels)
         levels.append(frontier)
         last, total = np.zeros(edges.n_rows), np.zeros(edges.n_rows)

@@ -21,6 +21,9 @@ from graphtheta.ops.analytics.neighbours import is_near
 from graphtheta.ops.autodiff.buffers import by_blocks
 from graphtheta.rng import Purpose, key, uniform
 
+# largest ratio of two weights of neighbours: the expected number of attempts of a draw
+MOST_UNEVEN = 1000
+
 
 @dataclass(frozen=True)
 class RandomWalks(Algorithm):
@@ -32,7 +35,8 @@ class RandomWalks(Algorithm):
 
     Attributes:
         paths, length: Paths from each node, and steps of each.
-        p, q: Return and in-out parameters; 1 and 1 draw neighbours uniformly.
+        p, q: Return and in-out parameters; 1 and 1 draw neighbours uniformly. Weights may differ by a factor of 1,000, since
+            candidates are rejected as often.
         seed: Seed of the draws.
     """
 
@@ -48,6 +52,10 @@ class RandomWalks(Algorithm):
         if min(self.paths, self.length) < 1 or not (0 < self.p < np.inf and 0 < self.q < np.inf):
             raise ConfigError(f"random_walks: paths={self.paths}, length={self.length}, p={self.p:g}, q={self.q:g}; expected at least 1, "
                               "and p and q above 0")
+        weights = 1.0, 1 / self.p, 1 / self.q
+        if max(weights) > MOST_UNEVEN * min(weights):
+            raise ConfigError(f"random_walks: p={self.p:g} and q={self.q:g} give weights 1, 1/p and 1/q that differ by more than a factor "
+                              f"of {MOST_UNEVEN:,}; choose p and q nearer to 1")
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         adjacency, n_own = Adjacency(partition), partition.n_masters

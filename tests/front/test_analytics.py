@@ -153,6 +153,13 @@ def test_sampled_betweenness_is_the_mean_over_the_drawn_sources() -> None:
     assert gt.betweenness(graph, 4, 0).tolist() != gt.betweenness(graph, 4, 1).tolist()
 
 
+def test_paths_that_cannot_be_counted_are_an_error() -> None:
+    # 1,030 times two edges one after the other have 2**1030 paths
+    ends = np.repeat(np.arange(1030), 2)
+    with pytest.raises(DataError, match="1e308"):
+        gt.betweenness(fill(ends, ends + 1, 1031), sources=0)
+
+
 def test_steps_of_random_walks_follow_the_weights_of_node2vec() -> None:
     # 0 and 1 share neighbour 2; 3 is near 1 only
     graph = gt.Graph(([0, 1, 2, 0, 1, 3, 1, 2], [1, 0, 0, 2, 3, 1, 2, 1]), 4)
@@ -174,6 +181,7 @@ def test_steps_of_random_walks_follow_the_weights_of_node2vec() -> None:
     ("label_propagation:iterations=0", ConfigError, "at least 1"),
     ("betweenness:sources=-1", ConfigError, "at least 0"),
     ("random_walks:p=0", ConfigError, "p and q above 0"),
+    ("random_walks:p=100,q=0.05", ConfigError, "factor of 1,000"),
     ("pagerank:dampin=1", ConfigError, "there is no option 'dampin'"),
     ("pagrank", ConfigError, "did you mean 'pagerank'"),
 ])
