@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.partition.pairs import WIDEST, occurrences
+from ...ops.partition.pairs import WIDEST, numbered, occurrences
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
-from .directory import ComputedDirectory, Directory, LocalDirectory, TableDirectory
+from .directory import ComputedDirectory, LocalDirectory, TableDirectory
 from .division import Division
 from .edge_source import EdgeSource
 from .partitioner import block_bounds
@@ -52,12 +52,10 @@ def sliced_rows(source: EdgeSource, comm: Comm, division: Division, directory: M
     masters, degrees, owner = nodes[order], dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True)), mirrors.owner[by_owner]
     # the sorts of the edges take most memory
     del nodes, mirrors, degree, by_degree, own, theirs, order
-    blocks, stored = edge_blocks(src, dst, np.arange(len(ids)), final, len(masters), len(others))
-    where: Directory
-    if directory is not None:
-        where = directory(comm, masters)
-    else:
-        where = ComputedDirectory(comm, masters, division.owner) if division.by_rule else TableDirectory(comm, masters)
+    blocks, stored = edge_blocks(src, dst, numbered(len(ids), len(ids)), final, len(masters), len(others))
+    del src, dst
+    computed = directory is None and division.by_rule
+    where = ComputedDirectory(comm, masters, division.owner) if computed else (directory or TableDirectory)(comm, masters)
     return Rows(masters, degrees, others[by_owner], owner, row[by_owner], blocks, ids[stored], where)
 
 

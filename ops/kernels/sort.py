@@ -26,7 +26,7 @@ def end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, first, last):  # ty
 
     Args:
         src, dst: Ids of the ends of all edges.
-        edges: The edges, [m] int64.
+        edges: The edges, [m] integers.
         row_of: Row of each id; masters first.
         sizes: Masters and mirrors.
         by_src, by_dst: Keys of the sources and destinations, [m] int32; changed.
