@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "predict": ("graphtheta.cli.command", "write predictions of a finished run for all nodes, by original id"),
     "import": ("graphtheta.cli.import_", "write a graph as a store, a folder that training maps into memory"),
     "report": ("graphtheta.cli.report", "write an HTML report of a run: learning curve, time, load balance, traffic, memory"),
+    "transform": ("graphtheta.cli.transform", "make a store of some nodes and edges of another one"),
     "analyse": ("graphtheta.cli.analyse", "run a graph algorithm, such as pagerank, and write values of all nodes by original id"),
     "info": ("graphtheta.cli.command", "show statistics of a dataset and of its partition over workers"),
     "explain": ("graphtheta.cli.command", "show the execution plan of a job: layers, messages between workers, bytes, operations, memory"),

@@ -17,7 +17,7 @@ from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError, ShapeError
 from graphtheta.store.checksum import file_sums, rows_per_block, share
-from graphtheta.store.manifest import FILE, FORMAT, VERSION, check_column, checked_manifest, file_name
+from graphtheta.store.manifest import FILE, FORMAT, VERSION, Column, check_column, checked_manifest, file_name
 
 LOCK = ".lock"
 SHARED = "check the free space, and that all workers see the folder"
@@ -112,6 +112,7 @@ class StoreWriter:
         self._part = self.folder.with_name(self.folder.name + ".part")
         self._comm, self._lock = comm, -1
         self._columns: dict[tuple[str, str], ColumnWriter] = {}
+        self._linked: list[dict[str, Any]] = []
         self._together(self._make_folder, rank=0)
 
     def __enter__(self) -> StoreWriter:
@@ -144,6 +145,28 @@ class StoreWriter:
         self._together(lambda: self._columns.update({(group, name): ColumnWriter(path, shape, kind)}))
         return self._columns[group, name]
 
+    def link(self, source: Path, column: Column) -> None:
+        """Add a column of another store as it is: both stores share its file, or it is copied where the file system cannot share files.
+
+        Args:
+            source: Its file.
+            column: What the manifest of the other store says about it.
+
+        Raises:
+            FormatError: The file cannot be made.
+
+        Collective: all ranks of comm.
+        """
+        def work() -> None:
+            path = self._part / column.file
+            try:
+                os.link(source, path)
+            except OSError:
+                shutil.copyfile(source, path)
+
+        self._together(work, rank=0)
+        self._linked.append(column.model_dump())
+
     def finish(self, n_nodes: int, n_edges: int, meta: dict[str, Any] | None = None, *, name: str = "graph",
                n_classes: int | None = None, multilabel: bool | None = None) -> None:
         """Compute the checksums, write the manifest, and give the folder its name.
@@ -165,7 +188,7 @@ class StoreWriter:
         for c, n in zip(self._columns.values(), written.tolist(), strict=True):
             if n != c.shape[0]:
                 raise FormatError(f"{self.folder}: {n} rows of {c.path.name} were written, expected {c.shape[0]}, each once")
-        records = [self._record(group, column, c) for (group, column), c in self._columns.items()]
+        records = self._linked + [self._record(group, column, c) for (group, column), c in self._columns.items()]
         manifest = {"format": FORMAT, "version": VERSION, "n_nodes": n_nodes, "n_edges": n_edges, "name": name, "n_classes": n_classes,
                     "multilabel": multilabel, "meta": meta or {}, "columns": records}
         self._together(lambda: self._publish(checked_manifest(manifest, str(self.folder)).text()), rank=0)

@@ -22,6 +22,7 @@ import graphtheta.cli.import_tables
 import graphtheta.cli.launch
 import graphtheta.cli.plan
 import graphtheta.cli.report
+import graphtheta.cli.transform
 from graphtheta.__main__ import main
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.job import Job
@@ -91,6 +92,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)
     monkeypatch.setattr(graphtheta.cli.plan, "run_main", lambda program: 0)
+    monkeypatch.setattr(graphtheta.cli.transform, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.launch.Restarts, "run", lambda self: 0)
     assert main(shlex.split(command)) == 0
 
