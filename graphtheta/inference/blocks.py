@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import resource
 
 import numpy as np
 
@@ -20,11 +21,20 @@ ROW_BYTES = 64
 DEGREES = {"in": ("in_degree",), "out": ("out_degree",), "both": ("in_degree", "out_degree")}
 
 
-def allocated_now() -> int:
-    """Bytes in memory that this process allocated, without pages of mapped files, which the system can drop."""
+def free_now(limit: int) -> int:
+    """Bytes that this process may still allocate.
+
+    Pages of mapped files do not count, since the system can drop them. A limit of the system for
+    allocated memory (``ulimit -d``) counts as well.
+
+    Args:
+        limit: Bytes of the process in all.
+    """
     with open("/proc/self/statm", encoding="ascii") as f:
-        _, resident, shared, *_ = map(int, f.read().split())
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+        _, resident, shared, _, _, data, _ = map(int, f.read().split())
+    page, (allowed, _) = os.sysconf("SC_PAGE_SIZE"), resource.getrlimit(resource.RLIMIT_DATA)
+    free = limit - (resident - shared) * page
+    return free if allowed == resource.RLIM_INFINITY else min(free, allowed - data * page)
 
 
 def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops: list[Hop]) -> list[np.ndarray]:
@@ -49,8 +59,8 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
     edges = _edges(partition, hops)
     per_row = (VALUES_ALIVE * probe.widest + probe.halo_width) * itemsize + ROW_BYTES
     per_edge = (SEARCH_BYTES_PER_EDGE + LIST_BYTES_PER_EDGE + 2 * probe.edge_width * itemsize) if hops else 0
-    used = allocated_now()
-    free = limit - used - CHUNKS_ALIVE * CHUNK_BYTES
+    left = free_now(limit)
+    free = left - CHUNKS_ALIVE * CHUNK_BYTES
     # edges are stored at any worker, so all of them have about the mean
     total, parts = int(edges.sum()), 1
 
@@ -62,7 +72,7 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
         parts = min(2 * parts, n)
     error = None if not n or needed(parts) <= free else MemoryLimitError(
         f"inference_memory={limit / 2**30:g}: a block of one node needs about {needed(parts) / 2**30:.2f} GiB beside the "
-        f"{used / 2**30:.2f} GiB that the graph and the program use; raise the limit or use more workers")
+        f"{(limit - left) / 2**30:.2f} GiB that the graph and the program use; raise the limit or use more workers")
     comm.agree(error)
     parts = int(comm.all_max(np.array(parts)))
     weight = np.cumsum(edges + 1)

@@ -12,7 +12,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Hop
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import FormatError
-from graphtheta.inference.blocks import VALUES_ALIVE, allocated_now, divided
+from graphtheta.inference.blocks import VALUES_ALIVE, divided, free_now
 from graphtheta.inference.layerwise import LayerWise
 from graphtheta.inference.spill import Spill
 from graphtheta.job.job import Job
@@ -84,9 +84,10 @@ def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
     """
     if not job.inference_memory:
         return None
-    comm, needed = partition.halo_comm, allocated_now() + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)
+    comm, limit = partition.halo_comm, int(job.inference_memory * GIB)
+    needed = limit - free_now(limit) + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)
     most = int(comm.all_max(np.array(needed)))
-    if most <= job.inference_memory * GIB:
+    if most <= limit:
         return None
     if comm.rank == 0:
         logger.info(f"inference_memory={job.inference_memory:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, "

@@ -127,8 +127,8 @@ def limits(comm: Any, **keys: Any) -> tuple[bool, np.ndarray | None]:
 
 def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks only if the limit asks for them, as many as fit; a limit below that is refused on all workers."""
-    monkeypatch.setattr(limited, "allocated_now", lambda: 1 << 30)
-    monkeypatch.setattr(blocks, "allocated_now", lambda: 1 << 30)
+    monkeypatch.setattr(limited, "free_now", lambda limit: limit - (1 << 30))
+    monkeypatch.setattr(blocks, "free_now", lambda limit: limit - (1 << 30))
     free, expected = run_simulated(2, limits, inference_memory=8.0)[0]
     assert not free and expected is not None
     seen: list[int] = []
