@@ -134,7 +134,7 @@ class LayerWise:
         self.rows += len(rows)
         self.edges += sum(level.n_edges for level in {id(x): x for x in view.levels}.values())
         graph = BlockGraph(view, self._made, running, self._spill)
-        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=_refused), suppress(Finished):
+        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused), suppress(Finished):
             self._model.run(graph)
         for i, x in graph.results.items():
             self._spill.write(value_name(i), rows, np.asarray(x.value[: len(rows)]))
@@ -145,7 +145,7 @@ class LayerWise:
         """The outputs, or those of a superstep, of a pass that computes no layer over edges."""
         graph = BlockGraph(view, self._made, (), self._spill)
         graph.wanted = superstep
-        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=_refused):
+        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
             out = self._model.run(graph)
         out = out if graph.found is None else graph.found
         assert out.space is not None
@@ -154,6 +154,7 @@ class LayerWise:
         return Var(out.value, out.space)
 
 
-def _refused(_: np.ndarray) -> NoReturn:
+def refused(_: np.ndarray) -> NoReturn:
+    """Sums over all nodes in a pass over some of them: always a ConfigError."""
     raise ConfigError("the model reads a sum over all nodes (gt.graph_sum, gt.graph_mean), which a pass over some of them cannot compute; "
                       "run it without a memory limit")

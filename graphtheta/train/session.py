@@ -20,6 +20,7 @@ from graphtheta.engine.train.update import Schedule
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
 from graphtheta.evaluation.evaluate import SPLITS
 from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
+from graphtheta.inference.some import predicted
 from graphtheta.job.job import Job
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
@@ -175,11 +176,20 @@ class Session:
         with self.comm.ledger.stage("evaluate"), self.setup.scope():
             return ClassReport.of(self.setup.evaluator.decisions(self.model), self.setup.kind.class_names)
 
-    def predict(self) -> tuple[np.ndarray, np.ndarray] | None:
+    def predict(self, nodes: Any = None) -> tuple[np.ndarray, np.ndarray] | None:
         """Original ids of all nodes (edges by their numbers, test links by the ids of their ends) and outputs on rank 0, None elsewhere.
+
+        Args:
+            nodes: Original ids, in the order of the result; only their neighbourhoods are computed. None for all.
+
+        Raises:
+            ConfigError: There is no such node, or the outputs are not those of nodes; on all ranks together.
 
         Collective: all ranks.
         """
+        if nodes is not None:
+            with self.comm.ledger.stage("evaluate"), self.setup.scope():
+                return predicted(self.model, self.setup.evaluator, self.setup.info, nodes)
         found = self.predictions()
         return None if found is None else (found.ids, found.values)
 

@@ -12,7 +12,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError, MemoryLimitError
-from graphtheta.inference import blocks, limited
+from graphtheta.inference import blocks, limited, some
 from graphtheta.inference.layerwise import LayerWise
 from graphtheta.inference.spill import Spill
 from graphtheta.models import SAGE, SimpleHGN
@@ -21,6 +21,7 @@ from graphtheta.models.registry import PUBLISHED
 TASKLESS = {"edge_y": None, "edge_train": None, "edge_val": None, "edge_test": None}
 GRAPH = graphs.random_graph(40, 200, **TASKLESS)
 KEYS: dict[str, Any] = {"epochs": 1, "hidden": 4, "layers": 3, "dtype": "float64", "backend": "reference", "dropout": 0.0}
+NAMED = GRAPH.replace(node_ids=np.array([f"n{i}" for i in range(40)]))
 RING = graphs.fill(np.arange(300), np.roll(np.arange(300), 1), 300, **TASKLESS)
 RNG = np.random.default_rng(3)
 TYPED = gt.Graph(
@@ -142,6 +143,38 @@ def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)
     with pytest.raises(MemoryLimitError, match=r"a block of one node needs about .* raise the limit or use more workers"):
         run_simulated(2, limits, inference_memory=0.5)
+
+
+def some_nodes(comm: Any, nodes: Any, **keys: Any) -> Any:
+    trainer = gt.Trainer(graph=NAMED, comm=comm, **{**KEYS, **keys})
+    return trainer.predict(), trainer.predict(nodes)
+
+
+@pytest.mark.parametrize("keys", [{"model": "gat"}, {"model": "gcn", "direction": "both", "jumping": "concat"},
+                                  {"model": "sage", "precompute": "yes", "partitioner": "vertex-cut"}], ids=str)
+@pytest.mark.parametrize("size", [1, 3])
+def test_some_nodes(size: int, keys: dict[str, Any]) -> None:
+    nodes = ["n7", "n0", "n39", "n7"]
+    (ids, out), (given, found) = run_simulated(size, some_nodes, nodes, **keys)[0]
+    assert given.tolist() == nodes
+    np.testing.assert_allclose(found, [out[ids.tolist().index(node)] for node in nodes], rtol=1e-12, atol=1e-12)
+
+
+def test_some_nodes_compute_their_neighbourhood(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = []
+    search = some.k_hop_view
+    monkeypatch.setattr(some, "k_hop_view", lambda *a: views.append(search(*a)) or views[-1])
+    found = gt.Trainer("sage", RING, **KEYS).predict([5])
+    assert found is not None and found[1].shape == (1, 3)
+    # three hops along a ring: one further node and edge each
+    assert views[0].space.n == 4 and [level.n_edges for level in views[0].levels] == [3, 2, 1]
+
+
+def test_some_nodes_that_are_refused() -> None:
+    with pytest.raises(ConfigError, match="the graph has no node 'n40'"):
+        run_simulated(2, some_nodes, ["n1", "n40"], model="gcn")
+    with pytest.raises(ConfigError, match="needs a task with outputs of nodes"):
+        run_simulated(2, some_nodes, ["n1"], model="sage", task="link", eval_negatives=3)
 
 
 class Centred(gt.Model):
