@@ -18,6 +18,8 @@ import numpy as np
 from disk import store_of
 from harness import Contender, finish, parser, race, script
 
+# free arrays are returned to the system at once, and not kept for threads
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "1"}
 COLUMNS = ["contender", "by blocks", "graph", "built", "predicted", "seconds", "processor", "note"]
 
 
@@ -35,7 +37,7 @@ def main() -> int:
     options = options.parse_args()
     store = store_of("facebook100:target=year", "stored", options.folder)
     files = {name: options.folder / f"layerwise-{name}.npy" for name in ("whole", "limited")}
-    runs = [Contender(name, script("own", "layerwise", store, gib, files[name], options.hidden), {"TMPDIR": str(options.folder)})
+    runs = [Contender(name, script("own", "layerwise", store, gib, files[name], options.hidden), {"TMPDIR": str(options.folder), **MALLOC})
             for name, gib in (("limited", options.limit), ("whole", 0))]
     race(runs, options.rounds, options.threads)
     faults, findings = [c.error for c in runs if c.error], []
