@@ -109,6 +109,22 @@ def test_numbers_and_ids_are_exact(dtype: str, form: str, tmp_path: Path, monkey
     np.testing.assert_array_equal(np.array([found[str(i),] for i in ids], dtype), values.reshape(40, -1))
 
 
+def test_outputs_of_one_of_several_splits_are_those_of_a_graph_with_this_split(tmp_path: Path) -> None:
+    part = np.random.default_rng(3).integers(0, 3, (GRAPH.n_nodes, 2))
+    several, one = (GRAPH.replace(train=x == 0, val=x == 1, test=x == 2) for x in (part, part[:, 1]))
+    found = []
+    for name, graph, keys in (("several", several, {"split_index": 1}), ("one", one, {})):
+        def program(comm: Any, graph: gt.Graph = graph, keys: dict[str, Any] = keys, folder: Path = tmp_path / name) -> None:
+            trainer = gt.Trainer("sage", graph, comm=comm, **{**KEYS, **keys, "epochs": 2, "keep": 0})
+            trainer.fit()
+            trainer.write_predictions(folder / "predictions", "parquet")
+            trainer.write_embeddings(folder / "embeddings", "parquet")
+
+        run_simulated(2, program)
+        found.append([read_rows(tmp_path / name / f"{values}s", values) for values in ("prediction", "embedding")])
+    assert found[0] == found[1] and len(found[0][0]) == GRAPH.n_nodes
+
+
 def test_csv_has_as_few_digits_as_it_needs(tmp_path: Path) -> None:
     with (tmp_path / "x.csv").open("wb") as file:
         write_csv(file, Rows("prediction", np.array(["a", "7"]), np.array([0.1, 1e-30], np.float32)))
