@@ -22,6 +22,7 @@ import graphtheta.cli.import_tables
 import graphtheta.cli.launch
 import graphtheta.cli.plan
 import graphtheta.cli.report
+import graphtheta.cli.simulate
 import graphtheta.cli.transform
 from graphtheta.__main__ import main
 from graphtheta.engine.train.metrics import METRICS
@@ -31,7 +32,7 @@ from graphtheta.ops import PRIMITIVES
 from graphtheta.tasks.registry import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "examples").glob("*.md"))]
 FENCE = re.compile(r"^```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 
@@ -92,6 +93,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)
     monkeypatch.setattr(graphtheta.cli.plan, "run_main", lambda program: 0)
+    monkeypatch.setattr(graphtheta.cli.simulate, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.transform, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.launch.Restarts, "run", lambda self: 0)
     assert main(shlex.split(command)) == 0
