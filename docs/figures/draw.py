@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from curves import curves
 from svg import Figure
 
 HERE = Path(__file__).resolve().parent
@@ -264,7 +266,8 @@ def types() -> Figure:
     return f
 
 
-FIGURES = {"layers": layers, "halo": halo, "frame": frame, "overlap": overlap, "compiler": compiler, "types": types}
+FIGURES = {"layers": layers, "halo": halo, "frame": frame, "overlap": overlap, "compiler": compiler, "types": types,
+           **{f"example-{file.stem}": partial(curves, file) for file in sorted((ROOT / "docs" / "examples" / "results").glob("*.json"))}}
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE

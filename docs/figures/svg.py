@@ -49,6 +49,12 @@ class Figure:
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         self.parts.append(f'<path class="line" fill="none" d="{way}"{dash} stroke-width="1.4" marker-end="url(#head)"/>')
 
+    def curve(self, points: list[tuple[float, float]], colour: str, width: float = 1.6, dashed: bool = False) -> None:
+        """A line through points in a colour of its own."""
+        dash = ' stroke-dasharray="5 4"' if dashed else ""
+        self.parts.append(f'<path fill="none" stroke="{colour}" stroke-width="{width:g}"{dash} '
+                          f'd="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in points)}"/>')
+
     def svg(self, dark_only: bool = False) -> str:
         """The file; dark_only is for looking at the dark colours in a viewer that has no dark mode."""
         dark = _rules(DARK)

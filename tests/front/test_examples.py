@@ -1,0 +1,51 @@
+"""The worked examples: their commands run, at reduced size, and their pages quote the kept results."""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphtheta.__main__ import main
+from tests.front.test_dataset import FOLDER, data
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+LARGE = ("molecules", "recommend")
+PAGES = sorted(page.stem for page in EXAMPLES.glob("*.md") if page.stem != "index")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script docs/examples/run.py."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import run
+
+    yield run
+    sys.modules.pop("run")
+
+
+@data
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if page in LARGE else []) for page in PAGES])
+def test_commands_run(page: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRAPHTHETA_DATA", str(FOLDER))
+    assert main([*run.words_of(page, tmp_path), "--epochs", "1", "--steps", "1", "--seeds", "1", "--out", "run"]) == 0
+    metrics = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))["metrics"]
+    assert f"test_{run.EXAMPLES[page]}" in metrics
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_quote_the_results(page: str, run: Any) -> None:
+    found = json.loads((EXAMPLES / "results" / f"{page}.json").read_text(encoding="utf-8"))
+    scale, digits = (100, 1) if found["metric"] in ("accuracy", "auc") else (1, 3)
+    figure = f"{scale * found['mean']:.{digits}f} +- {scale * found['deviation']:.{digits}f}"
+    text = (EXAMPLES / f"{page}.md").read_text(encoding="utf-8")
+    assert f"**{figure}**" in text and f"../figures/example-{page}.svg" in text
+
+
+def test_index_and_runner_have_every_page(run: Any) -> None:
+    index = (EXAMPLES / "index.md").read_text(encoding="utf-8")
+    assert sorted(run.EXAMPLES) == PAGES and [page for page in PAGES if f"({page}.md)" not in index] == []
