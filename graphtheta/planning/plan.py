@@ -17,7 +17,7 @@ from graphtheta.planning.machine import Machine
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.rehearsal import Rehearsal, exchanged, rehearse
 from graphtheta.planning.skeleton import SAMPLED_VIEWS, Sampled, Skeleton
-from graphtheta.planning.work import Work, reduced, work_of
+from graphtheta.planning.work import PRODUCT, SPARSE, Work, reduced, work_of
 from graphtheta.staleness.registry import EXACT
 
 MODES = ("cooperative", "independent")
@@ -44,6 +44,10 @@ class Row:
         compute, build, transfer: Seconds of an epoch that workers compute, build views, and send.
         carried: Those seconds of ``transfer`` that bytes take; the others are of messages.
         processor: Processor seconds of an epoch, of all workers, without waiting and sending.
+        loads: Of a view, mean of those that were counted: the worker that has most, and the mean of
+            the workers. "rows" and "edges" of the summing layers, forward, and "flops" of matrix
+            products, forward and backward; "bytes" and "messages" in halo moves and sums of
+            gradients. An independent worker has all rows of its view.
     """
 
     strategy: str
@@ -68,6 +72,7 @@ class Row:
     transfer: float
     carried: float
     processor: float
+    loads: dict[str, tuple[float, float]]
 
     @property
     def sent(self) -> int:
@@ -186,7 +191,7 @@ class _Way:
         return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory + int(rehearsal.held.max()), most,
                    -(-views // each), views, counted, round(moved[0].sum()), round(summed[0].sum()),
                    round(built[0].sum()), round((moved + summed + built)[1].sum()), rehearsal.hits, rehearsal.misses, rehearsal.macrobatch,
-                   compute, build, transfer, carried, processor)
+                   compute, build, transfer, carried, processor, _loads(works, alone, (moved + summed) / views))
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
@@ -228,3 +233,20 @@ class _Way:
         seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
         waits = self.machine.transfer(rehearsal.sent, rehearsal.messages, self.together)
         return share * (seconds + waits)
+
+
+def _loads(works: Sequence[Work], alone: bool, sent: np.ndarray) -> dict[str, tuple[float, float]]:
+    """The loads of a row, by name.
+
+    Args:
+        works: The views.
+        alone: Whether a worker computes a view alone.
+        sent: Bytes and messages of each worker, [2, size].
+    """
+    found = dict(zip(("bytes", "messages"), sent[:, None], strict=True))
+    for name, each in (("rows", [sum(share.rows_out for share in work.shares) for work in works]),
+                       ("edges", [sum(share.edges for share in work.shares) for work in works]),
+                       ("flops", [work.parts[:, :, [PRODUCT, SPARSE]].sum(axis=(1, 2)) for work in works])):
+        held = np.array(each)
+        found[name] = held.sum(axis=1, keepdims=True) if alone else held
+    return {name: (float(x.max(axis=1).mean()), float(x.mean())) for name, x in found.items()}

@@ -44,6 +44,19 @@ def test_counts_on_eight_workers_are_those_of_the_ledgers(strategy: str) -> None
 
     moved, summed = np.sum(run_simulated(8, epoch), axis=0)
     assert (point.row.moved, point.row.summed) == (moved, summed) and point.row.counted == point.row.views
+    assert point.row.loads["bytes"][1] == pytest.approx((moved + summed) / 8 / point.row.views)
+
+
+@pytest.mark.parametrize("mode", ["cooperative", "independent"])
+def test_loads_of_workers(mode: str) -> None:
+    job = job_of("mini", partitioner="vertex-cut")
+    one, few = (simulated(skeleton(job, GRAPH), [job], [p], CLUSTER, [mode], views=10_000)[0].row.loads for p in (1, 3))
+    for name in ("rows", "edges", "flops"):
+        (whole, same), (most, mean) = one[name], few[name]
+        assert whole == same > 0
+        # workers of one view share it, and others have views of their own
+        assert mean == pytest.approx(whole / (1 if mode == "independent" else 3)) and mean <= most <= whole
+    assert one["bytes"] == one["messages"] == (0, 0) and few["bytes"][0] >= few["bytes"][1] > 0
 
 
 @pytest.mark.parametrize("mode", ["cooperative", "independent"])
