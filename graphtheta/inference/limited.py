@@ -18,6 +18,7 @@ from graphtheta.inference.spill import Spill
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.memory.bound import Extent
+from graphtheta.ops.autodiff.buffers import release
 from graphtheta.ops.autodiff.tape import Var
 
 GIB = 1 << 30
@@ -58,6 +59,7 @@ class Limited:
 
         Collective: all ranks of the partition.
         """
+        release()
         return divided(self._partition, self._probe, self._itemsize, self._limit, hops)
 
     def outputs(self, model: Model, view: GraphView) -> Var:
@@ -85,6 +87,8 @@ def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
     if not job.inference_memory:
         return None
     comm, limit = partition.halo_comm, int(job.inference_memory * GIB)
+    # arrays from which the partition was made
+    release()
     needed = limit - free_now(limit) + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)
     most = int(comm.all_max(np.array(needed)))
     if most <= limit:

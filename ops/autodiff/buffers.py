@@ -61,6 +61,13 @@ class Store:
                 self._unused -= self._free.pop(0).nbytes
         return np.asarray(_Lease(self, _aligned(room) if block is None else block))[:size]
 
+    def release(self) -> None:
+        """Return free blocks to the system; blocks are kept again as if none had been in use before."""
+        with self._lock:
+            self._collect()
+            self._free.clear()
+            self._unused, self._most = 0, self._used
+
     def _collect(self) -> None:
         while self.returned:
             block = self.returned.popleft()
@@ -83,6 +90,11 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array of any content, as ``numpy.empty``; a large one is in recycled memory."""
     size = prod(shape) * np.dtype(dtype).itemsize
     return np.empty(shape, dtype) if size < LARGE else _STORE.take(size).view(dtype).reshape(shape)
+
+
+def release() -> None:
+    """Return the memory of arrays that are gone to the system."""
+    _STORE.release()
 
 
 def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:

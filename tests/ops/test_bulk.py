@@ -50,3 +50,14 @@ def test_rowwise_equals_the_function(rng):
     x, y = rng.normal(size=(1 << 12, 40)), rng.normal(size=(1 << 12, 1))
     assert np.array_equal(buffers.rowwise(np.divide)(x, y), x / y)
     assert np.array_equal(buffers.rowwise(lambda a, axis: a.max(axis=axis))(x, axis=1), x.max(axis=1))
+
+
+def test_release_returns_free_blocks():
+    store = buffers.Store()
+    first, second = store.take(5 << 20), store.take(5 << 20)
+    del first
+    store.release()
+    assert not store._free and store._unused == 0 and store._used == store._most == 5 << 20
+    del second
+    again = store.take(5 << 20)
+    assert again.nbytes == 5 << 20 and store._used == 5 << 20
