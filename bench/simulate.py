@@ -8,16 +8,19 @@
 "off" is the simulated time of an epoch over the measured one, minus 1. The speed of the machine is
 measured before. "scaling": GCN of two layers, 128 wide, as in Figure 8 of the paper, on an R-MAT
 graph with as many edges per node as papers100M, with mini-batches of 1 % of the training nodes and
-batches of 1 % of the clusters. "of first" is relative to the fewest workers.
+batches of 1 % of the clusters. "of first" is relative to the fewest workers. With --times, work and
+bytes of each worker count so many times, as in a graph of so many times as many nodes, and messages
+once: R-MAT graphs of all sizes are alike.
 """
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
+import numpy as np
 from harness import finish, parser, race, say, script
 from overlap import on_links
 
@@ -25,6 +28,7 @@ import graphtheta as gt
 from graphtheta.engine.comm.delayed import read_link
 from graphtheta.planning.machine import Machine, machine
 from graphtheta.planning.skeleton import skeleton
+from graphtheta.planning.work import EDGE_COUNT
 from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.simulate import Point, simulated
 
@@ -35,6 +39,23 @@ CHECKED: dict[str, dict[str, Any]] = {
 GRAPH = "rmat:scale=14,edge_factor=14,features=128,classes=16"
 COLUMNS = {"check": ["case", "link", "ranks", "simulated", "measured", "off", "limit"],
            "scaling": ["case", "mode", "workers", "step", "of first", "limit", "share", "MiB a worker", "GiB sent", "messages"]}
+
+
+@dataclass(frozen=True)
+class Larger(Cluster):
+    """A cluster that trains a graph of ``times`` as many nodes and edges as the one that is counted."""
+
+    times: float
+
+    def compute(self, parts: np.ndarray, workers: int) -> np.ndarray:
+        """As of a cluster; operations are as many as before."""
+        more = parts.copy()
+        more[..., : EDGE_COUNT + 1] *= self.times
+        return super().compute(more, workers)
+
+    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
+        """As of a cluster."""
+        return super().transfer(sent * self.times, messages, workers, counted)
 
 
 def job_of(graph: str, case: str, hidden: int, **keys: Any) -> dict[str, Any]:
@@ -68,7 +89,7 @@ def scaling(options: Any, speed: Machine) -> list[dict[str, Any]]:
     """Steps on hundreds of workers."""
     graph = f"rmat:scale={options.scale},edge_factor=14,features=128,classes=64"
     held_graph, (latency, bandwidth, *_) = gt.load(graph), read_link(options.link)
-    cluster = replace(Cluster.of(speed, latency, bandwidth), cores=options.cores)
+    cluster = Larger(**asdict(Cluster.of(speed, latency, bandwidth, cores=options.cores)), times=options.times)
     targets = max(int(held_graph.train.sum()) // 100, 1)
     cases = {"global": {}, "mini": {"batch_size": targets}, "cluster": {"clusters": options.clusters,
                                                                         "clusters_per_batch": max(options.clusters // 100, 1)}}
@@ -76,22 +97,25 @@ def scaling(options: Any, speed: Machine) -> list[dict[str, Any]]:
     for case in options.cases:
         job = gt.Job(**job_of(graph, case, 128, **cases[case]))
         modes = ["cooperative"] if case == "cluster" else ["cooperative", "independent"]
-        points = simulated(skeleton(job, held_graph), [job], options.workers, cluster, modes, views=1, rehearsed=options.rehearsed)
+        held = skeleton(job, held_graph)
+        points = simulated(held, [job], [1, *options.workers], cluster, modes, views=1, rehearsed=options.rehearsed)
+        one, points = points[0].row, points[1:]
+        # the search of a view, which one worker makes without messages, is shared; what messages take is not larger
+        points = [Point(replace(p.row, build=p.row.build + (options.times - 1) * one.build / p.row.workers), p.alone) for p in points]
         for mode in {p.row.mode: 0 for p in points}:
             found = [p for p in points if p.row.mode == mode]
-            rows += [_scaled(p, found[0]) for p in found]
+            rows += [_scaled(p, found[0], options.times) for p in found]
             say("\n".join(f"{case} {mode} {row['workers']}: {row['step']:.3g} s, {row['limit']}" for row in rows[-len(found):]))
     return rows
 
 
-def _scaled(point: Point, first: Point) -> dict[str, Any]:
+def _scaled(point: Point, first: Point, times: float) -> dict[str, Any]:
     row = point.row
     # independent workers compute a batch each in a step
-    batches = row.workers if row.mode == "independent" else 1
     speed = (first.row.seconds / row.seconds) if row.mode == "independent" else first.step / point.step
     return {"case": row.strategy, "mode": row.mode, "workers": row.workers, "step": point.step, "of first": speed, "limit": point.limit,
             "share": point.parts[point.limit] / row.seconds, "MiB a worker": row.memory / 2**20, "GiB sent": row.sent / 2**30,
-            "messages": row.messages, "seconds": point.step, "label": f"{row.strategy} {row.mode} {row.workers}", "batches": batches,
+            "messages": row.messages, "times": times, "seconds": point.step, "label": f"{row.strategy} {row.mode} {row.workers}",
             **{f"seconds of {name}": s for name, s in point.parts.items()}}
 
 
@@ -102,6 +126,7 @@ def main() -> int:
     options.add_argument("--hidden", type=int, default=64, help="width of its layers; 64")
     options.add_argument("--epochs", type=int, default=4, help="timed epochs of a round; 4")
     options.add_argument("--scale", type=int, default=19, help="of the R-MAT graph of the scaling; 19")
+    options.add_argument("--times", type=float, default=1.0, help="how many times larger the graph of the scaling is; 1")
     options.add_argument("--workers", type=int, nargs="+", default=[256, 512, 1024])
     options.add_argument("--cases", nargs="+", choices=("global", "mini", "cluster"), default=["global", "mini", "cluster"])
     options.add_argument("--clusters", type=int, default=1000, help="clusters of the graph; 1000")

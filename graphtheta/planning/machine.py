@@ -105,14 +105,17 @@ class Machine:
         found: np.ndarray = (parts[:, 0] @ alone + parts[:, 1] @ busy / threads) * max(1.0, workers / self.cores)
         return found
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int) -> float:
+    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
         """Seconds in which workers send, if ``workers`` of them share the machine.
 
         Args:
             sent, messages: Of each worker, [size].
             workers: Workers of a machine.
+            counted: Whether the interpreter's time of messages is counted elsewhere, which is nearly all
+                of what they take within a machine.
         """
-        return float(sent.max() * self.byte + messages.max() * self.message) * max(1.0, workers / self.cores)
+        each = 0.0 if counted else self.message
+        return float(sent.max() * self.byte + messages.max() * each) * max(1.0, workers / self.cores)
 
 
 def machine(again: bool = False) -> Machine:

@@ -52,7 +52,7 @@ class Cluster(Machine):
         found[found.argmax()] *= self.slowest
         return found
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int) -> float:
+    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
         """Seconds in which workers send: bytes over the link of their machine, the start and latency of each move, and each message.
 
         A worker sends at most one message to each other worker in a move, so there are at least as
@@ -61,8 +61,10 @@ class Cluster(Machine):
         Args:
             sent, messages: Of each worker, [size].
             workers: Workers of a machine, which share its link.
+            counted: Whether the start of each move is counted elsewhere.
         """
         most, crowd = float(messages.max()), max(1.0, workers / self.cores)
         moves = most / max(len(messages) - 1, 1)
         carried = float(sent.max()) * min(workers, len(sent)) * self.congestion / self.bandwidth
-        return carried + moves * (self.message * crowd + self.latency) + most * self.post * crowd
+        start = 0.0 if counted else self.message * crowd
+        return carried + moves * (start + self.latency) + most * self.post * crowd

@@ -73,6 +73,7 @@ def test_time_of_messages_bytes_and_slow_workers() -> None:
     alone = CLUSTER.transfer(sent, messages, 1)
     assert alone == pytest.approx(6_000 / 1e9 + 2 * (SPEED.message + 1e-5) + 6 * POST)
     assert replace(CLUSTER, congestion=3.0).transfer(sent, 0 * messages, 1) == pytest.approx(3 * 6_000 / 1e9)
+    assert CLUSTER.transfer(sent, messages, 1, True) == pytest.approx(alone - 2 * SPEED.message)
     # workers of a machine share its link
     assert CLUSTER.transfer(sent, 0 * messages, 2) == pytest.approx(2 * 6_000 / 1e9)
     work = np.ones((3, 2, 7))
