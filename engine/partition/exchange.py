@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -119,10 +118,14 @@ def _swap_rows(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.nd
         The rows that partners have chosen, ascending.
     """
     bounds = np.searchsorted(chosen, ptr)
-    lists = [np.append(b - a, chosen[a:b] - start).astype(np.int32) for a, b, start in zip(bounds[:-1], bounds[1:], ptr[:-1], strict=True)]
-    received = {q: np.empty(1 + n, np.int32) for q, n in enumerate(np.diff(their_ptr)) if n}
-    comm.move_begin([(q, x) for q, x in enumerate(lists) if ptr[q + 1] > ptr[q]], list(received.items()), Tag.ROWS, at_most=True).end()
-    return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in received.items())])
+    # only partners with a group take part, so that the time does not grow with the number of workers
+    sends = []
+    for q in np.flatnonzero(np.diff(ptr)).tolist():
+        a, b = bounds[q: q + 2]
+        sends.append((q, np.append(b - a, chosen[a:b] - ptr[q]).astype(np.int32)))
+    received = [(q, np.empty(1 + their_ptr[q + 1] - their_ptr[q], np.int32)) for q in np.flatnonzero(np.diff(their_ptr)).tolist()]
+    comm.move_begin(sends, received, Tag.ROWS, at_most=True).end()
+    return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in received)])
 
 
 def pointers(counts: list[int]) -> np.ndarray:
@@ -208,6 +211,6 @@ class ToMasters:
         if self._pending is None:
             return
         self._pending.end()
-        for q, (a, b) in enumerate(pairwise(self._plan.send_ptr)):
-            if b > a:
-                merge(self._plan.rows[a:b], self._received.part(q))
+        ptr = self._plan.send_ptr
+        for q in np.flatnonzero(np.diff(ptr)).tolist():
+            merge(self._plan.rows[ptr[q]: ptr[q + 1]], self._received.part(q))

@@ -133,8 +133,8 @@ class MessageBuffer:
 
     def messages(self) -> list[Send]:
         """The messages that are not empty, with their partners."""
-        return [(q, self._bytes[a: a + n * self._layout.width]) for q, (a, n) in enumerate(zip(self._begin, self._counts, strict=True))
-                if n * self._layout.width]
+        width, begin = self._layout.width, self._begin
+        return [(q, self._bytes[begin[q]: begin[q] + self._counts[q] * width]) for q in np.flatnonzero(self._counts).tolist() if width]
 
     def read(self) -> Columns:
         """The columns of all rows, contiguous."""

@@ -84,6 +84,17 @@ class _ControlTransport:
             self._sending = [item for item in self._sending if not item[0].Test()]
             return not self._sending
 
+    def end_begin(self) -> Callable[[], bool]:
+        """Start to wait for the ends of all ranks; returns a function that tells whether all have called this."""
+        with self.lock:
+            request = self._comm.Ibarrier()
+
+        def ended() -> bool:
+            with self.lock:
+                return bool(request.Test())
+
+        return ended
+
 
 class MpiComm(Comm):
     """All processes started by mpiexec or srun.
@@ -105,7 +116,8 @@ class MpiComm(Comm):
         processes = world.allgather((platform.node(), os.getpid()))
         self.machines = np.unique([node for node, _ in processes], return_inverse=True)[1]
         pids = {rank: pid for rank, (node, pid) in enumerate(processes) if node == platform.node()}
-        self._watchdog = Watchdog(_ControlTransport(self._lock), patience, self._activity, self._end, pids)
+        self._transport = _ControlTransport(self._lock)
+        self._watchdog = Watchdog(self._transport, patience, self._activity, self._end, pids)
         self._control = self._watchdog.control
         if MPI.Query_thread() >= MPI.THREAD_SERIALIZED:
             self._watchdog.start()
@@ -268,14 +280,20 @@ class MpiComm(Comm):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Announce the end of this rank and wait for the others. Called when Python exits."""
+        """Wait for the ends of all ranks. Called when Python exits.
+
+        Ranks usually end together, and a barrier takes O(log size) messages. A rank that waits for
+        longer sends its end to each of the others, which may be waiting for it in an operation.
+        """
         if self._ended or MPI.Is_finalized():
             return
         self._ended = True
         self._watchdog.left = True
-        self._control.send_all(Kind.LEFT, self._started())
-        pause = FIRST_SLEEP
-        while len(self._control.left) < self.size - 1 or not self._control.all_sent():
+        all_ended, deadline, sent, pause = self._transport.end_begin(), monotonic() + TOGETHER, False, FIRST_SLEEP
+        while not (all_ended() and self._control.all_sent()):
+            if not sent and monotonic() > deadline:
+                self._control.send_all(Kind.LEFT, self._started())
+                sent = True
             self._control.receive()
             sleep(pause)
             pause = min(2 * pause, LONGEST_SLEEP)

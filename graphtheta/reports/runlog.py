@@ -140,15 +140,17 @@ class RunLog:
         """
         if not self._new:
             return
-        sent = np.stack(self.comm.all_gather(self._sent - self._sent_before))
+        # as large as the square of the number of workers, so only rank 0 has it
+        sent = self.comm.gather_rows(self._sent - self._sent_before)
         memory = np.array(self.comm.all_gather([predicted, resident_bytes()]))
         error = None
-        if self.comm.rank == 0:
+        if sent is not None:
+            pairs = np.stack(sent)
             books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
             profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
                               elapsed=self._clock - self._clock_before, first_left_out=len(self._new) > 1,
                               stages=dict(zip(STAGES, books, strict=True)),
-                              sent_bytes=sent[..., 0].tolist(), sent_messages=sent[..., 1].tolist(),
+                              sent_bytes=pairs[..., 0].tolist(), sent_messages=pairs[..., 1].tolist(),
                               predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist(), fallbacks=fallbacks)
             try:
                 profile.write(self.job.folder / PROFILE_FILE)
