@@ -1,0 +1,98 @@
+"""Messages of a worker from the start of a job to its end, on 4 and 32 workers: collectives, and messages to single workers."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import fill
+
+import graphtheta as gt
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.partition.table import Table
+from graphtheta.reports.runlog import RunLog
+
+SIZES = (4, 32)
+N_NODES = 256
+Counts = dict[str, tuple[int, int, int]]
+
+
+def ring(n: int = N_NODES) -> gt.Graph:
+    """A ring in both directions: with blocks of ids, a worker has two neighbours, whatever their number."""
+    a, b = np.arange(n), np.roll(np.arange(n), -1)
+    return fill(np.concatenate((a, b)), np.concatenate((b, a)), n, edge_attr=None, edge_weight=None, edge_y=None, edge_train=None,
+                edge_val=None, edge_test=None)
+
+
+class Meter:
+    """Counts what a worker sends, phase by phase."""
+
+    def __init__(self, comm: Any):
+        self._comm, self._before, self.found = comm, np.zeros(2, int), {}
+
+    def phase(self, name: str) -> None:
+        """The phase has ended: its collectives, messages to single workers, and the number of workers that have received any so far."""
+        single = self._comm.ledger.receivers(self._comm.size)[:, 1]
+        every = sum(book["messages"] for book in self._comm.ledger.snapshot().values())
+        now = np.array([every - single.sum(), single.sum()])
+        self.found[name] = (*(now - self._before).tolist(), int((single > 0).sum()))
+        self._before = now
+
+
+def counted(size: int, strategy: str, folder: Path) -> Counts:
+    """The largest counts of any worker, by phase."""
+    def program(comm: Any) -> Counts:
+        meter = Meter(comm)
+        trainer = gt.Trainer("gcn", ring(), comm=comm, masters="block", partitioner="1d-src", strategy=strategy, hidden=4, epochs=2,
+                             out=str(folder / f"{strategy}-{size}"))
+        meter.phase("start")
+        trainer.train_epoch(0)
+        meter.phase("step")
+        trainer.evaluate()
+        meter.phase("evaluate")
+        with RunLog(trainer.job, comm, "accuracy") as log:
+            trainer.fit(log)
+        meter.phase("fit")
+        return meter.found
+
+    every = run_simulated(size, program)
+    assert list((folder / f"{strategy}-{size}" / "checkpoints").iterdir())
+    return {name: tuple(np.max([found[name] for found in every], axis=0).tolist()) for name in every[0]}
+
+
+@pytest.mark.parametrize("strategy", ["global", "mini"])
+def test_no_phase_of_a_job_has_more_collectives_on_more_workers(strategy: str, tmp_path: Path) -> None:
+    few, more = (counted(size, strategy, tmp_path) for size in SIZES)
+    assert {name: one[0] for name, one in few.items()} == {name: one[0] for name, one in more.items()}
+    # a worker has two neighbours; the targets of mini-batches are sorted among the workers, and their ranks come back
+    targets = N_NODES // SIZES[1] if strategy == "mini" else 0
+    assert more["start"][1] <= 2 + 2 * targets
+    # only the sum of gradients, once for each of the steps, has a message to each other worker
+    for name, steps in {"step": 1, "evaluate": 0, "fit": 2}.items():
+        assert more[name][1] - few[name][1] == steps * (SIZES[1] - SIZES[0]), name
+
+
+def test_look_ups_reach_only_workers_that_have_entries() -> None:
+    def program(comm: Any) -> tuple[int, ...]:
+        meter = Meter(comm)
+        own = np.arange(4) + 4 * comm.rank
+        table = Table(comm, own, own, lambda keys: (keys // 4).astype(np.int32))
+        meter.phase("make")
+        assert table.look_up(own[:1] ^ 4).tolist() == [own[0] ^ 4]
+        meter.phase("look up")
+        return meter.found["make"][:2] + meter.found["look up"][:2]
+
+    # two exchanges, whose counts of rows are one collective each, and one question and one answer
+    assert [set(run_simulated(size, program)) for size in (2, 32)] == [{(2, 0, 2, 2)}] * 2
+
+
+def test_plans_of_a_partition_send_to_neighbours_only() -> None:
+    def program(comm: Any) -> int:
+        meter = Meter(comm)
+        build_partition(ring(), comm, "1d-src", "block")
+        meter.phase("build")
+        return meter.found["build"][2]
+
+    assert run_simulated(16, program) == [2] * 16
