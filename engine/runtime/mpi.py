@@ -35,6 +35,9 @@ from mpi4py import MPI  # noqa: E402  (starts MPI, with the thread level set abo
 # Seconds of polling before the first sleep: SHORT if ranks share cores, LONG if not.
 SHORT, LONG = 1e-4, 2e-3
 FIRST_SLEEP, LONGEST_SLEEP = 1e-5, 2e-4
+# Ranks that share cores sleep for this share of the time that they have waited, up to so many seconds;
+# 64 ranks on two cores would otherwise spend half of the time polling.
+SHARE, LONGEST_SHARED = 1 / 32, 1e-2
 # Longer messages are sent in pieces of this many bytes: old libraries need counts below 2^31.
 PIECE = 1 << 30
 
@@ -105,7 +108,7 @@ class MpiComm(Comm):
     """
 
     def __init__(self, patience: float | None = None) -> None:
-        self._eager = SHORT
+        self._eager, self._longest = SHORT, LONGEST_SHARED
         world = MPI.COMM_WORLD
         # held in every call of the library
         self._lock = RLock()
@@ -194,8 +197,8 @@ class MpiComm(Comm):
         self._wait([request], None, None, describe(self.operation), n_bytes)
 
     def own_core(self) -> None:
-        """Poll for longer before the first sleep: no other rank uses the core of this one."""
-        self._eager = LONG
+        """Poll for longer before the first sleep, and more often after it: no other rank uses the core of this one."""
+        self._eager, self._longest = LONG, LONGEST_SLEEP
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class MpiComm(Comm):
             pause = FIRST_SLEEP
             while not ready():
                 sleep(pause)
-                pause = min(2 * pause, LONGEST_SLEEP)
+                pause = min(2 * pause, max(LONGEST_SLEEP, min(SHARE * (monotonic() - end), self._longest)))
         finally:
             waits[thread] = None
 
