@@ -121,8 +121,8 @@ def _swap_rows(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.nd
     # only partners with a group take part, so that the time does not grow with the number of workers
     sends = []
     for q in np.flatnonzero(np.diff(ptr)).tolist():
-        a, b = bounds[q: q + 2]
-        sends.append((q, np.append(b - a, chosen[a:b] - ptr[q]).astype(np.int32)))
+        group = chosen[bounds[q]: bounds[q + 1]] - ptr[q]
+        sends.append((q, np.append(len(group), group).astype(np.int32)))
     received = [(q, np.empty(1 + their_ptr[q + 1] - their_ptr[q], np.int32)) for q in np.flatnonzero(np.diff(their_ptr)).tolist()]
     comm.move_begin(sends, received, Tag.ROWS, at_most=True).end()
     return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in received)])
@@ -211,6 +211,5 @@ class ToMasters:
         if self._pending is None:
             return
         self._pending.end()
-        ptr = self._plan.send_ptr
-        for q in np.flatnonzero(np.diff(ptr)).tolist():
+        for q in np.flatnonzero(np.diff(ptr := self._plan.send_ptr)).tolist():
             merge(self._plan.rows[ptr[q]: ptr[q + 1]], self._received.part(q))

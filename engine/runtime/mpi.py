@@ -65,6 +65,7 @@ class _ControlTransport:
         # requests with their buffers
         self._sending: list[tuple[MPI.Request, bytearray]] = []
         self._receiving: list[tuple[MPI.Request, bytearray, int, int]] = []
+        self._ending: MPI.Request | None = None
 
     def send(self, to: int, kind: int, data: bytes) -> None:
         with self.lock:
@@ -87,16 +88,12 @@ class _ControlTransport:
             self._sending = [item for item in self._sending if not item[0].Test()]
             return not self._sending
 
-    def end_begin(self) -> Callable[[], bool]:
-        """Start to wait for the ends of all ranks; returns a function that tells whether all have called this."""
+    def all_ended(self) -> bool:
+        """Whether all ranks have called this; the first call starts a barrier."""
         with self.lock:
-            request = self._comm.Ibarrier()
-
-        def ended() -> bool:
-            with self.lock:
-                return bool(request.Test())
-
-        return ended
+            if self._ending is None:
+                self._ending = self._comm.Ibarrier()
+            return bool(self._ending.Test())
 
 
 class MpiComm(Comm):
@@ -283,17 +280,14 @@ class MpiComm(Comm):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Wait for the ends of all ranks. Called when Python exits.
-
-        Ranks usually end together, and a barrier takes O(log size) messages. A rank that waits for
-        longer sends its end to each of the others, which may be waiting for it in an operation.
-        """
+        """Wait for the ends of all ranks in a barrier. Called when Python exits."""
         if self._ended or MPI.Is_finalized():
             return
         self._ended = True
         self._watchdog.left = True
-        all_ended, deadline, sent, pause = self._transport.end_begin(), monotonic() + TOGETHER, False, FIRST_SLEEP
-        while not (all_ended() and self._control.all_sent()):
+        deadline, sent, pause = monotonic() + TOGETHER, False, FIRST_SLEEP
+        while not (self._transport.all_ended() and self._control.all_sent()):
+            # others may wait for this rank in an operation
             if not sent and monotonic() > deadline:
                 self._control.send_all(Kind.LEFT, self._started())
                 sent = True
