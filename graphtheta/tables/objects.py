@@ -26,6 +26,10 @@ MASKS = ("train", "val", "test")
 # names of values of PyG and DGL, and the field they are
 NODE_VALUES = {"x": "x", "feat": "x", "y": "y", "label": "y", **{f"{mask}_mask": mask for mask in MASKS}}
 EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "edge_weight", "weight": "edge_weight", "w": "edge_weight"}
+# fields that stay matrices if they have one column
+WIDE = ("x", "edge_attr")
+# what tells nodes and edges, and is no column; names with an underscore in front are numbers that DGL keeps of a larger graph
+TOPOLOGY = ("edge_index", "adj", "adj_t", "n_nodes", "num_nodes")
 
 
 @dataclass(frozen=True)
@@ -153,50 +157,44 @@ def of_networkx(graph: Any, name: str) -> Whole:
 
 
 def of_pyg(data: Any) -> dict[str, Any]:
-    """Fields of a ``Data`` object of PyG."""
-    values = {key: array(getattr(data, key)) for key in NODE_VALUES if key != "feat" and getattr(data, key, None) is not None}
-    edges = {key: array(getattr(data, key)) for key in ("edge_attr", "edge_weight") if getattr(data, key, None) is not None}
-    return {"edge_index": array(data.edge_index), "n_nodes": int(data.num_nodes),
-            **{NODE_VALUES[key]: _flat(x) if key != "x" else x for key, x in values.items()},
-            **{EDGE_VALUES[key]: _flat(x) if key == "edge_weight" else x for key, x in edges.items()}}
+    """Fields of a ``Data`` object of PyG; attributes of nodes and edges with other names are named columns."""
+    nodes, edges = ({key: data[key] for key in keys} for keys in (data.node_attrs(), data.edge_attrs()))
+    nodes |= {"y": data.y} if data.y is not None else {}
+    return {"edge_index": array(data.edge_index), "n_nodes": int(data.num_nodes), **_named(nodes, edges)}
 
 
 def of_dgl(graph: Any) -> dict[str, Any]:
-    """Fields of a DGL graph."""
+    """Fields of a DGL graph; data of nodes and edges with other names are named columns."""
     src, dst = graph.edges()[:2]
-    nodes = {NODE_VALUES[key]: array(graph.ndata[key]) for key in NODE_VALUES if key in graph.ndata}
-    edges = {EDGE_VALUES[key]: array(graph.edata[key]) for key in EDGE_VALUES if key in graph.edata}
-    return {"edge_index": (array(src), array(dst)), "n_nodes": int(graph.num_nodes()),
-            **{key: x if key == "x" else _flat(x) for key, x in nodes.items()},
-            **{key: _flat(x) if key == "edge_weight" else x for key, x in edges.items()}}
+    return {"edge_index": (array(src), array(dst)), "n_nodes": int(graph.num_nodes()), **_named(graph.ndata, graph.edata)}
 
 
 def pyg_types(data: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """Values of each type of nodes and of edges of a ``HeteroData`` object of PyG, by the names of ``NODE_VALUES`` and ``EDGE_VALUES``."""
-    nodes = {kind: {**{key: data[kind][key] for key in NODE_VALUES if key in data[kind]}, "n_nodes": int(data[kind].num_nodes)}
+    """Values of each type of nodes and of edges of a ``HeteroData`` object of PyG."""
+    nodes = {kind: {**{key: data[kind][key] for key in data[kind].node_attrs()}, "n_nodes": int(data[kind].num_nodes)}
              for kind in data.node_types}
-    edges = {relation: {**{key: data[relation][key] for key in EDGE_VALUES if key in data[relation]},
-                        "edge_index": data[relation].edge_index} for relation in data.edge_types}
+    edges = {relation: {key: data[relation][key] for key in data[relation].edge_attrs()} for relation in data.edge_types}
     return nodes, edges
 
 
 def dgl_types(graph: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """The same of a heterogeneous DGL graph."""
-    nodes = {kind: {**{key: x for key, x in graph.nodes[kind].data.items() if key in NODE_VALUES}, "n_nodes": int(graph.num_nodes(kind))}
-             for kind in graph.ntypes}
-    edges = {relation: {**{key: x for key, x in graph.edges[relation].data.items() if key in EDGE_VALUES},
-                        "edge_index": graph.edges(etype=relation)} for relation in graph.canonical_etypes}
+    nodes = {kind: {**graph.nodes[kind].data, "n_nodes": int(graph.num_nodes(kind))} for kind in graph.ntypes}
+    edges = {relation: {**graph.edges[relation].data, "edge_index": graph.edges(etype=relation)} for relation in graph.canonical_etypes}
     return nodes, edges
 
 
 def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
     """The tables of a heterogeneous graph; see ``graphtheta.data.typed`` for how types become columns."""
     fields: dict[str, Any] = {}
-    for given, names in ((nodes, NODE_VALUES), (edges, EDGE_VALUES)):
-        for kind, values in given.items():
-            for key in names.keys() & values.keys():
-                x = array(values[key])
-                fields.setdefault(names[key], {})[kind] = x if names[key] in ("x", "edge_attr") else _flat(x)
+    named = {kind: _named(values, {}) for kind, values in nodes.items()} | {kind: _named({}, values) for kind, values in edges.items()}
+    for kind, values in named.items():
+        columns = {key: values.pop(key) for key in ("node_columns", "edge_columns") if key in values}
+        for key, x in values.items():
+            fields.setdefault(key, {})[kind] = x
+        for key, found in columns.items():
+            for column, x in found.items():
+                fields.setdefault(key, {}).setdefault(column, {})[kind] = x
     ends = {relation: tuple(map(array, values["edge_index"])) for relation, values in edges.items()}
     graph = GraphArrays(ends, {kind: values["n_nodes"] for kind, values in nodes.items()}, name=name, **fields)
     return whole_graph(graph)
@@ -206,6 +204,20 @@ def array(tensor: Any) -> np.ndarray:
     """A tensor as an array."""
     tensor = tensor.detach() if hasattr(tensor, "detach") else tensor
     return np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
+
+
+def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]:
+    """Tensors of nodes and edges by fields of ``gt.Graph``; those of other names are named columns."""
+    fields: dict[str, Any] = {}
+    for values, names, columns in ((nodes, NODE_VALUES, "node_columns"), (edges, EDGE_VALUES, "edge_columns")):
+        for key, value in values.items():
+            if names.get(key) in fields:
+                raise ConfigError(f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or rename it")
+            if key in names:
+                fields[names[key]] = array(value) if names[key] in WIDE else _flat(array(value))
+            elif key not in TOPOLOGY and not key.startswith("_"):
+                fields.setdefault(columns, {})[key] = _flat(array(value))
+    return fields
 
 
 def _flat(x: np.ndarray) -> np.ndarray:

@@ -82,13 +82,17 @@ def test_wrong_sparse_features(at, value, message, tmp_path):
         imported(pa.table({"src": [1], "dst": [2]}), nodes, tmp_path / "s", sparse_features=["at", "value"], n_features=5)
 
 
+YEARS = np.array([1999, 2001, 2003, 2005, 2007])
+
+
 class TypedDGL:
     """What is read of a DGL graph of several types."""
 
     def __init__(self, ends, x, y, train):
         self.ntypes, self.canonical_etypes, self._ends = list(x), list(ends), ends
-        self.nodes = {name: SimpleNamespace(data={"feat": rows}) for name, rows in x.items()}
+        self.nodes = {name: SimpleNamespace(data={"feat": rows, "_ID": rows}) for name, rows in x.items()}
         self.nodes["a"].data.update({"label": y, "train_mask": train})
+        self.nodes["b"].data.update({"year": YEARS})
         self.num_nodes = lambda name: len(x[name])
 
     @property
@@ -97,7 +101,7 @@ class TypedDGL:
             def __call__(inner, etype):
                 return tuple(self._ends[etype])
 
-        return Edges({relation: SimpleNamespace(data={}) for relation in self._ends})
+        return Edges({relation: SimpleNamespace(data={"time": np.arange(len(pair[0]))}) for relation, pair in self._ends.items()})
 
 
 @pytest.mark.parametrize("kind", ["gt.Graph", "dgl", "pyg"])
@@ -105,21 +109,26 @@ def test_heterogeneous_graphs(kind, tmp_path):
     rng = np.random.default_rng(0)
     ends = {("a", "to", "b"): rng.integers(0, 4, (2, 9)), ("b", "of", "a"): rng.integers(0, 3, (2, 5))}
     x = {"a": rng.normal(size=(4, 2)).astype(np.float32), "b": rng.normal(size=(5, 3)).astype(np.float32)}
-    wanted = gt.Graph(ends, {"a": 4, "b": 5}, x=x, y={"a": np.arange(4)}, train={"a": np.arange(4) < 2})
+    times = {relation: np.arange(pair.shape[1]) for relation, pair in ends.items()}
+    wanted = gt.Graph(ends, {"a": 4, "b": 5}, x=x, y={"a": np.arange(4)}, train={"a": np.arange(4) < 2},
+                      node_columns={"year": {"b": YEARS}}, edge_columns={"time": times})
     graph = TypedDGL(ends, x, np.arange(4), np.arange(4) < 2) if kind == "dgl" else wanted
     if kind == "pyg":
         torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
         graph = data.HeteroData({name: {"x": torch.tensor(rows)} for name, rows in x.items()})
-        graph["a"].y, graph["a"].train_mask = torch.arange(4), torch.arange(4) < 2
+        graph["a"].y, graph["a"].train_mask, graph["b"].year = torch.arange(4), torch.arange(4) < 2, torch.tensor(YEARS)
         for relation, pair in ends.items():
-            graph[relation].edge_index = torch.tensor(pair)
+            graph[relation].edge_index, graph[relation].time = torch.tensor(pair), torch.arange(pair.shape[1])
     found = gt.load(imported(graph, None, tmp_path / "s", 2))
     assert found.node_types == ("a", "b") and found.relations == tuple(ends)
     rows = found.x if sp.issparse(found.x) else found.x.read_begin(np.arange(9)).end()
     assert np.array_equal(rows.toarray() if sp.issparse(rows) else rows, wanted.x.toarray() if sp.issparse(wanted.x) else wanted.x)
     for field in ("src", "dst", "y", "train"):
         assert np.array_equal(getattr(found, field), getattr(wanted, field))
-    assert np.array_equal(found.edge_columns["relation"], wanted.edge_columns["relation"])
+    for columns in ("node_columns", "edge_columns"):
+        given = getattr(wanted, columns)
+        assert getattr(found, columns).keys() == given.keys()
+        assert all(np.array_equal(getattr(found, columns)[name], given[name]) for name in given)
     with pytest.raises(ConfigError, match="compare edges without their relations"):
         imported(graph, None, tmp_path / "t", duplicates="drop")
 
@@ -129,7 +138,30 @@ def test_real_data_of_pyg(tmp_path):
     graph = gt.load("sbm:n_nodes=40,n_edges=200")
     train = torch.rand(40, 10, generator=torch.Generator().manual_seed(0)) < 0.5
     given = data.Data(x=torch.tensor(graph.x), edge_index=torch.tensor(graph.edge_index), y=torch.tensor(graph.y), train_mask=train,
-                      edge_attr=torch.tensor(graph.edge_attr))
+                      edge_attr=torch.tensor(graph.edge_attr), age=torch.arange(40), source="made up")
+    assert gt.load(imported(given, None, tmp_path / "c", 1)).node_columns["age"].tolist() == list(range(40))
     found = gt.load(imported(given, None, tmp_path / "s", 2), split="stored")
     assert found.n_splits == 10 and np.array_equal(found.train, train.numpy()) and np.array_equal(found.edge_attr, graph.edge_attr)
     assert np.array_equal(found.x.read_begin(np.arange(40)).end(), graph.x) and np.array_equal(found.edge_index, graph.edge_index)
+
+
+def test_real_graphs_of_dgl(tmp_path):
+    torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
+    graph = gt.load("sbm:n_nodes=40,n_edges=200")
+    given = dgl.graph((graph.src, graph.dst), num_nodes=40)
+    given.ndata.update({"feat": torch.tensor(graph.x), "label": torch.tensor(graph.y), "train_mask": torch.tensor(graph.train),
+                        "age": torch.arange(40)})
+    given.edata["feat"], given.edata["time"] = torch.tensor(graph.edge_attr), torch.arange(graph.n_edges)
+    found = gt.load(imported(given, None, tmp_path / "s", 2))
+    assert np.array_equal(found.x.read_begin(np.arange(40)).end(), graph.x) and np.array_equal(found.edge_attr, graph.edge_attr)
+    assert np.array_equal(found.y, graph.y) and np.array_equal(found.train, graph.train)
+    assert found.node_columns["age"].tolist() == list(range(40)) and found.edge_columns["time"].tolist() == list(range(graph.n_edges))
+    given.ndata["x"] = given.ndata["feat"]
+    with pytest.raises(ConfigError, match="'x' is a second 'x' of the graph"):
+        imported(given, None, tmp_path / "t")
+    ends = {("a", "to", "b"): (torch.tensor([0, 1]), torch.tensor([1, 2])), ("b", "of", "a"): (torch.tensor([2]), torch.tensor([0]))}
+    typed = dgl.heterograph(ends)
+    typed.nodes["a"].data["label"] = torch.tensor([1, 0])
+    typed.edges["of"].data["time"] = torch.tensor([7])
+    found = gt.load(imported(typed, None, tmp_path / "u"))
+    assert found.node_types == ("a", "b") and found.edge_columns["time"].tolist() == [0, 0, 7] and found.y[:2].tolist() == [1, 0]
