@@ -162,8 +162,8 @@ def test_objects(tmp_path):
     graph = gt.load("sbm:n_nodes=40,n_edges=200")
     plain = {"edge_index": graph.edge_index, "x": graph.x, "y": graph.y, "train_mask": graph.train, "edge_attr": graph.edge_attr}
     np.savez(tmp_path / "g.npz", **plain)
-    pyg = type("Data", (), {**plain, "num_nodes": 40, "__getitem__": getattr, "node_attrs": lambda self: ["x", "y", "train_mask"],
-                            "edge_attrs": lambda self: ["edge_index", "edge_attr"]})()
+    pyg = type("Data", (), {**plain, "num_nodes": 40, "__getitem__": lambda self, key: getattr(self, key),
+                            "node_attrs": lambda self: ["x", "y", "train_mask"], "edge_attrs": lambda self: ["edge_index", "edge_attr"]})()
     dgl = type("DGLGraph", (), {"ndata": {"feat": graph.x, "label": graph.y, "train_mask": graph.train}, "edata": {"feat": graph.edge_attr},
                                 "edges": lambda self: (graph.src, graph.dst), "num_nodes": lambda self: 40})()
     for i, source in enumerate((tmp_path / "g.npz", pyg, dgl)):
