@@ -18,6 +18,7 @@ EDGE_COLUMNS = {
 }
 NODE_COLUMNS = {
     "id": ("COLUMN", "ids, integers or texts [id]; empty: row i is node i"), "features": ("COLUMNS", "numbers, or one column of lists"),
+    "one-hot": ("COLUMNS", "names, each of which becomes a feature that is 1 for rows with this name and else 0"),
     "sparse-features": ("INDICES,VALUES", "two columns of lists: numbers of features from 0, and their values"),
     "label": ("COLUMNS", "classes (integers or texts), numbers, or lists of classes; or several columns of numbers"),
     "split": ("COLUMNS", "a column of the words train, val, test; or columns of true and false"),
@@ -32,7 +33,8 @@ ROWS = {
     "on-bad-row": (("fail", "skip"), "rows that are malformed, lack an id, name an unknown node or have a wrong type: stop, or leave "
                                      "them out and count them [fail]"),
 }
-LISTS = ("edge_attr", "edge_label", "edge_split", "edge_columns", "features", "sparse_features", "label", "split", "node_columns")
+LISTS = ("edge_attr", "edge_label", "edge_split", "edge_columns", "features", "one_hot", "sparse_features", "label", "split",
+         "node_columns")
 
 
 def import_tables(argv: Sequence[str]) -> int:

@@ -50,8 +50,8 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
         header: Whether the first line of text files names the columns; otherwise their names are 0, 1, 2, ...
         progress: Whether to show progress and a summary on rank 0.
         **options: The flags of ``graphtheta import --edges`` (page Importing tables) with _ for -. Columns by name: src, dst, id
-            ("src", "dst", "id"; with ``id=None``, row i is node i), features or sparse_features (and n_features), label,
-            split, node_columns, edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the numbers
+            ("src", "dst", "id"; with ``id=None``, row i is node i), features, one_hot, or sparse_features (and n_features),
+            label, split, node_columns, edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the numbers
             0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time" by column. scale: "none" or
             "standard". duplicates, self_loops: "keep" or "drop". reverse: "keep" or "add". on_bad_row: "fail" or "skip".
             name: name of the graph.

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Field, Ids
 from graphtheta.fields.named import Labelled, label_field, named_field, number_field, require, scaled_field, split_field, stated
+from graphtheta.fields.one_hot import Beside, OneHot
 from graphtheta.fields.sparse import SparseRows
 from graphtheta.tables.arrow import TEXT, WHOLE, flags, is_list, is_text, one
 from graphtheta.tables.faults import Faults
@@ -21,7 +22,7 @@ CHOICES = {"id_type": ("auto", "int", "text"), "duplicates": ("keep", "drop"), "
            "reverse": ("keep", "add"), "on_bad_row": ("fail", "skip"), "scale": ("none", "standard")}
 FLAGS = {"src": "--src", "dst": "--dst", "edge_attr": "--edge-attr", "edge_weight": "--edge-weight", "edge_label": "--edge-label",
          "edge_split": "--edge-split", "edge_columns": "--edge-columns", "id": "--id", "features": "--features",
-         "sparse_features": "--sparse-features", "label": "--label",
+         "one_hot": "--one-hot", "sparse_features": "--sparse-features", "label": "--label",
          "split": "--split", "node_columns": "--node-columns"}
 
 
@@ -38,6 +39,7 @@ class Options:
     edge_columns: Sequence[str] = ()
     id: str | None = "id"
     features: Sequence[str] = ()
+    one_hot: Sequence[str] = ()
     sparse_features: Sequence[str] = ()
     n_features: int | None = None
     scale: str = "none"
@@ -64,8 +66,10 @@ class Options:
                 object.__setattr__(self, item.name, (value,) if isinstance(value, str) else tuple(value or ()))
         if self.n_features is not None and (self.n_features < 1 or not self.sparse_features):
             raise ConfigError(f"n_features: got {self.n_features}; give at least 1, with sparse_features (--sparse-features)")
-        if self.features and self.sparse_features:
-            raise ConfigError("features and sparse_features both name the features; give one of them")
+        if (self.features or self.one_hot) and self.sparse_features:
+            raise ConfigError("sparse_features are all features of a graph; give them, or features and one_hot")
+        if twice := sorted(set(self.features) & set(self.one_hot)):
+            raise ConfigError(f"the column '{twice[0]}' is named by features (numbers) and one_hot (names); give it once")
         if self.n_nodes is not None and self.n_nodes < 1:
             raise ConfigError(f"n_nodes: got {self.n_nodes}, expected at least 1")
 
@@ -103,15 +107,18 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
 
 def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     """The fields of a node table; the arguments are those of ``edge_fields``."""
-    named = ("features", "sparse_features", "label", "split", "node_columns", *(("id",) if options.id is not None else ()))
+    named = ("features", "one_hot", "sparse_features", "label", "split", "node_columns", *(("id",) if options.id is not None else ()))
     types = checked_types(options, source, named)
     widths = list_widths(source, types)
     found: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
     split = split_field(options.split, types, widths) if options.split else None
+    features: list[Field] = [OneHot(column) for column in options.one_hot]
     if options.features:
         remedy = "give codes, ids and times as --node-columns, and rescale measured quantities"
-        found.append(number_field("x", options.features, types, widths, remedy) if options.scale == "none" else
-                     scaled_field("x", options.features, types, widths, split))
+        features.insert(0, number_field("x", options.features, types, widths, remedy) if options.scale == "none" else
+                        scaled_field("x", options.features, types, widths, split))
+    if features:
+        found.append(Beside(features) if len(features) > 1 else features[0])
     if options.sparse_features:
         found.append(SparseRows(options.sparse_features, types, options.n_features))
     if split is not None:

@@ -100,7 +100,7 @@ class Parser(argparse.ArgumentParser):
             if rest[0].startswith("-"):
                 word = rest[0].partition("=")[0]
                 self.error(f"unknown flag {word}{did_you_mean(word, known)}")
-            self.error(f"unexpected argument '{rest[0]}', which is not the value of any flag")
+            self.error(f"unexpected argument '{rest[0]}', which is not the value of any flag{with_commas(words, rest[0])}")
         own = {name: value for name, value in vars(options).items() if name not in self.keys}
         keys = {name: value for name, value in vars(options).items() if name in self.keys}
         # options of a model file are parsed here, because the job does not know their types
@@ -117,6 +117,13 @@ def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
         return keys
     read = MODELS[model].options.model_fields if model in MODELS else {}
     return {key: value for key, value in keys.items() if key in read or key not in OPTIONS}
+
+
+def with_commas(words: list[str], word: str) -> str:
+    """How a list is written, if a word follows the value of a flag; else nothing."""
+    at = words.index(word)
+    flag_before = at >= 2 and words[at - 2].startswith("--") and "=" not in words[at - 2] and not words[at - 1].startswith("-")
+    return f"; several values are separated by commas: {words[at - 2]} {words[at - 1]},{word}" if flag_before else ""
 
 
 def last(words: list[str], name: str) -> str | None:

@@ -60,6 +60,7 @@ def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) 
     (["train", "--lr", "abc"], "lr: got 'abc'"),
     (["train", "--lr"], "--lr: expected one argument"),
     (["train", "cora"], "unexpected argument 'cora'"),
+    (["train", "--fanout", "10", "5"], "several values are separated by commas: --fanout 10,5"),
     (["train", "--strategy", "mni"], "did you mean 'mini'"),
     (["train", "--batch-size", "3"], "--strategy mini"),
     (["train", "--preset", "cora-gcm"], "did you mean 'cora-gcn'"),

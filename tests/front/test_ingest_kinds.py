@@ -12,6 +12,7 @@ from follows import COLUMNS, NODES, imported, stored, tables
 
 import graphtheta as gt
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.fields import one_hot
 from graphtheta.tables import binary
 
 
@@ -80,6 +81,31 @@ def test_wrong_sparse_features(at, value, message, tmp_path):
     nodes = pa.table({"id": [1, 2], "at": at, "value": pa.array(value, pa.list_(pa.float64()))})
     with pytest.raises(DataError, match=message):
         imported(pa.table({"src": [1], "dst": [2]}), nodes, tmp_path / "s", sparse_features=["at", "value"], n_features=5)
+
+
+def test_one_hot_features(tmp_path):
+    edges, nodes = tables()
+    nodes = nodes.append_column("grade", pa.array(np.arange(NODES) % 11))
+    options = {**COLUMNS, "scale": "standard", "one_hot": ["grade", "kind"], "name": "g"}
+    made = [imported(edges, nodes, tmp_path / f"{size}", size, **options) for size in (1, 3)]
+    assert stored(made[0]) == stored(made[1])
+    graph, plain = gt.load(made[0]), gt.load(imported(edges, nodes, tmp_path / "plain", 1, **{**COLUMNS, "scale": "standard"}))
+    names = {"grade": sorted(map(str, range(11))), "kind": ["ab", "c"]}
+    assert graph.meta["one_hot"] == names and graph.meta["feature_scale"] == plain.meta["feature_scale"]
+    assert graph.categories("node", "kind") == ("ab", "c")
+    columns = [np.array(names[name])[None] == np.array(nodes.column(name).to_pylist()).astype(str)[:, None] for name in names]
+    x, numbers = (g.x.read_begin(np.arange(NODES)).end() for g in (graph, plain))
+    assert np.array_equal(x, np.concatenate([numbers, *columns], axis=1))
+    missing = nodes.set_column(nodes.column_names.index("grade"), "grade", pa.array([None, *range(1, NODES)]))
+    for given, message in ((missing, "nodes, row 1: column 'grade' has no value"),
+                           (nodes.set_column(6, "grade", pa.array(np.arange(NODES))), "'grade' has 60 different names")):
+        with pytest.raises(DataError, match=message), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(one_hot, "MOST_NAMES", 20)
+            imported(edges, given, tmp_path / "bad", 2, **options)
+    sparse = {"one_hot": "kind", "sparse_features": "f0"}
+    for given, message in (({"one_hot": "f0"}, "'f0' is named by features"), (sparse, "are all features")):
+        with pytest.raises(ConfigError, match=message):
+            imported(edges, nodes, tmp_path / "bad", **{**COLUMNS, **given})
 
 
 YEARS = np.array([1999, 2001, 2003, 2005, 2007])
