@@ -16,7 +16,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.datasets.generate import ring, rmat, sbm, star
 from graphtheta.job.job import ALL_NEIGHBOURS, Job, flag
 
-MODELS = ("gcn", "sage", "gin", "gat", "gat_e", "gipa", "mlp")
+MODELS = ("gcn", "sage", "gin", "gine", "gat", "gat_e", "gipa", "mlp")
 STRATEGIES = ("mini", "cluster", "global")
 OPTIMISERS = ("adam", "adamw", "sgd", "momentum")
 TARGETS = ("classes", "labels", "values", "edges", "links")
@@ -109,6 +109,7 @@ def _network(rng: np.random.Generator, model: str) -> dict[str, Any]:
         "gcn": {"normalisation": ("sym", "row")},
         "sage": {"aggregator": ("mean", "max", "sum")},
         "gin": {"train_eps": (False, True)},
+        "gine": {"train_eps": (False, True)},
         "gat": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2),
                 "separate": (False, True)},
         "gat_e": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},

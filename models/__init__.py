@@ -9,6 +9,7 @@ from .gat import GAT
 from .gat_e import GATE
 from .gcn import GCN
 from .gin import GIN
+from .gine import GINE
 from .gipa import GIPA
 from .hgt import HGT
 from .mlp import MLP, Linear
@@ -22,7 +23,7 @@ from .simple_hgn import SimpleHGN
 from .user import load_user
 
 __all__ = [
-    "GAT", "GATE", "GCN", "GIN", "GIPA", "HGT", "MLP", "MODELS", "RGAT", "RGCN", "SAGE", "BatchNorm", "Design", "DotDecoder", "EdgeDecoder",
-    "HadamardDecoder", "LayerNorm", "Linear", "Network", "NetworkOptions", "NodeHead", "SimpleHGN", "build_model", "load_user",
-    "register_model",
+    "GAT", "GATE", "GCN", "GIN", "GINE", "GIPA", "HGT", "MLP", "MODELS", "RGAT", "RGCN", "SAGE", "BatchNorm", "Design", "DotDecoder",
+    "EdgeDecoder", "HadamardDecoder", "LayerNorm", "Linear", "Network", "NetworkOptions", "NodeHead", "SimpleHGN", "build_model",
+    "load_user", "register_model",
 ]

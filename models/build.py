@@ -12,7 +12,7 @@ from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from .design import Design, NetworkOptions, read_options
 from .mlp import MLP
 from .network import Network
-from .readout import Readout
+from .readouts import make_readout
 from .registry import find_model, readers
 
 DECODERS = ("none", "dot", "hadamard", "edge")
@@ -87,8 +87,8 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
         layers.append(layer)
         widths.append(width)
     width = sum(widths) if o.jumping == "concat" else width
+    readout, width = (None, width) if o.readout == "none" else make_readout(o.readout, width)
     head = NodeHead(width, (), end) if head_follows else None
-    readout = None if o.readout == "none" else Readout(o.readout, width)
     made = Network(layers, widths, activation=design.activation if o.activation == "auto" else o.activation, dropout=o.dropout, norm=o.norm,
                    residual=design.residual if o.residual else "none", jumping=o.jumping, embed=embed, readout=readout, head=head,
                    decoder=_decoder(decoder, o.hidden if o.layers else d_in, d_out, d_edge), plain_end=not head_follows)

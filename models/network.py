@@ -27,7 +27,7 @@ from ..ops.functions.elementwise import add, maximum
 from ..ops.functions.shape import concat
 from .mlp import ACTIVATIONS, MLP
 from .norm import make_norm
-from .readout import read_out
+from .readouts import read_out
 
 JUMPING: dict[str, Callable[[list[Any]], Any] | None] = {"none": None, "concat": concat, "max": lambda hs: reduce(maximum, hs)}
 RESIDUALS = ("none", "after", "before")
@@ -61,7 +61,7 @@ class Network(Model):
 
     def __init__(self, layers: Sequence[Module], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
                  norm: str = "none", residual: str = "none", jumping: str = "none", embed: MLP | None = None, head: MLP | None = None,
-                 readout: Layer | None = None, decoder: Layer | None = None, plain_end: bool = True):
+                 readout: Callable[..., Any] | None = None, decoder: Layer | None = None, plain_end: bool = True):
         choices = {"residual": (residual, RESIDUALS), "jumping": (jumping, JUMPING), "activation": (activation, ACTIVATIONS)}
         for name, (given, allowed) in choices.items():
             if given not in allowed:

@@ -6,13 +6,14 @@ from inspect import isclass
 from graphtheta.errors import ConfigError
 from graphtheta.wording import did_you_mean
 
-from . import gat, gat_e, gcn, gin, gipa, hgt, mlp, rgat, rgcn, sage, simple_hgn
+from . import gat, gat_e, gcn, gin, gine, gipa, hgt, mlp, rgat, rgcn, sage, simple_hgn
 from .design import Design, NetworkOptions
 
 PUBLISHED: dict[str, Design] = {
     "gcn": gcn.DESIGN,
     "sage": sage.DESIGN,
     "gin": gin.DESIGN,
+    "gine": gine.DESIGN,
     "gat": gat.DESIGN,
     "gat_e": gat_e.DESIGN,
     "gipa": gipa.DESIGN,

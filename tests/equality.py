@@ -31,6 +31,7 @@ MODELS = {
     "sage mean": ("sage", {}),
     "sage max": ("sage", {"aggregator": "max"}),
     "gin": ("gin", {"norm": "batch"}),
+    "gine": ("gine", {"norm": "batch", "train_eps": True}),
     "gat": ("gat", {"attention_dropout": 0.4, "feature_dropout": 0.2}),
     "gat D6": ("gat", {"separate": True, "attention_dropout": 0.4}),
     "gat_e": ("gat_e", {"residual": True, "attention_dropout": 0.4}),

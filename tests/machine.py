@@ -23,6 +23,7 @@ MODELS = {
     "sage max": ("sage", {"aggregator": "max"}),
     "sage sum": ("sage", {"aggregator": "sum", "norm": "layer", "layers": 3, "residual": True}),
     "gin": ("gin", {"norm": "batch", "train_eps": True}),
+    "gine": ("gine", {"norm": "batch", "train_eps": True}),
     "gat": ("gat", {"attention_dropout": 0.3, "feature_dropout": 0.2, "out_heads": 3}),
     "gat D6": ("gat", {"separate": True}),
     "gat_e": ("gat_e", {"residual": True, "attention_dropout": 0.3, "jumping": "concat"}),

@@ -18,6 +18,7 @@ from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
 from graphtheta.models.gcn import GCN
 from graphtheta.models.gin import GIN
+from graphtheta.models.gine import GINE
 from graphtheta.models.mlp import MLP, Dense
 from graphtheta.models.norm import BatchNorm, LayerNorm
 from graphtheta.models.sage import SAGE
@@ -132,6 +133,18 @@ def _gin(layer: GIN, library: str) -> Counterpart:
     return Counterpart(library, name, {at: inner, **options}, state)
 
 
+def _gine(layer: GINE, library: str) -> Counterpart:
+    if library != "pyg":
+        raise ConfigError(f"GINE has no counterpart in {library}, whose GINEConv does not project edge attributes; choose pyg")
+    inner, trained = counterpart(layer.mlp, library), isinstance(layer.eps, Parameter)
+    d_edge, width = layer.weight_edge.shape
+    eps = np.asarray(_value(layer.eps) if trained else layer.eps, _value(layer.weight_edge).dtype).reshape(1)
+    state = {f"nn.{key}": x for key, x in inner.state.items()} | {"eps": eps} | _linear("lin.", layer.weight_edge)
+    # the bias of the projection is left out here
+    state["lin.bias"] = np.zeros(width, _value(layer.weight_edge).dtype)
+    return Counterpart(library, "GINEConv", {"nn": inner, "eps": float(eps[0]), "train_eps": trained, "edge_dim": d_edge}, state)
+
+
 def _attention(layer: GAT | GATE, library: str) -> tuple[State, State]:
     """Weights of an attention layer and those of its edge term, by names of the library."""
     heads, pyg = layer.att_src.shape[0], library == "pyg"
@@ -197,6 +210,6 @@ def _layer_norm(layer: LayerNorm, library: str) -> Counterpart:
 
 
 CONVERTERS: dict[type, Callable[[Any, str], Counterpart]] = {
-    GCN: _gcn, SAGE: _sage, GIN: _gin, GAT: _gat, GATE: _gat_e, MLP: _mlp,
+    GCN: _gcn, SAGE: _sage, GIN: _gin, GINE: _gine, GAT: _gat, GATE: _gat_e, MLP: _mlp,
     Dense: lambda layer, library: _mlp(layer.mlp, library), BatchNorm: _batch_norm, LayerNorm: _layer_norm,
 }

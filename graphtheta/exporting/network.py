@@ -9,6 +9,7 @@ from graphtheta.exporting.layers import ACTIVATIONS, LIBRARIES, Counterpart, cou
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
 from graphtheta.models.gcn import GCN, NORMALISATIONS
+from graphtheta.models.gine import GINE
 from graphtheta.models.network import Network
 
 
@@ -16,7 +17,7 @@ def counterparts(model: Network, library: str) -> dict[str, Any]:
     """The counterparts of the parts of a network, under the names that they have in it; no other library is needed.
 
     Args:
-        model: A published network of gcn, sage, gin, gat, gat_e or mlp layers, for nodes.
+        model: A published network of gcn, sage, gin, gine, gat, gat_e or mlp layers, for nodes.
         library: "pyg" or "dgl".
 
     Returns:
@@ -97,7 +98,7 @@ def _run(layer: Any, module: Any, h: Any, graph: Any, ends: Any, edge_weight: An
     if isinstance(layer, GCN):
         weight = _normalised(layer.norm, ends, len(h), h, edge_weight)
         return module(h, graph, weight) if pyg else module(graph, h, edge_weight=weight)
-    if isinstance(layer, GATE):
+    if isinstance(layer, (GATE, GINE)):
         return module(h, graph, edge_attr)
     out = module(h, graph) if pyg else module(graph, h)
     if pyg or out.dim() == 2:

@@ -19,6 +19,7 @@ from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKe
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.job.outside import check_keys, in_file, read_extra
 from graphtheta.job.sizes import rows_of
+from graphtheta.models.readouts import hops as readout_hops
 from graphtheta.models.registry import MODELS
 from graphtheta.ops.metrics.scores import GOALS
 from graphtheta.partitioners.communities import METHODS
@@ -220,13 +221,14 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def fanouts(self, hops: int) -> tuple[int, ...]:
         """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all; empty if none are sampled.
 
-        A readout is a hop of its own, which reads all nodes of a graph.
+        A readout is a hop of its own, or several, which read all nodes of a graph.
 
         Raises:
             ConfigError: There is neither one number nor one for each hop.
         """
         if self.fanout and self.readout != "none":
-            return (-1, *self.model_copy(update={"readout": "none"}).fanouts(hops - 1))
+            of_readout = readout_hops(self.readout)
+            return (-1,) * of_readout + self.model_copy(update={"readout": "none"}).fanouts(hops - of_readout)
         per_hop = self.fanout * hops if len(self.fanout) == 1 else self.fanout
         if per_hop and len(per_hop) != hops:
             raise ConfigError(f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has {hops} hop(s); "

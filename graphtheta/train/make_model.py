@@ -18,7 +18,7 @@ from graphtheta.job.model_keys import OPTIONS
 from graphtheta.job.outside import in_file, read_extra
 from graphtheta.models.build import assemble
 from graphtheta.models.design import Design, read_options
-from graphtheta.models.readout import READOUTS
+from graphtheta.models.readouts import READOUTS
 from graphtheta.models.registry import find_model, readers
 from graphtheta.models.user import accepted, load_user
 from graphtheta.ops.autodiff.init import dtype_scope, init_scope

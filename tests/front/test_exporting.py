@@ -16,11 +16,11 @@ MODELS = {
     "gcn": {}, "gcn row": {"normalisation": "row", "norm": "layer"}, "gcn deep": {"layers": 3, "residual": True, "norm": "batch"},
     "sage": {"jumping": "concat"}, "sage max": {"aggregator": "max", "jumping": "max"}, "sage sum": {"aggregator": "sum"},
     "gin": {"norm": "batch"}, "gin learned": {"train_eps": True}, "gat": {"heads": 3, "out_heads": 2},
-    "gat_e": {"heads": 2, "residual": True},
+    "gat_e": {"heads": 2, "residual": True}, "gine": {"norm": "batch"}, "gine learned": {"train_eps": True, "jumping": "concat"},
     "mlp": {},
 }
 # without a counterpart in DGL
-NOT_DGL = ("sage max", "sage sum", "gat_e")
+NOT_DGL = ("sage max", "sage sum", "gat_e", "gine", "gine learned")
 
 
 def trained(name: str, **keys: Any) -> gt.Trainer:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, ShapeError
-from graphtheta.models.readout import Readout, read_out
+from graphtheta.models.readouts import Readout, Set2Set, read_out
 from graphtheta.ops import dtype_scope
 
 SIZES = [3, 5, 2, 1, 7, 4, 2, 6, 3, 5, 8, 4]
@@ -74,10 +74,62 @@ def test_readouts(kind: str) -> None:
     assert not out[:N].any()
 
 
+class Read(gt.Model):
+    """The features read out by Set2Set."""
+
+    def __init__(self, steps: int = 3):
+        self.layer = Set2Set(3, steps)
+
+    def forward(self, graph):
+        return read_out(self.layer, graph, graph.x)
+
+
+def general(steps: int = 3) -> Read:
+    """The model with all parameters away from zero."""
+    with dtype_scope("float64"):
+        model, rng = Read(steps), np.random.default_rng(2)
+    for p in model.parameters():
+        p.value = rng.normal(size=p.shape)
+    return model
+
+
+def test_set2set_equals_its_formula() -> None:
+    model = general()
+    weight, bias = (p.value for p in (model.layer.step.weight, model.layer.step.bias))
+    wanted = []
+    for g in range(G):
+        h = WHOLE.x[:N][g == OF].astype(float)
+        q = r = c = np.zeros(3)
+        for _ in range(3):
+            gates = np.einsum("i,igw->gw", np.concatenate((q, r)), weight) + bias
+            take, keep, give = 1 / (1 + np.exp(-gates[:3]))
+            c = keep * c + take * np.tanh(gates[3])
+            q = give * np.tanh(c)
+            share = np.exp(h @ q)
+            r = share @ h / share.sum()
+        wanted.append(np.concatenate((q, r)))
+    np.testing.assert_allclose(gt.forward(model, WHOLE)[N:], wanted, atol=1e-12)
+
+
+def test_gradients_of_set2set() -> None:
+    model, rng = general(2), np.random.default_rng(4)
+    seed = rng.normal(size=6)
+    _, grads = gt.gradients(lambda h: h * seed, model, WHOLE)
+    for p in model.parameters():
+        step, kept, values = rng.normal(size=p.shape), p.value, []
+        for sign in (1, -1):
+            p.value = kept + sign * 1e-6 * step
+            values.append((gt.forward(model, WHOLE) * seed).mean())
+        p.value = kept
+        assert np.isclose((values[0] - values[1]) / 2e-6, (grads[p.name] * step).sum(), rtol=1e-6), p.name
+
+
 @pytest.mark.parametrize("keys", [
     {"norm": "batch", "jumping": "concat"}, {"model": "gcn", "readout": "max"}, {"model": "gat", "readout": "attention", "norm": "batch"},
     {"strategy": "mini", "batch_size": 3, "norm": "batch"}, {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "mean"},
-    {"strategy": "cluster", "clusters": 4}, {"model": "gat_e", "strategy": "mini", "batch_size": 2}], ids=str)
+    {"strategy": "cluster", "clusters": 4}, {"model": "gat_e", "strategy": "mini", "batch_size": 2},
+    {"model": "gine", "readout": "set2set", "norm": "batch"}, {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "set2set"}],
+    ids=str)
 def test_training_is_the_same_on_any_number_of_workers(keys: dict[str, Any]) -> None:
     (one,) = run_simulated(1, losses, **keys)
     for placement in ({}, {"partitioner": "vertex-cut"}, {"partitioner": "1d-dst", "masters": "grem"}):
@@ -95,7 +147,7 @@ def test_one_graph_with_numbers_is_the_same_graph() -> None:
 def test_a_graph_without_nodes_has_a_value() -> None:
     base = gt.Graph(([0, 1], [1, 0]), 2, x=np.eye(2))
     graph = gt.whole_graphs(base, [0, 1, 0], graph_of=[0, 0], train=[True, True, False], val=[False, False, True])
-    for readout in ("sum", "mean", "max", "attention"):
+    for readout in ("sum", "mean", "max", "attention", "set2set"):
         assert np.isfinite(losses(None, graph=graph, readout=readout)).all()
 
 
@@ -174,7 +226,7 @@ BASE = gt.Graph(([0, 1, 2], [1, 0, 3]), 4, x=np.eye(4))
     (lambda: gt.whole_graphs(WHOLE, Y, graph_of=np.zeros(N + G, int)), DataError, "has the column 'type' already"),
     (lambda: gt.whole_graphs([]), DataError, "there are no graphs"),
     (lambda: gt.whole_graphs([BASE, GRAPHS[0]]), DataError, "graph 1 has the columns edge_attr, kind, x, graph 0 x"),
-    (lambda: gt.Trainer("gin", WHOLE), ConfigError, "labels are those of whole graphs; choose .* --readout sum, mean, max, attention"),
+    (lambda: gt.Trainer("gin", WHOLE), ConfigError, "whole graphs; choose .* --readout sum, mean, max, attention, set2set"),
     (lambda: gt.Trainer("gin", BASE.replace(y=np.arange(4), train=np.ones(4, bool)), readout="sum"), ConfigError, "drop --readout"),
 ])
 def test_errors(make, error, text) -> None:

@@ -24,6 +24,7 @@ from graphtheta.samplers.neighbour import NeighbourSampler
 
 DRAWS = 20
 OWN = {"gcn": {"normalisation": ("sym", "row")}, "sage": {"aggregator": ("mean", "max", "sum")}, "gin": {"train_eps": (False, True)},
+       "gine": {"train_eps": (False, True)},
        "gat": {"separate": (False, True), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
        "gat_e": {"attention_dropout": (0.0, 0.3), "out_heads": (1, 2)},
        "gipa": {"reduce": ("sum", "mean", "max"), "edge_drop": (0.0, 0.2)}, "mlp": {},

@@ -55,7 +55,7 @@ def test_gradients_match_finite_differences(name):
     def loss():
         return mean_squared_error(model(view, **{"x": x, "edge.attr": attr}), y)
 
-    inputs = [x, *([attr] if name.startswith(("gat_e", "gipa")) else [])]
+    inputs = [x, *([attr] if name.startswith(("gat_e", "gipa", "gine")) else [])]
     check_gradients(loss, [*model.parameters(), *inputs], tol=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_directions(name):
     assert np.abs(outputs(build("out"), graph)[0] - inward[0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage mean", "sage max", "gin", "gat", "gat_e", "gipa", "mlp"])
+@pytest.mark.parametrize("name", ["gcn", "sage mean", "sage max", "gin", "gine", "gat", "gat_e", "gipa", "mlp"])
 def test_sparse_features_give_the_same_numbers(name):
     rng = np.random.default_rng(4)
     x = sp.random_array((30, 20), density=0.2, rng=rng, format="csr")

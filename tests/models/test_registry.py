@@ -90,7 +90,7 @@ def test_bad_choices(name, options, said):
         build_model(name, 5, 3, 2, **options)
 
 
-@pytest.mark.parametrize("name", ["gat_e", "gipa"])
+@pytest.mark.parametrize("name", ["gat_e", "gine", "gipa"])
 def test_needs_edge_attributes(name):
     with pytest.raises(ConfigError, match="edge_attr"):
         build_model(name, 5, 3)

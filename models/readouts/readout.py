@@ -9,20 +9,23 @@ https://arxiv.org/abs/1511.05493, with a softmax over the nodes of a graph.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphtheta.errors import ConfigError
 
-from ..engine.layer.context import ActiveGraph
-from ..engine.layer.layer import Layer
-from ..ops.autodiff.tape import Parameter
-from ..ops.edge.program import softmax
-from ..ops.functions.dense import matmul
-from ..ops.functions.elementwise import mul
+from ...engine.layer.context import ActiveGraph
+from ...engine.layer.layer import Layer
+from ...ops.autodiff.tape import Parameter
+from ...ops.edge.program import softmax
+from ...ops.functions.dense import matmul
+from ...ops.functions.elementwise import mul
+from .set2set import STEPS, Set2Set
 
 # code of the relation from the nodes to their readout node
 MEMBER = 1
-READOUTS = ("sum", "mean", "max", "attention")
+SINGLE = ("sum", "mean", "max", "attention")
+READOUTS = (*SINGLE, "set2set")
 
 
 class Readout(Layer):
@@ -39,8 +42,8 @@ class Readout(Layer):
     """
 
     def __init__(self, kind: str, width: int = 0):
-        if kind not in READOUTS:
-            raise ConfigError(f"readout {kind!r} is not known; choose from {', '.join(READOUTS)}")
+        if kind not in SINGLE:
+            raise ConfigError(f"readout {kind!r} is not known; choose from {', '.join(SINGLE)}")
         self.score = Parameter.glorot(width, 1) if kind == "attention" else None
         self.sum = "sum" if kind == "attention" else kind
 
@@ -51,8 +54,26 @@ class Readout(Layer):
         return edge.src.h if self.score is None else mul(softmax(edge.src.score), edge.src.h)
 
 
-def read_out(layer: Layer, graph: ActiveGraph, h: Any) -> Any:
-    """The values of a readout, or another layer, along the relation from nodes to readout nodes.
+def make_readout(kind: str, width: int) -> tuple[Readout | Set2Set, int]:
+    """A readout by name and the width of its values.
+
+    Args:
+        kind: A name in ``READOUTS``.
+        width: Width of the values of the nodes.
+
+    Raises:
+        ConfigError: Unknown name.
+    """
+    return (Set2Set(width), 2 * width) if kind == "set2set" else (Readout(kind, width), width)
+
+
+def hops(kind: str) -> int:
+    """The number of layers of a readout, "none" included."""
+    return {"none": 0, "set2set": STEPS}.get(kind, 1)
+
+
+def read_out(layer: Callable[[ActiveGraph, Any], Any], graph: ActiveGraph, h: Any) -> Any:
+    """The values of a readout, or another layer or module of layers, along the relation from nodes to readout nodes.
 
     Collective: all ranks of the view's partition.
     """
