@@ -42,7 +42,8 @@ _ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.modu
            "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "EdgeRule": "partition.partitioner",
            "MappedColumn": "store.mapped", "CachePolicy": "store.cached",
            "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
-_EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator"}
+_EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator",
+         "TopK": "edge.order_statistics"}
 _OPS = (
     "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat", "cos",
     "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "graph_mean", "graph_sum",

@@ -8,11 +8,15 @@ The recipe, forward:                                   and backward:
     end to_mirrors; the other edges                        core edges
     end to_masters; finish                                 end to_masters
 
+An aggregator of several passes repeats the forward recipe with the halo columns that it has: its
+shared columns to mirrors, edges, partial sums to masters.
+
 Halo columns are stored from forward to backward, where the gradient rules need them again; a
 second fetch would double the bytes of a step.
 """
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +77,11 @@ def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace,
     return total_vars, output_vars
 
 
+def as_integers(x: np.ndarray) -> np.ndarray:
+    """The bits of floats as integers, which moves never round."""
+    return x.view(f"i{x.itemsize}") if x.dtype.kind == "f" else x
+
+
 class _Run:
     """One execution of a phase; stores what backward needs."""
 
@@ -115,9 +124,36 @@ class _Run:
                 self._sweep(p, late, halo, partial, outputs)
             self._merge_partial(returning or self._send_partial(p, partial), p)
             self.halos.append(halo)
+        for one in phase.further:
+            self._of(one)._refine()
         with ledger.stage("gather"):
             self.totals = {name: agg.finish(self.states[name]) for name, agg in phase.aggregators.items()}
         return self.totals, outputs
+
+    def _of(self, phase: Phase) -> _Run:
+        """The same run for a part of its phase, with the same states and halo columns."""
+        part = copy(self)
+        part.phase, part.fused, part.limit = phase, fused.usable(phase), reference.chunk_size(phase, self.dtype.itemsize)
+        return part
+
+    def _refine(self) -> None:
+        """The further passes over the edges of an aggregator that takes several."""
+        ((name, agg),) = self.phase.aggregators.items()
+        state, ledger = self.states[name], self.level.passes[0].senders.comm.ledger
+        for number in range(1, agg.passes(self.dtype)):
+            with ledger.stage("gather"):
+                agg.refine(state, number)
+            for p, halo in zip(self.level.passes, self.halos, strict=True):
+                with ledger.stage("move"):
+                    move = p.receivers.to_mirrors_begin({c: as_integers(state[c]) for c in agg.shared})
+                with ledger.stage("gather"):
+                    self._sweep(p, [s for s in p.selections if s.kinds[1] == MASTER], halo, {}, {})
+                with ledger.stage("move"):
+                    shared = {c: x.view(state[c].dtype) for c, x in move.end().items()}
+                partial = {name: agg.beside(shared, self.phase.shapes(name), self.dtype)}
+                with ledger.stage("gather"):
+                    self._sweep(p, [s for s in p.selections if s.kinds[1] == MIRROR], halo, partial, {})
+                self._merge_partial(self._send_partial(p, partial), p)
 
     def _read(self, end: str) -> Arrays:
         return {n: self.nodes[n] for n in self.phase.reads[end]}
@@ -141,13 +177,14 @@ class _Run:
         return Columns(src, dst, self.edges, self.inputs.carried, self.inputs.operands, self.inputs.key, int(p.reverse))
 
     def _send_partial(self, p: Pass, partial: dict[str, State]) -> ToMasters:
+        returned = {name: self.phase.aggregators[name].returned(state) for name, state in partial.items()}
         with p.senders.comm.ledger.stage("move"):
-            return p.receivers.to_masters_begin({f"{agg}/{column}": x for agg, state in partial.items() for column, x in state.items()})
+            return p.receivers.to_masters_begin({f"{name}/{column}": x for name, state in returned.items() for column, x in state.items()})
 
     def _merge_partial(self, move: ToMasters, p: Pass) -> None:
         def merge(rows: np.ndarray, columns: Arrays) -> None:
             for name, agg in self.phase.aggregators.items():
-                agg.merge(self.states[name], rows, {c: columns[f"{name}/{c}"] for c in self.states[name]})
+                agg.merge(self.states[name], rows, {c: columns[f"{name}/{c}"] for c in agg.returned(self.states[name])})
 
         with p.senders.comm.ledger.stage("move"):
             move.end(merge)

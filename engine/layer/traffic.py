@@ -12,7 +12,7 @@ The ledger counts the bytes that are sent; both numbers are equal.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
 from ..partition.message import Layout, halo_mode
 from ..view.level import Level
-from .edge_stage import Inputs
+from .edge_stage import Inputs, as_integers
 
 # a number of rows or bytes, or one for each worker
 Rows = TypeVar("Rows", int, np.ndarray)
@@ -37,6 +37,8 @@ class Widths:
         partial: A partial sum.
         backward_state: What edges need to compute the gradients of their messages.
         src_grad, dst_grad: Gradients of ``src`` and ``dst``.
+        shared, returned: What all further passes of aggregators send to mirrors and to masters.
+        passes: Number of these passes.
     """
 
     src: int
@@ -45,6 +47,9 @@ class Widths:
     backward_state: int
     src_grad: int
     dst_grad: int
+    shared: int = 0
+    returned: int = 0
+    passes: int = 0
 
     @classmethod
     def of(cls, phase: Phase, learned: Collection[str]) -> Widths:
@@ -54,11 +59,18 @@ class Widths:
         for name, aggregator in phase.aggregators.items():
             state = aggregator.start(0, phase.shapes(name), dtype)
             total = aggregator.finish(state)
-            partial += Layout(state).width
+            partial += Layout(aggregator.returned(state)).width
             backward_state += Layout(aggregator.backward_state(state, total, total)).width
         src, dst = (_read(phase, end, None) for end in ("src", "dst"))
-        return cls(src, dst, partial, backward_state, *(_read(phase, end, learned) for end in ("src", "dst")))
+        src_grad, dst_grad = (_read(phase, end, learned) for end in ("src", "dst"))
+        shared, returned, passes = _further(phase)
+        return cls(src, dst, partial, backward_state, src_grad, dst_grad, shared, returned, passes)
 
+    @property
+    def messages(self) -> Widths:
+        """What ``moved`` takes to count messages: 1 for every width that is not 0, and one for each further pass."""
+        single = Widths(**{f.name: min(getattr(self, f.name), 1) for f in fields(self)})
+        return replace(single, shared=self.passes, returned=self.passes)
 
     def sent(self, level: Level) -> tuple[int, int]:
         """Bytes that this worker sends over the passes of a level, forward and backward."""
@@ -76,7 +88,7 @@ class Widths:
             sent, send_halo: Master rows of the sending end that others read, and halo rows here.
             received, receive_halo: The same of the receiving end.
         """
-        return (sent * self.src + received * self.dst + receive_halo * self.partial,
+        return (sent * self.src + received * (self.dst + self.shared) + receive_halo * (self.partial + self.returned),
                 received * self.backward_state + send_halo * self.src_grad + receive_halo * self.dst_grad)
 
 
@@ -109,6 +121,18 @@ class Traffic:
         forward, backward = known[key].sent(level)
         differentiated = bool(learned) or any(needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values()))
         return cls(known[key], forward, backward if differentiated else 0, differentiated, superstep)
+
+
+def _further(phase: Phase) -> tuple[int, int, int]:
+    """Bytes to mirrors and to masters in the further passes of a phase, and the number of these."""
+    shared = returned = passes = 0
+    for one in phase.further:
+        ((name, aggregator),) = one.aggregators.items()
+        state, again = aggregator.start(0, one.shapes(name), one.dtype), aggregator.passes(one.dtype) - 1
+        shared += again * Layout({c: as_integers(state[c]) for c in aggregator.shared}).width
+        returned += again * Layout(aggregator.returned(state)).width
+        passes += again
+    return shared, returned, passes
 
 
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:

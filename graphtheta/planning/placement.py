@@ -26,7 +26,6 @@ from graphtheta.partitioners.report import OneOf
 
 # edges whose ends are looked up at a time
 CHUNK = 1 << 20
-WIDTHS = ("src", "dst", "partial", "backward_state", "src_grad", "dst_grad")
 
 
 @dataclass(frozen=True)
@@ -158,10 +157,9 @@ def moved(traffic: Traffic, again: bool, share: Share) -> tuple[np.ndarray, np.n
     """
     back = traffic.learned and not again
     # a message for each pair of workers, where there are rows to send
-    single = Widths(*(int(getattr(traffic.widths, name) > 0) for name in WIDTHS))
     found = []
     for widths, ends in ((traffic.widths, share.ends),
-                         (single, [Ends(np.minimum(e.senders, 1), np.minimum(e.receivers, 1)) for e in share.ends])):
+                         (traffic.widths.messages, [Ends(np.minimum(e.senders, 1), np.minimum(e.receivers, 1)) for e in share.ends])):
         both = [e.moved(widths) for e in ends]
         found.append(np.sum([forward + back * backward for forward, backward in both], axis=0))
     return found[0], found[1]

@@ -116,7 +116,7 @@ def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: n
             assert program is not None
             numbers_of[entry.superstep] = at + 1
             each, edges = edge_cost(program.phases[at]), by_step[entry.superstep].edges
-            sweeps = 1 if again or not entry.learned else 2
+            sweeps = (1 if again or not entry.learned else 2) + entry.widths.passes
             parts.add(EDGES, sweeps * each.bytes * edges, each.flops * edges)
             parts.add(EDGE_COUNT, sweeps * edges, each.flops * edges)
             parts.add(OPERATIONS, PHASE * sweeps)

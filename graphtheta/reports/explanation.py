@@ -181,7 +181,8 @@ def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:
     if direction == "both":
         moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
     each = Widths.of(phase, frozenset())
-    found = (("src", ends[0], each.src), ("dst", ends[1], each.dst), ("totals", ends[1], each.partial))
+    found = (("src", ends[0], each.src), ("dst", ends[1], each.dst), ("totals", ends[1], each.partial),
+             ("of further passes", ends[1], each.shared + each.returned))
     return [_row(f"move {what}{which}", moved[end], "mirrors", Cost(width)) for what, end, width in found if width and moved[end]]
 
 

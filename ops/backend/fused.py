@@ -79,7 +79,8 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
     spilled, hubs = {}, receivers.traversal.hubs
     if len(hubs):
-        spilled = {name: agg.start(len(hubs), phase.shapes(name), variant.dtype) for name, agg in phase.aggregators.items()}
+        spilled = {name: agg.beside({c: x[hubs] for c, x in states[name].items()}, phase.shapes(name), variant.dtype)
+                   for name, agg in phase.aggregators.items()}
     spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
     with _naming_index(phase, columns, values):
         _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)

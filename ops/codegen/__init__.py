@@ -20,7 +20,20 @@ by senders.
 if __name__ != "graphtheta.ops.codegen":
     raise ImportError("import graphtheta.ops.codegen, not ops.codegen")
 
-from . import concat, dropout, embedding, extremes, product, reductions, softmax, standardise, structural, sums, variance  # noqa: F401  (register)
+from . import (  # noqa: F401  (register)
+    concat,
+    dropout,
+    embedding,
+    extremes,
+    order_statistics,
+    product,
+    reductions,
+    softmax,
+    standardise,
+    structural,
+    sums,
+    variance,
+)
 from .boundary import numbers
 from .kernel import Kernel, generate, saved_at_most, unsupported, worth_saving
 from .lowering import lowering_of

@@ -12,7 +12,7 @@ import numpy as np
 from ..autodiff.expr import Expr
 from ..autodiff.operation import Operation
 from ..edge.program import Phase
-from .aggregate import AGGREGATES
+from .aggregate import compiled_form
 from .lowering import lowering_of
 from .values import Values
 from .variant import Residuals
@@ -112,7 +112,7 @@ class Boundary:
         """Add what the gradient of a part of the message reads."""
         phase = self._v.phase
         for name in self._v.variant.totals[0]:
-            parts, lowering = phase.parts[name], AGGREGATES[phase.aggregators[name]]
+            parts, lowering = phase.parts[name], compiled_form(phase.aggregators[name])
             if not any(e is part for part in parts):
                 continue
             if lowering.softmax:

@@ -9,7 +9,7 @@ from ..autodiff.expr import Expr
 from ..edge.program import Phase
 from ..source.lane_slice import slices
 from ..source.source import Source
-from .aggregate import AGGREGATES
+from .aggregate import aggregate_of, compiled_form
 from .boundary import Boundary, numbers, paths
 from .gradients import Gradients
 from .lowering import lowering_of
@@ -56,9 +56,9 @@ def unsupported(phase: Phase) -> str:
     if unknown:
         return (f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it with the functions of gt, or compute "
                 "it in transform")
-    sums = {a.name for a in phase.aggregators.values() if a not in AGGREGATES}
+    sums = {a.name for a in phase.aggregators.values() if aggregate_of(a) is None}
     if sums:
-        return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max, min, var and std have one"
+        return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
     other = sorted({f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype not in (dtype, bool) and not _integer(e)})
     if other:
         return (f"its gather computes {', '.join(other)}, and compiled gathers compute in {dtype} only; compute it in transform, or store "
@@ -152,6 +152,6 @@ def _head(values: Values) -> list[str]:
     sender = v.mode == "sender"
     lines += ["en = at[k]" if sender else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
     lines += ["se = start + positions[en]" if v.listed else "se = start + en", "ce = offset + en"]
-    if any(AGGREGATES[a].ties for a in values.phase.aggregators.values()):
+    if any(compiled_form(a).ties for a in values.phase.aggregators.values()):
         lines.append(f"tie = {values.source.arg('edge_gid')}[se] + tie_shift")
     return ["            " + line for line in lines]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from ..source.lane_slice import Shape
 from ..source.register_buffer import RegisterBuffer
-from .aggregate import AGGREGATES
+from .aggregate import compiled_form
 from .gradients import Gradients
 from .registers import Registers, Text
 
@@ -24,7 +24,7 @@ class Messages:
         """Add messages to totals and write new edge values."""
         phase, s = self.values.phase, self.source
         for name, aggregator in phase.aggregators.items():
-            AGGREGATES[aggregator].forward(self, name, phase.parts[name])
+            compiled_form(aggregator).forward(self, name, phase.parts[name])
         for name, e in phase.outputs.items():
             for cell in s.slices(e.dims):
                 s.write(s.arg(f"out_{name}"), "ce", cell, self.values.text(e, cell))
@@ -34,7 +34,7 @@ class Messages:
         phase, s = self.values.phase, self.source
         totals, outputs = self.values.variant.totals
         for name in totals:
-            AGGREGATES[phase.aggregators[name]].backward(self, name, phase.parts[name])
+            compiled_form(phase.aggregators[name]).backward(self, name, phase.parts[name])
         for name in outputs:
             e, array = phase.outputs[name], s.arg(f"gout_{name}")
             self.gradients.add(e, e.dims, lambda p, array=array: s.read(array, "ce", p))  # type: ignore[misc]

@@ -75,10 +75,14 @@ class Aggregator(ABC):
     Attributes:
         name: What layers write as ``sum``.
         linear: Whether the total is linear in the message, so that a product with a matrix may be done to the total instead.
+        partial: Columns of the state that other workers return to the master; None for all.
+        shared: Columns of the state that they receive from it before a further pass.
     """
 
     name: str
     linear = False
+    partial: tuple[str, ...] | None = None
+    shared: tuple[str, ...] = ()
 
     @abstractmethod
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
@@ -99,6 +103,23 @@ class Aggregator(ABC):
     @abstractmethod
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         """Merge another worker's state into these rows of the state, in place; no row is given twice."""
+
+    def passes(self, dtype: Any) -> int:
+        """How often the edges are traversed, for messages of a float type; before each further pass ``refine`` is called."""
+        return 1
+
+    def refine(self, state: State, number: int) -> None:
+        """Prepare the state of all masters for pass ``number``, counted from 0, in place."""
+        raise NotImplementedError(f"{self.name} has one pass")
+
+    def returned(self, state: State) -> State:
+        """The columns of a partial state that are merged into that of the master."""
+        return state if self.partial is None else {name: state[name] for name in self.partial}
+
+    def beside(self, given: State, shapes: list[Shape], dtype: Any) -> State:
+        """A neutral state for further edges of some rows, given the shared columns of these."""
+        n = len(next(iter(given.values())))
+        return self.start(n, shapes, dtype) | {name: given[name].copy() for name in self.shared}
 
     @abstractmethod
     def finish(self, state: State) -> np.ndarray:

@@ -92,6 +92,15 @@ class Phase:
         self.reads = {kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")}
 
     @property
+    def further(self) -> list[Phase]:
+        """For each aggregator that takes several passes, a phase of it alone."""
+        if "_further" not in self.__dict__:
+            self.__dict__["_further"] = [Phase({name: self.parts[name]}, {name: a}, {}) for name, a in self.aggregators.items()
+                                         if a.passes(self.dtype) > 1]
+        found: list[Phase] = self.__dict__["_further"]
+        return found
+
+    @property
     def message(self) -> list[Expr]:
         """The parts of all messages, each once."""
         return list(dict.fromkeys(e for parts in self.parts.values() for e in parts))
