@@ -11,7 +11,7 @@ import numpy as np
 from graphtheta.errors import ConfigError
 from graphtheta.registry import Registry
 
-from ...ops.metrics import calibration, counts, ranking, regression, scores
+from ...ops.metrics import calibration, counts, ranking, regression, retrieval, scores
 from ..comm.communicator import Comm
 
 Sums = Callable[..., np.ndarray]
@@ -32,6 +32,8 @@ class Metric:
     "labels"     ``y`` [n, C] of 0 and 1 (NaN: unknown), ``out`` [n, C]; above 0 predicts the label
     "values"     ``y`` [n, ...] (NaN: unknown), ``out`` of the same shape
     "ranks"      ``rank`` [n] float64, of each positive link among its negatives, counted from 1
+    "retrieved"  ``recall`` and ``ndcg`` of each source of links among the first k of
+                 ``retrieval.TOPS`` candidates, [n, number of k] float64
     ===========  =====================================================================================
 
     Attributes:
@@ -72,6 +74,8 @@ METRICS: Registry[Metric] = Registry("metric", lambda x: isinstance(x, Metric), 
            calibration.calibration_error, smaller_is_better=True),
     Metric("mrr", {"ranks": ranking.ranking_sums}, ranking.mrr, default_for=("ranks",)),
     *(Metric(f"hits{k}", {"ranks": ranking.ranking_sums}, partial(ranking.hits, k=k)) for k in ranking.KS),
+    *(Metric(f"{name}{k}", {"retrieved": retrieval.retrieval_sums}, partial(retrieval.retrieval_mean, at=at + len(retrieval.TOPS) * later))
+      for later, name in enumerate(("recall", "ndcg")) for at, k in enumerate(retrieval.TOPS)),
     Metric("mae", {"values": regression.regression_sums}, regression.mae, smaller_is_better=True),
     Metric("rmse", {"values": regression.regression_sums}, regression.rmse, smaller_is_better=True),
     Metric("r2", {"values": regression.regression_sums}, regression.r2, default_for=("values",)),

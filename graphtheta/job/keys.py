@@ -272,6 +272,8 @@ class TrainKeys(Options):
     eval_negatives: int = Field(50, ge=1, le=10_000)
     """Negative samples per positive link in validation and test; the samples are fixed. Triples have ranks among all nodes, so that these
     samples only count in the loss."""
+    rank_all: bool = False
+    """Rank the links of each source among all nodes in validation and test, for recall and NDCG (link tasks)."""
     negative_groups: int = Field(0, ge=0)
     """Groups among which the links of a batch are divided at random; those of a group have the same negative samples, so that a batch reads
     fewer nodes. 0 draws samples for each link."""

@@ -18,6 +18,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator, LinkEvaluator
 from graphtheta.ops.losses.link_loss import LINK_LOSSES
 from graphtheta.ops.losses.row_loss import RowLoss
+from graphtheta.retrieval.evaluator import RetrievalEvaluator
 from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
@@ -34,10 +35,10 @@ class LinkKind(TaskKind):
 
     name = "link"
     summary = "links"
-    keys: ClassVar[tuple[str, ...]] = (*SCORED_KEYS, "link_relation")
+    keys: ClassVar[tuple[str, ...]] = (*SCORED_KEYS, "link_relation", "rank_all")
     # the first is chosen by decoder=auto
     decoders: ClassVar[tuple[str, ...]] = ("dot", "hadamard")
-    label_kinds = ("ranks", "labels")
+    label_kinds = ("ranks", "labels", "retrieved")
     of_pairs = True
     labels, width = "labels", 0
     _graph: Graph
@@ -61,7 +62,7 @@ class LinkKind(TaskKind):
 
     @property
     def measured(self) -> tuple[str, ...]:
-        return self.label_kinds
+        return self.label_kinds if self.job.rank_all else ("ranks", "labels")
 
     @property
     def chosen_decoder(self) -> str:
@@ -98,7 +99,10 @@ class LinkKind(TaskKind):
         whole = comm.gather_rows(own.T)
         self._test = own if whole is None else np.concatenate(whole).T
         self._test = self._test[:, np.argsort(self._test[0])]
+        known = self._known if self.job.rank_all else None
         del self._graph, self._part_of, self._known
+        if known is not None:
+            return RetrievalEvaluator(partition, layers, task, held, known, self._types)
         return LinkEvaluator(partition, layers, task, held)
 
     def _held(self, part: int, comm: Comm) -> Slice:

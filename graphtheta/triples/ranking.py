@@ -11,7 +11,7 @@ those that a tie leaves open, "realistic" in https://arxiv.org/abs/2002.06914, s
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from graphtheta.engine.partition.table import Route
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.strategy import whole
 from graphtheta.engine.view.task import Task
+from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import LinkEvaluator
 from graphtheta.ops.autodiff.tape import Tape
@@ -63,14 +64,29 @@ class Ranked(NamedTuple):
         """
         comm, n = partition.halo_comm, partition.n_nodes
         own = AnswerTable(comm, held, n)
-        counts = comm.all_gather(len(own.queries))
-        first = sum(counts[: comm.rank])
         known, wanted = table.answers(own.queries), own.answers(own.queries)
         number, node = known.keys // n, known.keys % n
-        rows = np.stack((first + number, node, wanted.has(number, node)), axis=1)
+        return cls.sent(partition, own.queries, number, node, wanted.has(number, node))
+
+    @classmethod
+    def sent(cls, partition: Partition, queries: np.ndarray, number: np.ndarray, node: np.ndarray, target: np.ndarray) -> Ranked:
+        """Queries of this worker, whose answers are sent to the owners of these nodes.
+
+        Args:
+            partition: The graph.
+            queries: Each at one worker, [q] int64.
+            number, node: Position of the query and node of each known answer, by query, [m] int64.
+            target: Which of these are to be ranked, [m] bool.
+
+        Collective: all ranks of the partition.
+        """
+        comm = partition.halo_comm
+        counts = comm.all_gather(len(queries))
+        first = sum(counts[: comm.rank])
+        rows = np.stack((first + number, node, target), axis=1)
         owner = partition.directory.owner(node)
         query, node, target = np.concatenate(comm.all_to_all(Route(owner, comm.size).parts(rows))).T
-        return cls(own.queries, first, sum(counts), query, partition.directory.row(node), target.astype(bool))
+        return cls(queries, first, sum(counts), query, partition.directory.row(node), target.astype(bool))
 
     def block(self, comm: Comm, begin: int, end: int) -> np.ndarray:
         """The queries of these numbers, on every rank.
@@ -141,24 +157,74 @@ class TripleEvaluator(LinkEvaluator):
 
         Collective: all ranks of job_comm.
         """
-        ranked, comm, found = self._ranked[split], self.partition.halo_comm, list[Ranks]()
-        most = int(comm.all_max(np.array(self.partition.n_masters)))
-        size = max(1, BLOCK // max(most, 1))
-        bounds = range(0, ranked.n_queries, size)
+        comm, found = self.partition.halo_comm, list[Ranks]()
 
-        def take(queries: np.ndarray, scores: np.ndarray) -> None:
-            begin = bounds[len(found)]
-            first, last = np.searchsorted(ranked.query, (begin, begin + size))
-            query, row, target = ranked.query[first:last] - begin, ranked.row[first:last], ranked.target[first:last]
-            found.append(Ranks(queries[query[target]], rank_block(comm, scores, query, row, target)))
+        def take(block: Block) -> None:
+            ranks = rank_block(comm, block.scores, block.query, block.row, block.target)
+            found.append(Ranks(block.queries[block.query[block.target]], ranks))
 
-        level = CandidateSweep(self.partition, (ranked.block(comm, begin, begin + size) for begin in bounds), take)
-        with Tape(record=False, training=False, all_sum=comm.all_sum):
-            out = model(replace(self._whole, pairs=level))
-        if out is not level.values:
-            raise ConfigError(f"forward of {type(model).__name__} changes the scores of its decoder; to rank all nodes, end it with "
-                              "return self.decoder(graph, h), and change scores in the decoder")
+        score_blocks(self.partition, self._whole, model, self._ranked[split], take)
         return found
+
+
+class Block(NamedTuple):
+    """Some queries, the same on every rank, and their known answers among the masters of this worker.
+
+    Attributes:
+        begin: Number of the first query.
+        queries: The queries, [q] int64.
+        scores: Of the queries and this worker's masters, [q, masters].
+        query, row, target: As in ``Ranked``, with positions in ``queries``.
+    """
+
+    begin: int
+    queries: np.ndarray
+    scores: np.ndarray
+    query: np.ndarray
+    row: np.ndarray
+    target: np.ndarray
+
+
+def score_blocks(partition: Partition, view: GraphView, model: Model, ranked: Ranked, take: Callable[[Block], None]) -> None:
+    """Score all queries against all nodes, block by block.
+
+    Args:
+        partition: The graph.
+        view: The view of the whole graph.
+        model: The model, which ends with a decoder of pairs.
+        ranked: The queries.
+        take: Called with each block, on all ranks.
+
+    Raises:
+        ConfigError: The model does not end with a decoder.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.halo_comm
+    most = int(comm.all_max(np.array(partition.n_masters)))
+    size = max(1, BLOCK // max(most, 1))
+    begins = iter(range(0, ranked.n_queries, size))
+
+    def of_block(queries: np.ndarray, scores: np.ndarray) -> None:
+        begin = next(begins)
+        first, last = np.searchsorted(ranked.query, (begin, begin + size))
+        take(Block(begin, queries, scores, ranked.query[first:last] - begin, ranked.row[first:last], ranked.target[first:last]))
+
+    level = CandidateSweep(partition, (ranked.block(comm, begin, begin + size) for begin in range(0, ranked.n_queries, size)), of_block)
+    with Tape(record=False, training=False, all_sum=comm.all_sum):
+        out = model(replace(view, pairs=level))
+    if out is not level.values:
+        raise ConfigError(f"forward of {type(model).__name__} changes the scores of its decoder; to rank all nodes, end it with "
+                          "return self.decoder(graph, h), and change scores in the decoder")
+
+
+def tie_width(comm: Comm, scores: np.ndarray) -> np.ndarray:
+    """How far apart scores of a query are that tie, [q] float64; of nodes that are no candidates they are -inf.
+
+    Collective: all ranks of comm.
+    """
+    largest = np.where(np.isinf(scores), 0, np.abs(scores)).max(axis=1, initial=0)
+    return np.asarray(TIE * np.finfo(scores.dtype).eps * comm.all_max(largest.astype(np.float64)))
 
 
 def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -166,8 +232,8 @@ def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarra
 
     Args:
         comm: The workers.
-        scores: Of the same queries on every rank and this worker's nodes, [q, n_masters]; known answers
-            are overwritten.
+        scores: Of the same queries on every rank and this worker's nodes, [q, n_masters], -inf for nodes
+            that are no candidates; known answers are overwritten.
         query, row: Position of each known answer of this worker, [m] int64.
         target: Those to be ranked, [m] bool.
 
@@ -183,8 +249,7 @@ def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarra
     true[begin: begin + len(own)], of[begin: begin + len(own)] = own, query[target]
     true, of = comm.all_sum(true), comm.all_sum(of)
     broken = comm.all_max(np.isnan(scores).any(axis=1).astype(np.float64))
-    largest = comm.all_max(np.abs(scores).max(axis=1, initial=0).astype(np.float64))
-    width = TIE * np.finfo(scores.dtype).eps * largest[of]
+    width = tie_width(comm, scores)[of]
     scores[query, row] = -np.inf
     counted = np.zeros((len(of), 2))
     for i, (q, low, high) in enumerate(zip(of, true - width, true + width, strict=True)):

@@ -1,0 +1,1 @@
+"""Recall and NDCG of the links of each source among all nodes."""
