@@ -250,7 +250,7 @@ def run_files() -> dict[str, bytes]:
              "val_accuracy": 0.25, "time": {"gather": {"seconds": 0.1}}} for i in range(1, 5)]
     book = Book(seconds=[0.5, 0.25], wait=[0.0, 0.125], bytes=[100, 200], messages=[3, 4])
     profile = Profile(ranks=2, epochs=3, steps=12, elapsed=0.5, first_left_out=True, stages={"gather": book, "other": book},
-                      sent_bytes=[[0, 9], [8, 0]], sent_messages=[[0, 1], [1, 0]], predicted=[1000, 1000], measured=[900, 1100])
+                      sent=[(9, 1), (8, 1)], largest=[(0, 1, 9, 1), (1, 0, 8, 1)], predicted=[1000, 1000], measured=[900, 1100])
     return {"job.yaml": Job().to_yaml().encode(), "metrics.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode(),
             "result.json": json.dumps({"best_epoch": 3, "seconds": 1.5, "metrics": {"val_loss": 0.5}}).encode(),
             "profile.json": profile.model_dump_json().encode()}

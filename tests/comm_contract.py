@@ -1,13 +1,16 @@
 """What every communicator must do: functions that run on each rank, called by tests and by programs under mpiexec."""
 from __future__ import annotations
 
+from zlib import crc32
+
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from graphtheta.caching.shared_memory import mates, share
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.train.doubling import PendingSum
 from graphtheta.errors import CommError, DataError, FormatError, ShapeError
 
 
@@ -90,6 +93,16 @@ def broadcasts(comm: Comm) -> None:
         assert got["small"] == (1, 2) and got["none"].shape == (0, 3) and got["large"].flags.writeable
     with pytest.raises(CommError, match="root"):
         comm.broadcast(1, root=comm.size)
+
+
+def sums_in_rounds(comm: Comm) -> None:
+    # one that is short, and one that is long on any number of ranks
+    pending = sums = [PendingSum(comm, awkward(comm.rank, n)) for n in (7, 200_003)]
+    while pending:
+        pending = [one for one in pending if one.advance()]
+    for one in sums:
+        assert_allclose(one.total, in_order([awkward(q, len(one.total)) for q in range(comm.size)]), rtol=1e-4, atol=2e-2)
+        assert len(set(comm.all_gather(crc32(one.total.tobytes())))) == 1
 
 
 def gathers_rows(comm: Comm) -> None:
@@ -211,7 +224,7 @@ def workers_of_a_machine_share_memory(comm: Comm) -> None:
 
 CONTRACT = [
     sums_keep_shape_and_dtype, sums_are_exact_for_integers, sums_have_the_same_bits_everywhere, sums_take_any_layout, extremes,
-    refuses_dtypes, gathers_objects, refuses_objects, broadcasts, gathers_rows, refuses_uneven_rows, all_to_all, moves,
+    refuses_dtypes, gathers_objects, refuses_objects, broadcasts, sums_in_rounds, gathers_rows, refuses_uneven_rows, all_to_all, moves,
     moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees, counts_messages_and_bytes,
     workers_of_a_machine_share_memory,
 ]  # fmt: skip

@@ -36,9 +36,8 @@ class Tag(IntEnum):
     GATHER_ROWS = 3
     ALL_TO_ALL = 4
     REDUCE = 5
-    REDUCED = 6
-    ROWS = 7
-    MERGED = 8
+    ROWS = 6
+    MERGED = 7
 
 
 def numbered(purpose: int, number: int) -> int:

@@ -163,7 +163,8 @@ class Comm(Transport):
             root: The rank that receives.
 
         Returns:
-            On ``root`` the arrays in rank order (copies), elsewhere None.
+            On ``root`` the arrays in rank order (parts of one new array), elsewhere None. Rows travel
+            along a binomial tree, so a rank receives and holds up to half of them meanwhile.
 
         Raises:
             ShapeError: If dtype or trailing shape differ between ranks; on all ranks.
@@ -173,12 +174,20 @@ class Comm(Transport):
         x = np.ascontiguousarray(x)
         heads = [decode(data) for data in self._gather_bytes(encode((x.dtype.str, x.shape)))]
         check_rows("gather_rows", [(dtype, shape[1:]) for dtype, shape in heads])
-        if self.rank != root:
-            self.move_begin([(root, x)], [], Tag.GATHER_ROWS).end()
-            return None
-        parts = [x.copy() if q == root else np.empty(shape, x.dtype) for q, (_, shape) in enumerate(heads)]
-        self.move_begin([], [(q, part) for q, part in enumerate(parts) if q != root], Tag.GATHER_ROWS).end()
-        return parts
+        # positions in the tree count from root on
+        place, order = (self.rank - root) % self.size, np.roll(np.arange(self.size), -root)
+        at = np.cumsum([0, *(heads[q][1][0] for q in order)])
+        rows = np.empty((at[_subtree(place, self.size)] - at[place], *x.shape[1:]), x.dtype)
+        rows[: len(x)] = x
+        step = 1
+        while step < self.size:
+            # one level of the tree: children send their subtrees, which follow each other, to their parents
+            sends = [(int(order[place - step]), rows)] if place % (2 * step) == step else []
+            child = place + step if place % (2 * step) == 0 and place + step < self.size else None
+            recvs = [] if child is None else [(int(order[child]), rows[at[child] - at[place]: at[_subtree(child, self.size)] - at[place]])]
+            self.move_begin(sends, recvs, Tag.GATHER_ROWS).end()
+            step *= 2
+        return None if place else [rows[at[v]: at[v + 1]] for v in np.argsort(order)]
 
     @collective
     def all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
@@ -295,3 +304,9 @@ class Comm(Transport):
     def _check_rank(self, root: int, name: str) -> None:
         if not 0 <= root < self.size:
             raise CommError(f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}; give 0 to {self.size - 1}")
+
+
+def _subtree(place: int, size: int) -> int:
+    """The last position of a subtree of a binomial tree, plus 1."""
+    # as many as its lowest bit that is set; the root has all
+    return min(place + (place & -place), size) if place else size

@@ -90,7 +90,7 @@ class Reduction:
         return self._arrived[:need].view(dtype).reshape(self._size, n)
 
 
-def fold(parts: np.ndarray, combine: np.ufunc) -> np.ndarray:
+def fold(parts: np.ndarray | list[np.ndarray], combine: np.ufunc) -> np.ndarray:
     """Combine the rows of ``parts`` in order, in place; returns the first row, which then holds the result."""
     total: np.ndarray = parts[0]
     for part in parts[1:]:

@@ -1,7 +1,4 @@
-"""Parameter gradients summed over all workers, in buckets that are sent during backward.
-
-Sums are computed in rank order, as in ``Comm.all_sum``, so that all workers have the same bits.
-"""
+"""Parameter gradients summed over all workers, in buckets that are sent during backward."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,9 +8,8 @@ import numpy as np
 from graphtheta.errors import TapeError
 
 from ...ops.autodiff.tape import Gradients, Parameter
-from ..comm.channel import Tag
 from ..comm.communicator import Comm
-from ..comm.ordered_reduce import ONE_ROUND, fold
+from .doubling import PendingSum
 
 # a bucket of this size is sent: latency would dominate smaller ones, larger ones would be sent
 # too late to overlap
@@ -27,6 +23,9 @@ class GradientSum:
         comm: The workers.
         parameters: In the same order on every worker.
 
+    Attributes:
+        sums: Those of the buckets, in the order in which they began.
+
     Collective: all ranks of comm call ``add`` for the same parameters in the same order, and then ``finish``.
     """
 
@@ -35,7 +34,8 @@ class GradientSum:
         self._wanted = {p: p.value for p in parameters}
         self._known = set(parameters)
         self._bucket: list[tuple[Parameter, np.ndarray]] = []
-        self._sent: list[tuple[list[Parameter], _Sum]] = []
+        self.sums: list[PendingSum] = []
+        self._members: list[list[Parameter]] = []
 
     def add(self, parameter: Parameter, gradient: Any) -> None:
         """Add the final gradient of this worker; None if backward did not reach the parameter.
@@ -70,47 +70,19 @@ class GradientSum:
             return [alone[p] for p in self.parameters]
         if self._bucket:
             self._send()
-        sums: dict[Parameter, np.ndarray] = {}
+        found: dict[Parameter, np.ndarray] = {}
         with self.comm.ledger.stage("reduce"):
-            for bucket, pending in self._sent:
-                total = pending.end()
-                ends = np.cumsum([p.value.size for p in bucket])
-                sums.update({p: part.reshape(p.shape) for p, part in zip(bucket, np.split(total, ends[:-1]), strict=True)})
-        return [sums[p] for p in self.parameters]
+            pending = self.sums
+            # messages of all buckets are under way together
+            while pending:
+                pending = [bucket for bucket in pending if bucket.advance()]
+        for bucket, members in zip(self.sums, self._members, strict=True):
+            ends = np.cumsum([p.value.size for p in members])
+            found.update({p: part.reshape(p.shape) for p, part in zip(members, np.split(bucket.total, ends[:-1]), strict=True)})
+        return [found[p] for p in self.parameters]
 
     def _send(self) -> None:
         with self.comm.ledger.stage("reduce"):
-            flat = np.concatenate([g.reshape(-1) for _, g in self._bucket])
-            self._sent.append(([p for p, _ in self._bucket], _Sum(self.comm, flat)))
+            self.sums.append(PendingSum(self.comm, np.concatenate([g.reshape(-1) for _, g in self._bucket])))
+        self._members.append([p for p, _ in self._bucket])
         self._bucket = []
-
-
-class _Sum:
-    """A pending sum of one array over all ranks.
-
-    A short array is sent to all ranks. Of a long one, each rank sums one slice and sends it to
-    the others.
-    """
-
-    def __init__(self, comm: Comm, x: np.ndarray):
-        self._comm, self._x = comm, x
-        self._others = [q for q in range(comm.size) if q != comm.rank]
-        short = x.nbytes * comm.size <= ONE_ROUND
-        n = len(x)
-        self._slices = [slice(0, n) if short else slice(n * q // comm.size, n * (q + 1) // comm.size) for q in range(comm.size)]
-        self._short, self._own = short, self._slices[comm.rank]
-        self._parts = np.empty((comm.size, self._own.stop - self._own.start), x.dtype)
-        sends, recvs = [(q, x[self._slices[q]]) for q in self._others], [(q, self._parts[q]) for q in self._others]
-        self._pending = comm.move_begin(sends, recvs, Tag.REDUCE)
-
-    def end(self) -> np.ndarray:
-        """Wait for the messages; returns the sum."""
-        self._pending.end()
-        self._parts[self._comm.rank] = self._x[self._own]
-        total = fold(self._parts, np.add)
-        if self._short:
-            return total
-        # what was sent has arrived, so its memory is free
-        self._x[self._own] = total
-        self._comm.move_begin([(q, total) for q in self._others], [(q, self._x[self._slices[q]]) for q in self._others], Tag.REDUCED).end()
-        return self._x

@@ -11,7 +11,7 @@ from graphtheta.console import amount, figure
 from graphtheta.evaluation.evaluate import SPLITS
 from graphtheta.job.job import Job, flag
 from graphtheta.reports import chart
-from graphtheta.reports.profile import Profile
+from graphtheta.reports.profile import LISTED, Profile
 from graphtheta.reports.run import Run
 from graphtheta.staleness.audit import AUDIT
 from graphtheta.tasks.class_report import COLUMNS, ClassReport
@@ -139,23 +139,38 @@ def slowest(profile: Profile) -> str:
 def _bytes(profile: Profile) -> list[str]:
     if profile.ranks == 1:
         return ["<h2>Bytes between workers</h2>", _note("A run on one worker has no traffic.")]
-    sent = np.array(profile.sent_bytes) / profile.epochs
-    messages = np.array(profile.sent_messages) / profile.epochs
-    peak = max(float(sent.max()), 1.0)
+    sent, messages = np.array(profile.sent).T / profile.epochs
+    note = _note(f"{figure(round(float(messages.sum())))} messages to other workers in an epoch, {amount(float(sent.sum()))}. Reductions "
+                 "over all workers (losses, metrics) are not included; the table above includes them.")
+    # a rank lists all receivers if there are few
+    shown = _all_pairs if profile.ranks <= LISTED + 1 else _largest
+    return ["<h2>Bytes between workers</h2>", *shown(profile, sent), note]
+
+
+def _all_pairs(profile: Profile, sent: np.ndarray) -> list[str]:
+    """A table of all pairs; ``sent`` has the bytes of each rank in an epoch."""
+    pairs = np.zeros((profile.ranks, profile.ranks, 2))
+    for sender, receiver, *counts in profile.largest:
+        pairs[sender, receiver] = np.array(counts) / profile.epochs
+    peak = max(float(pairs[..., 0].max()), 1.0)
     unit = amount(peak).split()[1]
-    size = UNITS[unit]
-    lines = []
-    for q, (row, counts) in enumerate(zip(sent, messages, strict=True)):
+    size, lines = UNITS[unit], []
+    for q, row in enumerate(pairs):
         cells = "".join(f'<td style="{_heat(x / peak)}" title="{x:,.0f} bytes, {n:,.0f} messages">'
-                        f'{_short(x / size) if x else "&middot;"}</td>' for x, n in zip(row, counts, strict=True))
-        lines.append(f"<tr><th>rank {q}</th>{cells}<td>{_short(row.sum() / size)}</td></tr>")
-    head = "".join(f"<th>to {q}</th>" for q in range(profile.ranks))
-    received = "".join(f"<td>{_short(x / size)}</td>" for x in (*sent.sum(axis=0), sent.sum()))
-    return ["<h2>Bytes between workers</h2>",
-            f'<div class="wide"><table class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
-            f"<tr><th>received</th>{received}</tr></tbody></table></div>",
-            _note(f"{unit} per epoch, {figure(round(float(messages.sum())))} messages in all. Reductions over all workers (losses, "
-                  "metrics) are not included; the table above includes them.")]
+                        f'{_short(x / size) if x else "&middot;"}</td>' for x, n in row)
+        lines.append(f"<tr><th>rank {q}</th>{cells}<td>{_short(sent[q] / size)}</td></tr>")
+    head = "".join(f"<th>to {q}</th>" for q in range(len(pairs)))
+    received = "".join(f"<td>{_short(x / size)}</td>" for x in (*pairs[..., 0].sum(axis=0), sent.sum()))
+    return [f'<div class="wide"><table class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
+            f"<tr><th>received</th>{received}</tr></tbody></table></div>"]
+
+
+def _largest(profile: Profile, sent: np.ndarray) -> list[str]:
+    """What the ranks send that send most, and the largest pairs; arguments as for ``_all_pairs``."""
+    ranks = [(f"rank {q}", amount(sent[q]), f"{sent[q] / max(sent.mean(), 1.0):.2f}") for q in np.argsort(-sent, kind="stable")[:LISTED]]
+    most = sorted(profile.largest, key=lambda pair: -pair[2])[:2 * LISTED]
+    rows = [(f"rank {a}", f"rank {b}", amount(n_bytes / profile.epochs), figure(round(n / profile.epochs))) for a, b, n_bytes, n in most]
+    return [_table(("worker", "sent in an epoch", "over the mean"), ranks), _table(("from", "to", "sent in an epoch", "messages"), rows)]
 
 
 def _short(x: float) -> str:

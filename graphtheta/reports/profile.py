@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from graphtheta.errors import FormatError
 
 PROFILE_FILE = "profile.json"
+# receivers that each rank lists; all pairs of ranks would be as many as the square of their number
+LISTED = 8
 # bounded, so that sums and charts of them are finite
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -38,7 +40,9 @@ class Profile(BaseModel):
         first_left_out: Whether the first evaluated epoch, which compiles and makes plans, is
             excluded.
         stages: Figures by stage of the ledger.
-        sent_bytes, sent_messages: From each rank (first index) to each other; without collectives.
+        sent: Bytes and messages of each rank to others, without collectives.
+        largest: Some pairs of ranks: sender, receiver, bytes and messages; those to which each rank
+            sends most, at most ``LISTED`` for a rank.
         fallbacks: Which layers ran on the reference back end although the fused one was chosen, and why.
         predicted, measured: Peak memory of each rank's process in bytes, predicted before training
             and measured after it.
@@ -52,20 +56,21 @@ class Profile(BaseModel):
     elapsed: Seconds
     first_left_out: bool
     stages: Annotated[dict[str, Book], Field(max_length=64)]
-    sent_bytes: list[list[Count]]
-    sent_messages: list[list[Count]]
+    sent: list[tuple[Count, Count]]
+    largest: list[tuple[Count, Count, Count, Count]]
     predicted: list[Count]
     measured: list[Count]
     fallbacks: Annotated[list[Annotated[str, Field(max_length=2000)]], Field(max_length=100)] = []
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Profile:
-        lists: list[Sequence[object]] = [self.sent_bytes, self.sent_messages, self.predicted, self.measured]
-        lists += [*self.sent_bytes, *self.sent_messages]
+        lists: list[Sequence[object]] = [self.sent, self.predicted, self.measured]
         for book in self.stages.values():
             lists += [book.seconds, book.wait, book.bytes, book.messages]
         if self.ranks < 1 or self.epochs < 1 or any(len(x) != self.ranks for x in lists):
             raise ValueError(f"expected at least one epoch and one number for each of {self.ranks} ranks")
+        if any(rank >= self.ranks for pair in self.largest for rank in pair[:2]):
+            raise ValueError(f"expected pairs of {self.ranks} ranks")
         return self
 
     def write(self, path: Path) -> None:

@@ -17,7 +17,7 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
 from graphtheta.job.job import Job
 from graphtheta.memory.bound import resident_bytes
-from graphtheta.reports.profile import PROFILE_FILE, Book, Profile
+from graphtheta.reports.profile import LISTED, PROFILE_FILE, Book, Profile
 
 METRICS_FILE, JOB_FILE, RESULT_FILE = "metrics.jsonl", "job.yaml", "result.json"
 FIELDS = ("seconds", "wait", "bytes", "messages")
@@ -140,17 +140,18 @@ class RunLog:
         """
         if not self._new:
             return
-        # as large as the square of the number of workers, so only rank 0 has it
-        sent = self.comm.gather_rows(self._sent - self._sent_before)
-        memory = np.array(self.comm.all_gather([predicted, resident_bytes()]))
+        sent = self._sent - self._sent_before
+        most = np.argsort(-sent[:, 0], kind="stable")[:LISTED]
+        most = most[sent[most, 1] > 0]
+        largest = self.comm.gather_rows(np.stack((np.full(len(most), self.comm.rank), most, *sent[most].T), axis=1))
+        memory = np.array(self.comm.all_gather([predicted, resident_bytes(), *sent.sum(axis=0).tolist()]))
         error = None
-        if sent is not None:
-            pairs = np.stack(sent)
+        if largest is not None:
             books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
             profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
                               elapsed=self._clock - self._clock_before, first_left_out=len(self._new) > 1,
                               stages=dict(zip(STAGES, books, strict=True)),
-                              sent_bytes=pairs[..., 0].tolist(), sent_messages=pairs[..., 1].tolist(),
+                              sent=memory[:, 2:].tolist(), largest=np.concatenate(largest).tolist(),
                               predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist(), fallbacks=fallbacks)
             try:
                 profile.write(self.job.folder / PROFILE_FILE)

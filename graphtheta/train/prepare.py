@@ -38,6 +38,8 @@ from graphtheta.train.make_model import Factory, make_model, refuse_unread
 NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"})
 # keys that have no meaning where neighbours outside of a batch are read from histories
 NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal", "order"})
+# clusters that rank 0 sends to all workers at a time
+CLUSTERS_SENT = 1 << 20
 # placeholder of added self loops in integer columns; it is no row of any embedding table
 NO_CODE = -1
 
@@ -211,7 +213,7 @@ def build_sampler(job: Job, hops: int, precomputed: bool = False, relations: Seq
 
 
 def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
-    """Clusters of this worker's masters, [n_masters] int64; rank 0 finds those of all nodes and sends each worker its own."""
+    """Clusters of this worker's masters, [n_masters] int64; rank 0 finds those of all nodes."""
     comm, masters = partition.halo_comm, partition.masters
     error, found = None, None
     if comm.rank == 0:
@@ -220,6 +222,8 @@ def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
         except GraphThetaError as e:
             error = e
     comm.agree(error)
-    wanted = comm.gather_rows(masters)
-    none = [np.zeros(0, np.int64)] * comm.size
-    return comm.all_to_all(none if wanted is None or found is None else [found[ids] for ids in wanted])[0]
+    own = np.empty(len(masters), np.int64)
+    for begin in range(0, partition.n_nodes, CLUSTERS_SENT):
+        inside = (masters >= begin) & (masters < begin + CLUSTERS_SENT)
+        own[inside] = comm.broadcast(None if found is None else found[begin: begin + CLUSTERS_SENT])[masters[inside] - begin]
+    return own

@@ -21,7 +21,7 @@ from graphtheta.errors import DataError
 from graphtheta.job.job import Job
 from graphtheta.reports import chart
 from graphtheta.reports.page import imbalance, slowest
-from graphtheta.reports.profile import Profile
+from graphtheta.reports.profile import LISTED, Profile
 
 TINY = {"dataset": "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "epochs": 4, "hidden": 8, "backend": "reference"}
 WORDS = ("--dataset", TINY["dataset"], "--epochs", "4", "--hidden", "8", "--backend", "reference")
@@ -112,19 +112,21 @@ def test_profile_adds_up(here: Path) -> None:
     for stage, book in profile.stages.items():
         for name in ("seconds", "wait", "bytes", "messages"):
             assert np.mean(getattr(book, name)) == pytest.approx(sum(row["time"][stage][name] for row in rows[1:])), (stage, name)
-    sent = np.array(profile.sent_bytes)
-    assert (np.diag(sent) == 0).all() and sent.sum() > 0
+    sent, pairs = np.array(profile.sent), np.array(profile.largest)
+    assert (pairs[:, 0] != pairs[:, 1]).all() and len(pairs) == 6
+    for q in range(3):
+        assert pairs[pairs[:, 0] == q, 2:].sum(axis=0).tolist() == sent[q].tolist() and sent[q].min() > 0
     # moves belong to four stages, of which "move" and "reduce" have no collectives besides
     moves, most = (sum(sum(profile.stages[s].bytes) for s in stages)
                    for stages in (("move", "reduce"), ("move", "reduce", "batch", "evaluate")))
-    assert moves <= sent.sum() <= most
+    assert moves <= sent[:, 0].sum() <= most
     assert all(0 < m < 1 << 40 for m in (*profile.predicted, *profile.measured))
 
 
 def test_profile_of_views_in_flight(here: Path) -> None:
     one, four = (Profile.read(run(2, strategy="mini", batch_size=40, views_per_step=4, views_in_flight=n, out=str(n)) / "profile.json")
                  for n in (1, 4))
-    assert four.sent_bytes == one.sent_bytes and four.sent_messages == one.sent_messages
+    assert four.sent == one.sent and four.largest == one.largest
     for profile, part in ((one, 0.5), (four, 1.1)):
         total = np.mean([np.add(book.seconds, book.wait) for book in profile.stages.values()], axis=1).sum()
         assert total > part * profile.elapsed > 0
@@ -133,8 +135,16 @@ def test_profile_of_views_in_flight(here: Path) -> None:
 def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:
     profile = Profile.read(run(2) / "profile.json")
     move, reduce = profile.stages["move"], profile.stages["reduce"]
-    assert np.array(profile.sent_bytes).sum(axis=1).tolist() == np.add(move.bytes, reduce.bytes).tolist()
-    assert np.array(profile.sent_messages).sum(axis=1).tolist() == np.add(move.messages, reduce.messages).tolist()
+    sent = np.array(profile.sent).T.tolist()
+    assert sent == [np.add(move.bytes, reduce.bytes).tolist(), np.add(move.messages, reduce.messages).tolist()]
+
+
+def test_the_largest_pairs_of_many_ranks(here: Path) -> None:
+    profile = Profile.read(run(12) / "profile.json")
+    assert len(profile.sent) == 12 and max(np.bincount([pair[0] for pair in profile.largest])) <= LISTED
+    main(["report", "run"])
+    text = read_page(here / "run" / "report.html").text
+    assert "to 11" not in text and f"rank {max(profile.largest, key=lambda pair: pair[2])[0]}" in text
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
@@ -238,9 +248,9 @@ def test_without_matplotlib(here: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 def profile_of(elapsed: float, **stages: tuple[list[float], list[float]]) -> Profile:
     """A profile of one epoch from seconds and waiting by stage."""
     n = len(next(iter(stages.values()))[0])
-    none, square = [0] * n, [[0] * n for _ in range(n)]
+    none = [0] * n
     books = {name: {"seconds": s, "wait": w, "bytes": none, "messages": none} for name, (s, w) in stages.items()}
-    return Profile(ranks=n, epochs=1, steps=1, elapsed=elapsed, first_left_out=False, stages=books, sent_bytes=square, sent_messages=square,
+    return Profile(ranks=n, epochs=1, steps=1, elapsed=elapsed, first_left_out=False, stages=books, sent=[(0, 0)] * n, largest=[],
                    predicted=none, measured=none)
 
 

@@ -1,4 +1,4 @@
-"""Messages of a worker from the start of a job to its end, on 4 and 32 workers: collectives, and messages to single workers."""
+"""Messages of a worker from the start of a job to its end, on 4 to 64 workers: collectives, and messages to single workers."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -12,9 +12,10 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.table import Table
+from graphtheta.engine.runtime.timeline import tracing
 from graphtheta.reports.runlog import RunLog
 
-SIZES = (4, 32)
+SIZES = (4, 64)
 N_NODES = 256
 Counts = dict[str, tuple[int, int, int]]
 
@@ -41,37 +42,46 @@ class Meter:
         self._before = now
 
 
-def counted(size: int, strategy: str, folder: Path) -> Counts:
+def counted(size: int, folder: Path, keys: dict[str, Any]) -> Counts:
     """The largest counts of any worker, by phase."""
     def program(comm: Any) -> Counts:
         meter = Meter(comm)
-        trainer = gt.Trainer("gcn", ring(), comm=comm, masters="block", partitioner="1d-src", strategy=strategy, hidden=4, epochs=2,
-                             out=str(folder / f"{strategy}-{size}"))
+        trainer = gt.Trainer("gcn", ring(), comm=comm, masters="block", partitioner="1d-src", hidden=4, epochs=2,
+                             out=str(folder / str(size)), **keys)
         meter.phase("start")
         trainer.train_epoch(0)
-        meter.phase("step")
+        meter.phase("epoch")
         trainer.evaluate()
         meter.phase("evaluate")
         with RunLog(trainer.job, comm, "accuracy") as log:
             trainer.fit(log)
-        meter.phase("fit")
+            meter.phase("fit")
+            log.write_profile(1, [])
+        meter.phase("profile")
+        with tracing(comm, folder / f"{size}.json"):
+            comm.barrier()
+        meter.phase("timeline")
         return meter.found
 
     every = run_simulated(size, program)
-    assert list((folder / f"{strategy}-{size}" / "checkpoints").iterdir())
+    assert list((folder / str(size) / "checkpoints").iterdir())
     return {name: tuple(np.max([found[name] for found in every], axis=0).tolist()) for name in every[0]}
 
 
-@pytest.mark.parametrize("strategy", ["global", "mini"])
-def test_no_phase_of_a_job_has_more_collectives_on_more_workers(strategy: str, tmp_path: Path) -> None:
-    few, more = (counted(size, strategy, tmp_path) for size in SIZES)
+# an epoch is one step: how many steps a worker makes between two messages about its state depends on their time
+@pytest.mark.parametrize("keys", [{"strategy": "global"}, {"strategy": "mini"},
+                                  {"strategy": "cluster", "clusters": 4, "clusters_per_batch": 4, "history": "gas"}],
+                         ids=["global", "mini", "histories"])
+def test_no_phase_of_a_job_has_more_messages_than_neighbours_and_levels(keys: dict[str, Any], tmp_path: Path) -> None:
+    few, more = (counted(size, tmp_path, keys) for size in SIZES)
     assert {name: one[0] for name, one in few.items()} == {name: one[0] for name, one in more.items()}
     # a worker has two neighbours; the targets of mini-batches are sorted among the workers, and their ranks come back
-    targets = N_NODES // SIZES[1] if strategy == "mini" else 0
+    targets = N_NODES // SIZES[1] if "mini" in keys.values() else 0
     assert more["start"][1] <= 2 + 2 * targets
-    # only the sum of gradients, once for each of the steps, has a message to each other worker
-    for name, steps in {"step": 1, "evaluate": 0, "fit": 2}.items():
-        assert more[name][1] - few[name][1] == steps * (SIZES[1] - SIZES[0]), name
+    # gradients are summed in as many rounds as a tree has levels; what rank 0 gathers is sent to a parent
+    levels = int(np.log2(SIZES[1] / SIZES[0]))
+    for name, steps in {"epoch": 1, "evaluate": 0, "fit": 2, "profile": 0, "timeline": 0}.items():
+        assert more[name][1] - few[name][1] == steps * levels, name
 
 
 def test_look_ups_reach_only_workers_that_have_entries() -> None:
