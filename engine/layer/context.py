@@ -148,8 +148,9 @@ class ActiveGraph:
                 **{n: (x.shape[1:], x.dtype, False, x.sparse, True) for n, x in stored.items()}}
 
     def node_names(self) -> tuple[str, ...]:
-        """Names of the stored node columns a layer may read."""
-        return self.view.partition.node.readable()
+        """Names of the node columns a layer may read: the stored ones, and those that are given with the pass."""
+        stored = self.view.partition.node.readable()
+        return (*stored, *(name for name in self._inputs if name not in stored and not name.startswith("edge.")))
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read the first n rows of the stored ones of some columns, for ``node``."""

@@ -129,7 +129,10 @@ class _EndlessGraph(ActiveGraph):
 
     def node(self, name: str, n: int | None = None) -> Any:
         x = super().node(name, n)
-        if n is None:
+        if name in self.view.partition.node.learned():
+            # training gives it to the pass as a variable
+            x = Var(x.value, x.space, True, x.name)
+        elif n is None:
             self.stored[name] = None
         # a layer gets the rows that it needs, which are too few for layers before it
         self.flow.made([x], (), None if n is None else self._running)

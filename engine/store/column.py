@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """What a column is for. Models read features only."""
+    """What a column is for. Models read features and learned columns only."""
 
     FEATURE = "feature"
+    # changed by every step of training, which reads its rows by itself
+    LEARNED = "learned"
     TARGET = "target"
     MASK = "mask"
     # computed by the engine from other columns, for its own use

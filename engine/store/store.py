@@ -36,7 +36,7 @@ class ColumnStore:
                                  "the order of the store")
         self.n_rows = n_rows
         self._columns = dict(columns)
-        self._readable = self.names(Role.FEATURE)
+        self._readable = tuple(name for name, (role, _) in columns.items() if role in (Role.FEATURE, Role.LEARNED))
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
@@ -46,13 +46,22 @@ class ColumnStore:
         return tuple(name for name, (own, _) in self._columns.items() if role in (None, own))
 
     def readable(self) -> tuple[str, ...]:
-        """Names of the columns that models may read: the features."""
+        """Names of the columns that models may read: features, also learned ones."""
         return self._readable
 
     def wide(self) -> tuple[str, ...]:
-        """Names of the columns whose rows are large: several numbers or sparse, and neither targets nor masks."""
+        """Names of the columns whose rows are large, several numbers or sparse, but for targets, masks and learned columns."""
         return tuple(name for name, (role, c) in self._columns.items()
-                     if (c.sparse or len(c.shape) > 1) and role not in (Role.TARGET, Role.MASK))
+                     if (c.sparse or len(c.shape) > 1) and role not in (Role.TARGET, Role.MASK, Role.LEARNED))
+
+    def learned(self) -> tuple[str, ...]:
+        """Names of the columns that training changes."""
+        return self.names(Role.LEARNED)
+
+    def narrow(self) -> tuple[str, ...]:
+        """Names of the columns that are neither wide nor learned."""
+        wide = self.wide()
+        return tuple(name for name, (role, _) in self._columns.items() if name not in wide and role is not Role.LEARNED)
 
     def role(self, name: str) -> Role:
         """The role of a column; KeyError if there is none."""

@@ -95,22 +95,35 @@ class EmbeddingTable:
         """
         self._waiting.append((rows, gradient))
 
-    def update(self, factor: float) -> None:
+    def squares(self) -> float:
+        """The sum of the squares of the gradients that have been added since the last update."""
+        self._waiting = [self._total()]
+        return float(np.sum(np.square(self._waiting[0][1], dtype=np.float64)))
+
+    def update(self, factor: float, scale: float = 1.0) -> None:
         """Update the rows that have been added since the last update.
 
         Args:
             factor: Multiplied with the step size.
+            scale: Multiplied with the gradients.
         """
-        waiting, self._waiting = self._waiting, []
-        rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(r for r, _ in waiting)]))
-        total = np.zeros((len(rows), *self.shape[1:]), self.dtype)
-        for own, gradient in waiting:
-            total[np.searchsorted(rows, own)] += gradient
+        rows, total = self._total()
+        self._waiting = []
+        if scale != 1:
+            total *= self.dtype.type(scale)
         state = {name: x[rows] for name, x in self._state.items()}
         self._values[rows] -= self.optimiser.move(total, state, self.optimiser.lr * factor).astype(self.dtype, copy=False)
         for name, x in state.items():
             self._state[name][rows] = x
         self.changed = len(rows)
+
+    def _total(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that have been added, each once and ascending, and the sums of their gradients."""
+        rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(r for r, _ in self._waiting)]))
+        total = np.zeros((len(rows), *self.shape[1:]), self.dtype)
+        for own, gradient in self._waiting:
+            total[np.searchsorted(rows, own)] += gradient
+        return rows, total
 
     # ---- checkpoints: by node id, so that another number of workers can load them
 

@@ -159,8 +159,7 @@ def _nodes(view: GraphView, layers: Layers) -> Columns:
     """The nodes of a view with their narrow columns."""
     hop = np.repeat(np.arange(depth(layers) + 1, dtype=np.int16), np.diff([0, *_sizes(view, layers)]))
     store = view.partition.node
-    narrow = [name for name in store.names() if name not in store.wide()]
-    return {"gid": view.space.gid, "hop": hop, **_read(store, narrow, view.rows)}
+    return {"gid": view.space.gid, "hop": hop, **_read(store, store.narrow(), view.rows)}
 
 
 def _sizes(view: GraphView, layers: Layers) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...ops.autodiff.tape import Change, Tape, Var
+from ...ops.autodiff.tape import Change, Gradients, Tape, Var
 from ...ops.backend.fused import backend_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
@@ -27,8 +27,9 @@ from ..view.view import GraphView
 from .deal import deal
 from .fetch import Features
 from .gradient_sum import GradientSum
+from .learned import FetchedRows, LearnedRows, OwnRows
 from .scheduler import WorkQueue
-from .table import LearnedRows, Table, check_tables
+from .table import Table, check_tables
 from .update import UpdateRule
 from .versions import ParameterManager
 
@@ -105,7 +106,7 @@ class Training:
         views: Views computed so far.
 
     Raises:
-        ConfigError: There are tables, and views compute with old versions, with rows of other workers, or clip gradients.
+        ConfigError: There are tables, and views compute with old versions.
 
     Collective: all ranks of job_comm.
     """
@@ -116,7 +117,7 @@ class Training:
                  independent: bool = False, features: Features | None = None, foresight: Foresight | None = None,
                  ahead: Ahead | None = None, tables: Sequence[Table] = ()):
         self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
-        check_tables(tables, staleness, independent, rule)
+        check_tables(tables, staleness)
         names = {table.name for table in tables}
         self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), [n for n in stored if n not in names]
         self.tables, self.versions = tables, ParameterManager(optimiser, job_comm, staleness, rule, tables)
@@ -191,13 +192,12 @@ class Training:
         own = 0 if self.strategy.alone else self.own_view
         return Tape(seed=self.seed, step=number + own, all_sum=view.partition.halo_comm.all_sum)
 
-    def backward(self, tape: Tape, loss: Var, learned: Sequence[LearnedRows] = ()) -> tuple[list[np.ndarray], list[Change]]:
-        """Backpropagate; returns gradients summed over the ranks, and changes of other state.
+    def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Change], Gradients]:
+        """Backpropagate; returns gradients summed over the ranks, changes of other state, and the gradients of this rank.
 
         Args:
             tape: Of the pass.
             loss: This rank's share of the loss.
-            learned: The rows of tables that the pass read; their gradients are among the changes.
 
         Collective: all ranks.
         """
@@ -206,14 +206,25 @@ class Training:
             total = GradientSum(self.job_comm, self.versions.optimiser.parameters)
             gradients = tape.backward(loss, final=total.add)
         changes, tape.changes = tape.changes, []
-        changes += [(table.add, table.row_gradients(rows, gradients.of(x))) for table, rows, x in learned]
         with ledger.span("reduce"):
-            return total.finish(gradients), changes
+            return total.finish(gradients), changes, gradients
+
+    def learned(self, view: GraphView) -> LearnedRows:
+        """The rows of tables that a pass over a view reads.
+
+        Collective: all ranks.
+        """
+        return FetchedRows(self.tables, self.strategy.partition, view) if self.tables and self.dealt else OwnRows(self.tables, view)
 
     @property
     def own_view(self) -> int:
         """Number of this worker's view in a group."""
         return self.strategy.partition.halo_comm.rank if self.independent else 0
+
+    @property
+    def dealt(self) -> bool:
+        """Whether workers compute views of nodes of other workers."""
+        return self.independent and not self.strategy.alone
 
     @property
     def width(self) -> int:
@@ -230,8 +241,7 @@ class Training:
 
     def _view(self, makers: Sequence[Callable[[], GraphView]]) -> GraphView:
         """This worker's view of a group."""
-        dealt = self.independent and not self.strategy.alone
-        return deal([make() for make in makers], self.strategy.layers, self.features) if dealt else makers[self.own_view]()
+        return deal([make() for make in makers], self.strategy.layers, self.features) if self.dealt else makers[self.own_view]()
 
     def _run(self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]) -> list[float]:
         """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
@@ -264,15 +274,16 @@ class Training:
         with ledger.span(f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)):
             with ledger.stage("batch"):
                 view = make()
+                learned = self.learned(view)
                 view.read_begin(self.stored, view.space.n)
             with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
                 with ledger.span("forward"):
-                    learned = {t.name: Var(t.values(view.rows), view.space, True, f"node.{t.name}") for t in self.tables}
-                    loss = self.strategy.task.loss(view, self.model(view, **learned))
-                reduced, changes = self.backward(tape, loss, [(t, view.rows, learned[t.name]) for t in self.tables])
+                    loss = self.strategy.task.loss(view, self.model(view, **learned.read()))
+                reduced, changes, gradients = self.backward(tape, loss)
+                rows = learned.changes(gradients)
             if self.independent:
                 changes = self._changes_of_all(changes, n)
-            self.versions.deliver(step, position, groups, reduced, changes)
+            self.versions.deliver(step, position, groups, reduced, changes, rows)
         return [float(loss.value) if i == mine else 0.0 for i in range(n)]
 
     def _changes_of_all(self, changes: list[Change], views: int) -> list[Change]:

@@ -8,9 +8,6 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
-from ...ops.autodiff.tape import Var
-from .update import UpdateRule
-
 
 class Table(Protocol):
     """A learnable column of the masters, such as ``engine.store.table.EmbeddingTable``."""
@@ -18,6 +15,10 @@ class Table(Protocol):
     @property
     def name(self) -> str:
         """Name of the column."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[n_masters, width]."""
 
     def values(self, rows: np.ndarray | None = None) -> np.ndarray:
         """A copy of some rows, [m, width]; None for all."""
@@ -28,22 +29,19 @@ class Table(Protocol):
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Add gradients of rows to those of the next update."""
 
-    def update(self, factor: float) -> None:
-        """Update the rows that have been added; ``factor`` is multiplied with the step size."""
+    def squares(self) -> float:
+        """The sum of the squares of the gradients of the next update, at this worker."""
+
+    def update(self, factor: float, scale: float = 1.0) -> None:
+        """Update the rows that have been added; ``factor`` is multiplied with the step size, ``scale`` with the gradients."""
 
 
-# a table, the master rows that a pass read of it (None for all), and the variable with their values
-LearnedRows = tuple[Table, np.ndarray | None, Var]
-
-
-def check_tables(tables: Sequence[Table], staleness: int, independent: bool, rule: UpdateRule | None) -> None:
+def check_tables(tables: Sequence[Table], staleness: int) -> None:
     """Check that tables can be trained with these settings.
 
     Raises:
-        ConfigError: Views compute with old versions or with rows of other workers, or gradients are clipped.
+        ConfigError: Views compute with old versions.
     """
-    refused = {"staleness above 0": staleness > 0, "independent views": independent, "clip_norm": rule is not None and rule.clip_norm > 0}
-    for what, given in refused.items():
-        if tables and given:
-            raise ConfigError(f"the embedding {tables[0].name!r} cannot be trained with {what}; use mode=cooperative, staleness=0 "
-                              "and clip_norm=0, or give the nodes features")
+    if tables and staleness:
+        raise ConfigError(f"the embedding {tables[0].name!r} cannot be trained with staleness above 0, because rows are changed in place "
+                          "and have no older versions; use staleness=0, or give the nodes features")

@@ -42,21 +42,22 @@ class UpdateRule:
                               "number of at least 0")
         return float(factor)
 
-    def apply(self, optimiser: Optimiser, gradients: Sequence[np.ndarray], update: int) -> None:
-        """Make an update.
+    def apply(self, optimiser: Optimiser, gradients: Sequence[np.ndarray], update: int, others: float = 0.0) -> float:
+        """Make an update; returns the factor that clipping has multiplied with the gradients.
 
         Args:
             optimiser: Holds the parameters.
             gradients: One per parameter of the optimiser, the same bits on every worker.
             update: Its number, from 0.
+            others: The sum of the squares of other gradients that are clipped with these, the same
+                bits on every worker.
 
         Raises:
             ConfigError: See ``factor``.
         """
-        optimiser.step(clipped(gradients, self.clip_norm) if self.clip_norm else gradients, self.factor(update))
-
-
-def clipped(gradients: Sequence[np.ndarray], norm: float) -> list[np.ndarray]:
-    """Gradients scaled down together so that their common norm is at most ``norm``; the same bits for the same gradients."""
-    length = float(np.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in gradients)))
-    return [g * g.dtype.type(norm / length) for g in gradients] if length > norm else list(gradients)
+        scale = 1.0
+        if self.clip_norm:
+            length = float(np.sqrt(others + sum(float(np.sum(np.square(g, dtype=np.float64))) for g in gradients)))
+            scale = self.clip_norm / length if length > self.clip_norm else 1.0
+        optimiser.step([g * g.dtype.type(scale) for g in gradients] if scale < 1 else gradients, self.factor(update))
+        return scale

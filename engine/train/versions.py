@@ -47,6 +47,9 @@ class _Step:
     groups: int
     gradients: dict[int, list[np.ndarray]] = field(default_factory=dict)
     changes: dict[int, list[Change]] = field(default_factory=dict)
+    rows: dict[int, list[Change]] = field(default_factory=dict)
+    # of the gradients of rows, over all workers; 0 unless gradients are clipped
+    squares: float = 0.0
 
     def total(self) -> list[np.ndarray]:
         """The sum of the gradients in the order of the groups, whichever was delivered first."""
@@ -54,6 +57,13 @@ class _Step:
         for more in others:
             first = [a + b for a, b in zip(first, more, strict=True)]
         return first
+
+    def add_rows(self) -> None:
+        """Add the gradients of rows to their tables, in the order of the groups."""
+        rows, self.rows = self.rows, {}
+        for position in sorted(rows):
+            for add, values in rows[position]:
+                add(*values)
 
 
 class ParameterManager:
@@ -104,7 +114,7 @@ class ParameterManager:
                 self._forget()
 
     def deliver(self, step: int, position: int, groups: int, gradients: list[np.ndarray],
-                changes: Sequence[Change] = ()) -> None:
+                changes: Sequence[Change] = (), rows: Sequence[Change] = ()) -> None:
         """Deliver the gradients of a group of views; a complete step becomes an update in its turn.
 
         Args:
@@ -113,9 +123,19 @@ class ParameterManager:
             groups: Number of groups of the step.
             gradients: One per parameter, summed over the ranks.
             changes: Updates of other state, made together with the update.
+            rows: Additions to the gradients of tables.
+
+        Collective: all ranks of comm, if there are tables and gradients are clipped.
         """
         with self._lock:
             delivered = self._steps.setdefault(step, _Step(groups))
+            delivered.rows[position] = list(rows)
+        if self.tables and self.rule.clip_norm and position == groups - 1:
+            # without staleness a step begins when the one before it is over, so tables have no other gradients
+            self.comm.until(lambda: len(delivered.rows) == groups, "waits for the gradients of the other views of a step")
+            delivered.add_rows()
+            delivered.squares = float(self.comm.all_sum(np.array(sum(table.squares() for table in self.tables))))
+        with self._lock:
             delivered.gradients[position], delivered.changes[position] = gradients, list(changes)
             while (due := self._steps.get(self.newest)) is not None and len(due.gradients) == due.groups:
                 self._update(self._steps.pop(self.newest))
@@ -155,10 +175,11 @@ class ParameterManager:
         for position in sorted(step.changes):
             for update, values in step.changes[position]:
                 update(*values)
+        step.add_rows()
         with self.comm.ledger.span("update", version=self.newest + 1):
-            self.rule.apply(self.optimiser, step.total(), self.newest)
+            scale = self.rule.apply(self.optimiser, step.total(), self.newest, step.squares)
             for table in self.tables:
-                table.update(self.rule.factor(self.newest))
+                table.update(self.rule.factor(self.newest), scale)
         self.newest += 1
         self._forget()
 

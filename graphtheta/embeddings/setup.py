@@ -7,7 +7,7 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.data.typed import TYPE
-from graphtheta.embeddings.types import TypedFeatures, widths_of
+from graphtheta.embeddings.types import ROW_NUMBER, TypedFeatures, widths_of
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.column import Column, Role
 from graphtheta.engine.store.store import ColumnStore
@@ -18,9 +18,9 @@ from graphtheta.job.job import Job, flag
 from graphtheta.ops.optimisers.row_optimiser import RowAdagrad, RowAdam, RowOptimiser, RowSGD
 
 OPTIMISERS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
-# what reads or stores features once, though rows of an embedding change in every step, or computes with rows of other workers
-REFUSED = {"mode": ("cooperative",), "staleness": (0,), "clip_norm": (0.0,), "feature_cache": ("0",), "machine_cache": ("0",),
-           "precompute": ("no",), "history": ("none",), "exchange": ("exact",)}
+# what reads or stores features once, or of earlier steps, though rows of an embedding change in every step
+REFUSED = {"staleness": (0,), "feature_cache": ("0",), "machine_cache": ("0",), "precompute": ("no",), "history": ("none",),
+           "exchange": ("exact",)}
 
 
 def check_embedding(job: Job, graph: Graph) -> None:
@@ -50,6 +50,20 @@ def width_of(job: Job, graph: Graph) -> int:
     return graph.n_features + sum(widths_of(job.embedding_types, job.embedding, graph).values())
 
 
+def learned_bytes(job: Job, graph: Graph) -> int:
+    """Bytes of the learned features of all nodes, with the state of their optimiser, in the memory of all workers."""
+    optimiser, dtype = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr), np.dtype(job.dtype)
+
+    def of(n: int, width: int) -> int:
+        return n * (width * dtype.itemsize + sum(x.nbytes for x in optimiser.start(1, width, dtype).values()))
+
+    if not job.embedding_types:
+        return of(graph.n_nodes, job.embedding)
+    widths = widths_of(job.embedding_types, job.embedding, graph)
+    counts = np.bincount(graph.node_columns[TYPE], minlength=len(graph.node_types))
+    return sum(of(int(counts[code]), width) + graph.n_nodes * ROW_NUMBER.itemsize for code, width in widths.items())
+
+
 def with_embedding(job: Job, graph: Graph, partition: Partition) -> tuple[Partition, tuple[Table, ...], tuple[EmbeddingTable, ...]]:
     """The partition with learned features in the node column ``x``.
 
@@ -77,4 +91,4 @@ def with_embedding(job: Job, graph: Graph, partition: Partition) -> tuple[Partit
 
 
 def _with_x(partition: Partition, x: Column) -> Partition:
-    return replace(partition, node=partition.node.joined(ColumnStore(partition.n_masters, {"x": (Role.FEATURE, x)})))
+    return replace(partition, node=partition.node.joined(ColumnStore(partition.n_masters, {"x": (Role.LEARNED, x)})))

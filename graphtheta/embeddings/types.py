@@ -13,6 +13,9 @@ from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.errors import ConfigError
 from graphtheta.sparse import is_sparse
 
+# of a node in the table of its type
+ROW_NUMBER = np.dtype(np.int32)
+
 
 def widths_of(text: str, width: int, graph: Graph) -> dict[int, int]:
     """The width of the learned features of each type that has some, by code.
@@ -70,7 +73,7 @@ class TypedFeatures:
 
     def __init__(self, n_masters: int, stored: Column | None, tables: Sequence[EmbeddingTable], rows: Sequence[np.ndarray]):
         self._stored, self._tables = stored, tables
-        self._at = np.full((len(tables), n_masters), -1)
+        self._at = np.full((len(tables), n_masters), -1, ROW_NUMBER)
         for at, own in zip(self._at, rows, strict=True):
             at[own] = np.arange(len(own))
         first = 0 if stored is None else stored.shape[1]
@@ -104,10 +107,14 @@ class TypedFeatures:
         for table, own, begin, end in self._each(self._at[:, rows]):
             table.add(own[own >= 0], gradient[own >= 0, begin:end])
 
-    def update(self, factor: float) -> None:
-        """Update the rows that have been added; ``factor`` is multiplied with the step size."""
+    def squares(self) -> float:
+        """The sum of the squares of the learned gradients that have been added."""
+        return sum(table.squares() for table in self._tables)
+
+    def update(self, factor: float, scale: float = 1.0) -> None:
+        """Update the rows that have been added; ``factor`` is multiplied with the step size, ``scale`` with the gradients."""
         for table in self._tables:
-            table.update(factor)
+            table.update(factor, scale)
 
     def _each(self, at: np.ndarray) -> Any:
         """Each table, its rows at some nodes, and the bounds of its columns."""

@@ -197,7 +197,8 @@ class _Way:
         """Bytes of the worker that needs most, without caches and macrobatches."""
         process, sampled, held = self.held.process, self.sampled, self.held
         # one worker reads the features from the array of the graph
-        shares = self.placement.size == 1 and "x" in held.blank and held.partition.node.column("x").dtype == held.graph.x.dtype
+        shares = self.placement.size == 1 and "x" in held.blank and not held.job.embedding and \
+            held.partition.node.column("x").dtype == held.graph.x.dtype
         made = most.partition - shares * held.blank.get("x", 0) * held.graph.n_nodes
         # the graph is freed before the first step
         return max(process.loading, process.building + made, process.holding + made + sampled.peak,

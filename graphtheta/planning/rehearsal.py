@@ -27,9 +27,11 @@ from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
 from graphtheta.macrobatch.merged import MergedComm
 from graphtheta.macrobatch.setup import dry_runs, make_macrobatches
+from graphtheta.ops.autodiff.tape import Gradients
 from graphtheta.ops.kernels import pool
 from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.partitioners.pairs import Pair
+from graphtheta.planning.blank import BlankTable
 from graphtheta.planning.placement import Ends, Share
 from graphtheta.planning.skeleton import Skeleton
 from graphtheta.planning.work import Work, divided
@@ -101,8 +103,11 @@ class _Maker(Training):
     def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
         with self.job_comm.ledger.stage("batch"):
             view = make()
+            learned = self.learned(view)
             for name in self.stored:
                 view.node_column(name, view.space.n)
+        learned.read()
+        learned.changes(Gradients())
         return [0.0] * n
 
 
@@ -116,8 +121,10 @@ def _worker(comm: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_ma
     strategy = _strategy(comm, held, job, pair)
     caches = make_caches(job, strategy, each, independent)
     ahead = make_macrobatches(job, strategy, caches, each, independent, room)
+    x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
+    tables = [x] if isinstance(x, BlankTable) else []
     maker = _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
-                   stored=held.found.stored, independent=independent, features=caches.features, ahead=ahead,
+                   stored=held.found.stored, independent=independent, features=caches.features, ahead=ahead, tables=tables,
                    foresight=dry_runs(caches, ahead))
     n = min(-(-views // each) * each, strategy.steps_per_epoch)
     if ahead is None and not caches.nbytes:

@@ -6,19 +6,21 @@ import gc
 import os
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time, thread_time
 
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.embeddings.setup import learned_bytes, width_of
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
-from graphtheta.engine.store.column import Read, Ready
+from graphtheta.engine.store.column import Column, Role
+from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.view.level import Counts
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
@@ -28,6 +30,7 @@ from graphtheta.job.job import Job
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.planning.blank import BlankColumn, BlankTable
 from graphtheta.sparse import is_sparse
 from graphtheta.staleness.registry import make_exchange
 from graphtheta.tasks.kind import TaskKind
@@ -39,25 +42,6 @@ from graphtheta.train.prepare import Prepared, build_strategy, prepare
 SAMPLED_VIEWS = 16
 # kernels that the first step loads
 KERNEL_BYTES = 8 << 20
-
-
-class BlankColumn:
-    """A column of zeros that takes no memory: the shape and type of one whose values do not matter.
-
-    Args:
-        shape: [n_rows, ...].
-        dtype: Type of the values.
-        nbytes: Bytes of memory that it counts as.
-    """
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int = 0):
-        self.shape, self.dtype = shape, dtype
-        self.sparse = False
-        self.nbytes = nbytes
-
-    def read_begin(self, rows: np.ndarray | None) -> Read:
-        n = self.shape[0] if rows is None else len(rows)
-        return Ready(np.broadcast_to(np.zeros((), self.dtype), (n, *self.shape[1:])))
 
 
 @dataclass(frozen=True)
@@ -147,8 +131,9 @@ class Skeleton:
     def blanked(self, partition: Partition) -> Partition:
         """A worker's part of the graph with the blank columns, which count as rows in its memory."""
         like, n = self.partition.node, partition.n_masters
-        return partition.overlay({name: BlankColumn((n, *like.column(name).shape[1:]), like.column(name).dtype, width * n)
-                                  for name, width in self.blank.items()}, {})
+        found = {name: (like.role(name), _blank(like.role(name), n, like.column(name), width * n))
+                 for name, width in self.blank.items()}
+        return replace(partition, node=partition.node.joined(ColumnStore(n, found)))
 
     def strategy(self, job: Job) -> Strategy:
         """The strategy of a job that differs from this one in keys of the strategy only."""
@@ -190,6 +175,8 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     prepared = prepare(job, graph.replace(x=BlankColumn(held.shape, held.dtype)) if blank else graph, model)
     made, kind, loading = prepared.model, copy(prepared.kind), resident_bytes()
     partition = build_partition(prepared.graph, SerialComm(), dtype=dtype, seed=job.seed)
+    if job.embedding:
+        partition, blank["x"] = _with_learned(job, prepared.graph, partition)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset())
     with backend_scope(job.backend), pass_scope(settings):
         prepared.check_columns(made, partition)
@@ -202,12 +189,27 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     with backend_scope(job.backend), halo_scope(job.halo), pass_scope(settings):
         found, order = probe(made, partition), gradient_order(made, partition)
     prepared.kind.check_output(made, found)
-    density = held.nnz / max(int(np.prod(held.shape)), 1) if is_sparse(held) else 1.0
+    # learned features and those beside them are read as dense rows
+    density = held.nnz / max(int(np.prod(held.shape)), 1) if is_sparse(held) and not job.embedding else 1.0
     part, arrays = partition.nbytes(), graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0)
     now, peak = current_bytes(), resident_bytes()
     process = Process(now - part - arrays + KERNEL_BYTES, loading, (peak if peak > loading else now) - part, now - part)
     task, _ = prepared.build_task(partition, found.layers)
     return Skeleton(job, prepared, kind, partition, settings, saving is not None, found, task, order, blank, density, process)
+
+
+def _with_learned(job: Job, graph: Graph, partition: Partition) -> tuple[Partition, int]:
+    """The partition of the whole graph with a blank column for learned features, and the bytes of a node in memory."""
+    n = partition.n_nodes
+    stored = partition.node.column("x").nbytes if "x" in partition.node else 0
+    each = round((stored + learned_bytes(job, graph)) / max(n, 1))
+    x = BlankTable((n, width_of(job, graph)), np.dtype(job.dtype))
+    return replace(partition, node=partition.node.joined(ColumnStore(n, {"x": (Role.LEARNED, x)}))), each
+
+
+def _blank(role: Role, n: int, like: Column, nbytes: int) -> BlankColumn:
+    """A blank column of n rows in place of another one."""
+    return (BlankTable if role is Role.LEARNED else BlankColumn)((n, *like.shape[1:]), like.dtype, nbytes)
 
 
 def _check_predictable(job: Job) -> None:
@@ -222,9 +224,6 @@ def _check_predictable(job: Job) -> None:
                           "--exchange exact it predicts the most that is sent")
     if job.history.partition(":")[0] == "hec":
         raise ConfigError("graphtheta plan does not predict history=hec, whose workers have views of their own; give another --history")
-    if job.embedding:
-        raise ConfigError(f"graphtheta plan does not predict embedding={job.embedding}, whose rows and gradients are sent in the first "
-                          "layer; plan a graph with features of this width instead, which predicts all messages but those of gradients")
 
 
 def release() -> None:

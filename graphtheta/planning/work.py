@@ -97,16 +97,16 @@ def divided(skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes:
 def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> _Parts:
     """What each worker computes."""
     itemsize, parts = np.dtype(skeleton.job.dtype).itemsize, _Parts(len(nodes))
-    first = True
+    first, learned = True, bool(skeleton.job.embedding)
     for o in found.operations:
         if o.name == "gather":
             continue
         rows, cost = _rows(o, by_step, nodes), node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
         numbers = max(map(prod, [o.inputs[0], *o.outputs])) * rows
-        # before the first product values are features, which may be sparse, and need no gradient
+        # before the first product values are features, which may be sparse, and need no gradient unless they are learned
         stored = skeleton.density if first else 1.0
         if is_product(o):
-            parts.add(SPARSE if stored < 1 else PRODUCT, stored * (2 if first else 3) * cost.flops * rows, numbers)
+            parts.add(SPARSE if stored < 1 else PRODUCT, stored * (2 if first and not learned else 3) * cost.flops * rows, numbers)
             first = False
         else:
             parts.add(NODES, stored * cost.bytes * rows, numbers)

@@ -59,7 +59,7 @@ def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[np.n
         graph.wanted = max((step for step, hop in enumerate(hops(strategy.layers)) if hop.from_end == 1), default=-1)
         out = training.model(graph)
         out = prefix(out, n) if out.space is not None and out.space.kind == "node" and out.space.n > n else out
-        gradients, _ = training.backward(tape, strategy.task.loss(view, out))
+        gradients, *_ = training.backward(tape, strategy.task.loss(view, out))
     inside = out if graph.found is None else graph.found
     flat = np.concatenate([np.ravel(g).astype(np.float64) for g in gradients])
     return view.space.gid[:n], out.value, np.asarray(inside.value)[:n], flat

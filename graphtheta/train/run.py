@@ -95,7 +95,7 @@ class Run(Session):
             raise TapeError("backward: there is no recorded forward pass; call forward(view) first, and backward once for each forward")
         try:
             with np.errstate(**QUIET), self.training.scope():
-                gradients, changes = self.training.backward(tape, loss)
+                gradients, changes, _ = self.training.backward(tape, loss)
             total = float(self.summed(np.asarray([float(loss.value)]), self.updates, [])[0][0])
         finally:
             self._end()

@@ -43,13 +43,14 @@ def graph():
     return graphs.random_graph(40, 80)
 
 
-def trained(comm, strategy="mini", rows="adam", placement=graphs.PLACEMENTS[0], steps=STEPS, load=None, of=None, **keys):
+def trained(comm, strategy="mini", rows="adam", placement=graphs.PLACEMENTS[0], steps=STEPS, load=None, of=None, width=WIDTH,
+            **keys):
     """A training with a table as x, after some steps."""
     with dtype_scope("float64"), init_scope(5):
         part = build_partition(of or graph(), comm, *placement, dtype=np.dtype("float64"))
-        table = EmbeddingTable("x", part.masters, WIDTH, ROWS[rows](), 11, np.float64)
-        part = replace(part, node=part.node.joined(ColumnStore(part.n_masters, {"x": (Role.FEATURE, table)})))
-        model = build_model("sage", WIDTH, 3, hidden=5, layers=2, dropout=0.3)
+        table = EmbeddingTable("x", part.masters, width, ROWS[rows](), 11, np.float64)
+        part = replace(part, node=part.node.joined(ColumnStore(part.n_masters, {"x": (Role.LEARNED, table)})))
+        model = build_model("sage", width, 3, hidden=5, layers=2, dropout=0.3)
     task = NodeTask(part, "classes")
     made = STRATEGIES[strategy](part, probe(model, part).layers, task)
     training = Training(model, made, SGD(model.parameters(), 0.3), comm, seed=2, backend="reference", tables=[table], **keys)
@@ -157,6 +158,44 @@ def test_of_the_whole_graph_sparse_adam_is_adam():
     assert table.changed == 40
 
 
+@pytest.mark.parametrize("rows", ROWS)
+def test_workers_compute_views_alone(rows):
+    """Views of a step are dealt to the workers; one worker computes them one after another."""
+    one = result(SerialComm(), "mini sampled", rows, views_per_step=3)
+    for size, placement in zip((2, 3), (graphs.PLACEMENTS[3], graphs.PLACEMENTS[4]), strict=True):
+        close(run_simulated(size, result, "mini sampled", rows, placement, views_per_step=3, independent=True)[0], one)
+
+
+def test_rows_that_no_view_reads_are_not_sent_to_workers_alone():
+    """A worker asks for the rows of its view, gets them, and sends back their gradients; nothing else depends on the table."""
+    def program(comm, width):
+        training, table = trained(comm, "mini sampled", "sgd", steps=0, independent=True, views_per_step=2, width=width)
+        # masters of each worker in each view; view q is that of worker q
+        n = comm.all_gather([make().space.n for make in training.strategy.makers(0, 0, 2)])
+        before = comm.ledger.snapshot()
+        training.run(0, 0, 2)
+        assert table.changed < len(table.masters)
+        return comm.ledger.since(before)["fetch"]["bytes"], n[comm.rank][1 - comm.rank] + n[1 - comm.rank][comm.rank]
+
+    for (few, n), (many, _) in zip(run_simulated(2, program, WIDTH), run_simulated(2, program, 2 * WIDTH), strict=True):
+        assert many - few == n * WIDTH * 8
+
+
+@pytest.mark.parametrize("keys", [{}, {"views_per_step": 2}, {"views_per_step": 2, "independent": True}], ids=["one", "two", "alone"])
+def test_clipping_counts_rows(keys):
+    """The norm is that of all gradients, of parameters and of rows; a bound that is never reached changes nothing."""
+    plain = result(SerialComm(), "mini sampled", "sgd", **{**keys, "independent": False})
+    loose, tight = UpdateRule(clip_norm=1e3), UpdateRule(clip_norm=1e-2)
+    one = result(SerialComm(), "mini sampled", "sgd", rule=tight, **{**keys, "independent": False})
+    for size in (2, 3):
+        close(run_simulated(size, result, "mini sampled", "sgd", graphs.PLACEMENTS[3], rule=loose, **keys)[0], plain)
+        close(run_simulated(size, result, "mini sampled", "sgd", graphs.PLACEMENTS[3], rule=tight, **keys)[0], one)
+    start = result(SerialComm(), "mini sampled", "sgd", steps=0)
+    steps = -(-STEPS // keys.get("views_per_step", 1))
+    moved = np.sqrt(sum(np.sum(((one[name] - start[name]) / (0.5 if name.startswith("table") else 0.3)) ** 2) for name in start))
+    assert 0 < moved <= steps * 1e-2 * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("strategy", ["global", "mini sampled"])
 def test_gradients_are_finite_differences(strategy):
     training, table = trained(SerialComm(), strategy, steps=0)
@@ -191,9 +230,8 @@ def test_another_number_of_workers_goes_on(rows):
 
 
 def test_what_does_not_fit_is_refused():
-    for keys in ({"staleness": 1}, {"independent": True}, {"rule": UpdateRule(clip_norm=1.0)}):
-        with pytest.raises(ConfigError, match="embedding 'x' cannot be trained with"):
-            trained(SerialComm(), steps=0, **keys)
+    with pytest.raises(ConfigError, match="embedding 'x' cannot be trained with staleness"):
+        trained(SerialComm(), steps=0, staleness=1)
     with pytest.raises(ConfigError, match="width of at least 1"):
         EmbeddingTable("x", np.arange(3), 0, RowSGD(1.0), 0, np.float64)
     for wrong in (lambda: RowSGD(0.0), lambda: RowAdam(1.0, (1.0, 0.9)), lambda: RowAdagrad(1.0, -1.0)):

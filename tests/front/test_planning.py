@@ -113,6 +113,10 @@ EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
     "narrow halo": (3, {"model": "gcn", "halo": "bf16", "hidden": 16}),
     "bns": (3, {"model": "gcn", "exchange": "bns:rate=0.3", "partitioner": "1d-dst"}),
     "pipegcn": (3, {"model": "gcn", "exchange": "pipegcn", "partitioner": "1d-dst"}),
+    "learned features": (3, {"model": "gcn", "embedding": 5, "partitioner": "vertex-cut"}),
+    "learned features of batches": (2, {**SAMPLED, "embedding": 5}),
+    "learned features alone": (3, {**ALONE, "embedding": 5, "views_in_flight": 2}),
+    "learned features with macrobatches": (2, {**ALONE, "embedding": 5, "macrobatch": "2"}),
 }
 
 
@@ -121,11 +125,12 @@ def test_an_epoch_is_exact(name: str) -> None:
     size, keys = EPOCHS[name]
     job = gt.Job(**{**KEYS, **keys})
     machines = 2 if job.machine_cache != "0" else 1
-    (row,) = planned(skeleton(job, GRAPH), [job], [size], SPEED, [job.mode], size // machines, views=sys.maxsize)
+    graph = GRAPH.replace(x=None) if job.embedding else GRAPH
+    (row,) = planned(skeleton(job, graph), [job], [size], SPEED, [job.mode], size // machines, views=sys.maxsize)
 
     def epoch(comm: Comm) -> list[float]:
         comm.machines = np.arange(size) * machines // size
-        one = gt.Trainer(graph=GRAPH, comm=comm, job=job)
+        one = gt.Trainer(graph=graph, comm=comm, job=job)
         if row.views == 1:
             # bns tells workers the ids of their halo rows once
             one.train_epoch(0)
@@ -180,6 +185,19 @@ def test_memory_of_parts_is_exact_and_that_of_steps_within_the_bound(size: int, 
     np.testing.assert_array_equal(placement.planned, [extent.sent for extent in extents])
     (row,) = planned(held, [held.job.change(partitioner=partitioner)], [size], SPEED)
     assert 0 < row.bound.total <= max(bounds) and row.memory > row.bound.total
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adagrad", "sgd"])
+def test_memory_of_learned_features_is_exact(optimiser: str) -> None:
+    graph = GRAPH.replace(x=None)
+    job = gt.Job(**KEYS, model="gcn", embedding=5, embedding_optimiser=optimiser)
+    held = skeleton(job, graph)
+
+    def built(comm: Comm) -> int:
+        return int(gt.Trainer(graph=graph, comm=comm, job=job).partition.nbytes())
+
+    placement = Placement.of(held.graph, 3, job.partitioner, job.masters, 3)
+    np.testing.assert_array_equal(partition_bytes(held, placement), run_simulated(3, built))
 
 
 def test_features_are_not_read() -> None:

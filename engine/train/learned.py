@@ -1,0 +1,96 @@
+"""The rows of learnable columns that a pass reads, and what becomes of their gradients.
+
+Rows of a view that all workers compute together are where they are stored: copies at other workers
+are made by the moves of the pass, and their gradients return with the moves of backward. A view
+that a worker computes alone has nodes of others. Their rows are requested when the view is made,
+sent when the update before its step is done, and their gradients are sent back after backward.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from ...ops.autodiff.tape import Change, Gradients, Var
+from ..partition.exchange import pointers
+from ..partition.message import Columns
+from ..partition.partition import Partition
+from ..partition.table import Route
+from ..view.view import GraphView
+from .fetch import REQUEST
+from .scatter import Move
+from .table import Table
+
+
+class LearnedRows(Protocol):
+    """The rows of a pass."""
+
+    def read(self) -> dict[str, Var]:
+        """The values by name of the column, [n, width] each, in the order of the rows of the view; called once, before the pass."""
+
+    def changes(self, gradients: Gradients) -> list[Change]:
+        """The additions to gradients of tables at this worker; called once, after the pass."""
+
+
+class OwnRows:
+    """Rows of a view that all workers compute together.
+
+    Args:
+        tables: The learnable columns.
+        view: This worker's part of the view.
+    """
+
+    def __init__(self, tables: Sequence[Table], view: GraphView):
+        self._tables, self._view = tables, view
+        self._read: dict[str, Var] = {}
+
+    def read(self) -> dict[str, Var]:
+        self._read = _variables({t.name: t.values(self._view.rows) for t in self._tables}, self._view)
+        return self._read
+
+    def changes(self, gradients: Gradients) -> list[Change]:
+        return [(t.add, t.row_gradients(self._view.rows, gradients.of(self._read[t.name]))) for t in self._tables]
+
+
+class FetchedRows:
+    """Rows of views that workers compute alone, from the workers that own the nodes.
+
+    Args:
+        tables: The learnable columns.
+        partition: This worker's part of the graph.
+        view: The view of this worker.
+
+    Collective: all ranks of the partition, here and in every method.
+    """
+
+    def __init__(self, tables: Sequence[Table], partition: Partition, view: GraphView):
+        self._tables, self._view, self._comm = tables, view, partition.halo_comm
+        owner, row = partition.directory.locate(view.space.gid)
+        self._route = Route(owner, self._comm.size)
+        with self._comm.ledger.stage("fetch"):
+            # master rows that each worker reads
+            self._asked = self._comm.all_to_all(self._route.parts(row.astype(REQUEST)))
+        self._read: dict[str, Var] = {}
+
+    def read(self) -> dict[str, Var]:
+        parts: list[Columns] = [{t.name: t.values(rows) for t in self._tables} for rows in self._asked]
+        with self._comm.ledger.stage("fetch"):
+            found, order = Move(self._comm, parts, self._route.bounds).end().columns, self._route.positions()
+        self._read = _variables({name: x if order is None else x[order] for name, x in found.items()}, self._view)
+        return self._read
+
+    def changes(self, gradients: Gradients) -> list[Change]:
+        back = {t.name: t.row_gradients(self._view.rows, gradients.of(self._read[t.name]))[1] for t in self._tables}
+        ordered = {name: g[self._route.order] for name, g in back.items()}
+        parts = [{name: g[a:b] for name, g in ordered.items()} for a, b in pairwise(self._route.bounds)]
+        bounds = pointers([len(rows) for rows in self._asked])
+        with self._comm.ledger.stage("fetch"):
+            found = Move(self._comm, parts, bounds).end().columns
+        bounded = list(zip(self._asked, pairwise(bounds), strict=True))
+        return [(t.add, (rows, found[t.name][a:b])) for t in self._tables for rows, (a, b) in bounded]
+
+
+def _variables(values: Mapping[str, np.ndarray], view: GraphView) -> dict[str, Var]:
+    return {name: Var(x, view.space, True, f"node.{name}") for name, x in values.items()}
