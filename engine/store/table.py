@@ -131,19 +131,27 @@ class EmbeddingTable:
         """Values and state by name, [n_masters, ...] each; updates change them."""
         return {VALUE: self._values, **self._state}
 
-    def load(self, whole: Mapping[str, np.ndarray]) -> None:
-        """Load this worker's rows from ``arrays`` of all nodes in the order of node ids, [n_nodes, ...] each.
+    def check(self, found: Mapping[str, np.ndarray]) -> None:
+        """Check that stored arrays, of any rows, have the names, types and widths of ``arrays``.
 
         Raises:
-            FormatError: An array is missing, unknown, or of another width or type; nothing has been changed then.
+            FormatError: They do not.
         """
         own = self.arrays()
-        if set(whole) != set(own):
-            raise FormatError(f"the stored embedding {self.name!r} has {', '.join(sorted(whole))}, expected {', '.join(sorted(own))}; "
+        if set(found) != set(own):
+            raise FormatError(f"the stored embedding {self.name!r} has {', '.join(sorted(found))}, expected {', '.join(sorted(own))}; "
                               "resume with the optimiser of the run that stored it")
         for name, x in own.items():
-            if whole[name].shape[1:] != x.shape[1:] or whole[name].dtype != x.dtype:
-                raise FormatError(f"{name} of the stored embedding {self.name!r} is {whole[name].dtype}{list(whole[name].shape)}, expected "
+            if found[name].shape[1:] != x.shape[1:] or found[name].dtype != x.dtype:
+                raise FormatError(f"{name} of the stored embedding {self.name!r} is {found[name].dtype}{list(found[name].shape)}, expected "
                                   f"{x.dtype}{['nodes', *x.shape[1:]]}; resume with the width and dtype of the run that stored it")
-        self._values = whole[VALUE][self.masters]
-        self._state = {name: whole[name][self.masters] for name in self._state}
+
+    def load(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Load what ``arrays`` returned, [n_masters, ...] each.
+
+        Raises:
+            FormatError: See ``check``; nothing has been changed then.
+        """
+        self.check(rows)
+        self._values = rows[VALUE]
+        self._state = {name: rows[name] for name in self._state}

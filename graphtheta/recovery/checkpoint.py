@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graphtheta.atomic import sync_folder
 from graphtheta.errors import FormatError
 from graphtheta.recovery.progress import Progress
-from graphtheta.recovery.tensors import checksum, packed, read_tensors
+from graphtheta.recovery.tensors import TABLES, checksum, read_tensors, write_tensors
 
 CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = "checkpoints", "arrays.safetensors", "manifest.msgpack", ".part-"
 STEP = re.compile(r"step-(\d{8,18})")
@@ -68,11 +68,19 @@ class Manifest(BaseModel):
 class Checkpoint:
     """Everything needed to resume a run.
 
-    The arrays are shared with the run, which replaces them and never changes them in place.
+    The arrays are shared with the run, which replaces them and never changes them in place. Those
+    that have a row for each node are mapped from a file, on rank 0; ``failure`` is why they could
+    not be written there.
     """
 
     manifest: Manifest
     arrays: dict[str, np.ndarray]
+    failure: OSError | None = None
+
+    @property
+    def shared(self) -> dict[str, np.ndarray]:
+        """The arrays that every worker needs whole."""
+        return {name: x for name, x in self.arrays.items() if not name.startswith(TABLES)}
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -85,13 +93,15 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         OSError: It cannot be written; earlier checkpoints are untouched.
         FormatError: The files read back are damaged.
     """
+    if checkpoint.failure is not None:
+        raise checkpoint.failure
     manifest = checkpoint.manifest
     final = folder / f"step-{manifest.step:08d}"
     aside = folder / f"{ASIDE}{final.name}-{os.getpid()}"
     try:
         aside.mkdir(parents=True)
         with (aside / ARRAYS).open("wb") as f:
-            f.write(packed(checkpoint.arrays, {}))
+            write_tensors(f, checkpoint.arrays, {})
             f.flush()
             os.fsync(f.fileno())
         manifest.arrays = {name: _about(x) for name, x in checkpoint.arrays.items()}

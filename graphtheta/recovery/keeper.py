@@ -127,7 +127,7 @@ def _is_good(path: Path) -> bool:
 
 
 def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
-    """The checkpoint to resume from; None for a new run.
+    """The checkpoint to resume from; None for a new run. Arrays with a row for each node are on rank 0 alone.
 
     Raises:
         ConfigError: The folder holds an unfinished run, or one of another job; on all ranks
@@ -144,7 +144,7 @@ def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
         except OSError as e:
             error = FormatError(f"{job.folder / CHECKPOINTS}: cannot be read: {e.strerror or e}; choose another folder with --out")
     comm.agree(error)
-    whole = None if found is None else {"manifest": found.manifest.model_dump(), "arrays": found.arrays}
+    whole = None if found is None else {"manifest": found.manifest.model_dump(), "arrays": found.shared}
     whole = comm.broadcast(whole)
     if whole is None or comm.rank == 0:
         return found

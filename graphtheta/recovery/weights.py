@@ -11,23 +11,31 @@ import numpy as np
 from graphtheta.atomic import atomic_file
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
-from graphtheta.recovery.tensors import checksum, packed, read_tensors
+from graphtheta.recovery.tensors import checksum, read_tensors, write_tensors
 
 WEIGHTS = "weights.safetensors"
 REMEDY = f"give the {WEIGHTS} that 'graphtheta train' wrote"
 
 
-def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray]) -> None:
+def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failure: OSError | None = None) -> None:
     """Write weights and job; the file appears whole or not at all.
+
+    Args:
+        path: The file.
+        job: The job.
+        weights: Arrays by name.
+        failure: Why some of them are missing; None if none are.
 
     Raises:
         FormatError: It cannot be written.
     """
     texts = {"job": json.dumps(job.model_dump()), "checksums": json.dumps({name: checksum(x) for name, x in weights.items()})}
     try:
+        if failure is not None:
+            raise failure
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as f:
-            f.write(packed(weights, {**texts, "checksum": _of_texts(texts)}))
+            write_tensors(f, weights, {**texts, "checksum": _of_texts(texts)})
     except OSError as e:
         raise FormatError(f"{path}: the weights cannot be written: {e.strerror or e}; free disk space or make the folder "
                           "writable") from None

@@ -285,10 +285,10 @@ class Session:
 
         Collective: all ranks.
         """
-        error, rows = None, gathered_values(self.setup.tables, self.partition)
+        error, rows = None, gathered_values(self.setup.tables, self.partition, Path(path).parent)
         try:
             if self.comm.rank == 0:
-                write_weights(Path(path), self.job, self.model.state() | rows)
+                write_weights(Path(path), self.job, self.model.state() | rows.arrays, rows.failure)
         except FormatError as e:
             error = e
         self.comm.agree(error)

@@ -119,8 +119,8 @@ class Trainer(Session):
                 if code or over or due:
                     # the state of other workers is gathered, so all ranks take part
                     held = {} if self._memory is None or not keeps else gathered(self.partition, self._memory.held())
-                    held |= gathered_tables(self.setup.tables, self.partition, self._best_rows) if keeps else {}
-                    keeper.offer(partial(self._checkpoint, run, held))
+                    tables = gathered_tables(self.setup.tables if keeps else (), self.partition, self._best_rows, keeper.folder)
+                    keeper.offer(partial(self._checkpoint, run, held | tables.arrays, tables.failure))
                 if code:
                     self._leave(keeper, code)
 
@@ -244,11 +244,11 @@ class Trainer(Session):
         waited = 0 < self.job.patience <= run.waited
         return goal == 0 or run.ended or (run.measured and (done >= goal or waited))
 
-    def _checkpoint(self, run: Progress, held: dict[str, Any]) -> Checkpoint:
+    def _checkpoint(self, run: Progress, held: dict[str, Any], failure: OSError | None) -> Checkpoint:
         state = self.training.state() | self._sizes | held | {f"best/{name}": x for name, x in (self._best or {}).items()}
         manifest = Manifest(step=self.step, counters={name: x for name, x in state.items() if isinstance(x, int)}, progress=run.frozen(),
                             job=self.job.model_dump(mode="json"), job_hash=job_hash(self.job))
-        return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)})
+        return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)}, failure)
 
     @property
     def _sizes(self) -> dict[str, int]:
@@ -266,7 +266,7 @@ class Trainer(Session):
                 raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
                                   f"{stored:,}; give the same dataset, or choose another folder with --out")
         self.training.load_state({**found.manifest.counters, **found.arrays})
-        self._best_rows = load_tables(self.setup.tables, found.arrays)
+        self._best_rows = load_tables(self.setup.tables, self.partition, found.arrays)
         if self._memory is not None:
             self._memory.hold(scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0)))
         best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}

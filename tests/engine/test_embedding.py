@@ -56,7 +56,7 @@ def trained(comm, strategy="mini", rows="adam", placement=graphs.PLACEMENTS[0], 
     training = Training(model, made, SGD(model.parameters(), 0.3), comm, seed=2, backend="reference", tables=[table], **keys)
     if load is not None:
         training.load_state(load[0])
-        table.load(load[1])
+        table.load({name: x[table.masters] for name, x in load[1].items()})
     first = training.step
     training.run(0, first, min(first + steps, made.steps_per_epoch))
     return training, table

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
+from graphtheta.embeddings import saved
 from graphtheta.embeddings.saved import gathered_values
 from graphtheta.embeddings.types import TypedFeatures
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.table import EmbeddingTable
-from graphtheta.errors import ConfigError, DataError
+from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.ops.optimisers.row_optimiser import RowSGD
 from graphtheta.recovery.stopping import Stop, Stopped
 from graphtheta.train import trainer as trainer_module
@@ -48,7 +50,7 @@ def run(comm: Any, **keys: Any) -> dict[str, np.ndarray]:
     trainer = gt.Trainer(graph=graph(), comm=comm, **{**KEYS, **keys})
     found = trainer.fit()
     losses = np.array([row["loss"] for row in found.history])
-    values = gathered_values(trainer.setup.tables, trainer.partition)
+    values = gathered_values(trainer.setup.tables, trainer.partition, Path(gettempdir())).arrays
     predicted = trainer.predict()
     return {} if predicted is None else {"loss": losses, **values, **trainer.model.state(), "predicted": predicted[1]}
 
@@ -100,6 +102,33 @@ def test_another_number_of_workers_resumes(tmp_path: Path, monkeypatch: pytest.M
         np.testing.assert_array_equal(x, whole[name], err_msg=name)
 
 
+def test_rows_are_saved_and_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker holds the rows of all nodes; blocks of any size give the same files."""
+    monkeypatch.setattr(saved, "BLOCK", 7 * 6 * 8)
+    written: list[int] = []
+
+    class Spool(saved.Spool):
+        def write(self, block: np.ndarray) -> None:
+            written.append(block.nbytes)
+            super().write(block)
+
+    monkeypatch.setattr(saved, "Spool", Spool)
+    test_another_number_of_workers_resumes(tmp_path, monkeypatch)
+    assert len(written) > 13 and max(written) <= saved.BLOCK
+
+
+def test_rows_that_cannot_be_written_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def full(**_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(saved, "TemporaryFile", full)
+    losses = run_simulated(2, run, out=str(tmp_path / "run"), keep=1, checkpoint_every=1)[0]["loss"]
+    assert len(losses) == KEYS["epochs"] and "cannot be written: No space left on device" in capsys.readouterr().err
+    trainer = gt.Trainer(graph=graph(), comm=SerialComm(), **KEYS)
+    with pytest.raises(FormatError, match="No space left"):
+        trainer.save(tmp_path / "weights.safetensors")
+
+
 def test_weights_hold_the_rows(tmp_path: Path) -> None:
     def saved(comm: Any) -> np.ndarray | None:
         trainer = gt.Trainer(graph=graph(), comm=comm, **KEYS)
@@ -142,7 +171,7 @@ TYPED: dict[str, Any] = {**KEYS, "model": "rgcn", "embedding_types": "tag=2,user
 def run_typed(comm: Any, x: bool = True, **keys: Any) -> dict[str, np.ndarray]:
     trainer = gt.Trainer(graph=typed(x), comm=comm, **{**TYPED, **keys})
     found = trainer.fit()
-    values = gathered_values(trainer.setup.tables, trainer.partition)
+    values = gathered_values(trainer.setup.tables, trainer.partition, Path(gettempdir())).arrays
     predicted = trainer.predict()
     return {} if predicted is None else {"loss": np.array([row["loss"] for row in found.history]), **values, "predicted": predicted[1]}
 
