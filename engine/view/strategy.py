@@ -38,6 +38,9 @@ class Strategy(ABC):
         task: Gives the targets.
         seed: Seed of the order of batches.
 
+    Raises:
+        DataError: There are no targets.
+
     Attributes:
         alone: Whether view i is made and computed by worker i % n of n, who needs no other one for its structure.
     """
@@ -45,6 +48,9 @@ class Strategy(ABC):
     alone = False
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
+        if not task.n_targets:
+            raise DataError("the training set is empty; give the graph a mask of training nodes (train) or edges (edge_train), or choose a "
+                            "split")
         self.partition, self.layers, self.task, self.seed = partition, layers, task, seed
 
     @property

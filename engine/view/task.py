@@ -155,9 +155,6 @@ class NodeTask(Task):
         partition: Holds ``y`` and the mask ``train``.
         kind: "classes", "labels" (0/1 per column, NaN missing) or "values".
 
-    Raises:
-        DataError: No node is a training target.
-
     Collective: all ranks of the partition.
     """
 
@@ -167,8 +164,6 @@ class NodeTask(Task):
         self._rows = np.flatnonzero(partition.node.read("train")) if "train" in partition.node else np.zeros(0, np.int64)
         self.ids = partition.masters[self._rows]
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
-        if not self.n_targets:
-            raise DataError("the training set is empty; give the graph a train mask with at least one node, or choose a split")
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
         nodes = np.zeros(self._partition.n_masters, bool)
@@ -240,9 +235,6 @@ class EdgeTask(Task):
         train: Mask of the local edges in storage order that are trained on.
         kind: As for nodes.
 
-    Raises:
-        DataError: No edge is a training target.
-
     Collective: all ranks of the partition.
     """
 
@@ -254,8 +246,6 @@ class EdgeTask(Task):
         self._stored = chosen[np.argsort(partition.edge_gid[chosen], kind="stable")]
         self.ids = partition.edge_gid[self._stored]
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
-        if not self.n_targets:
-            raise DataError("the training set is empty; give the graph an edge_train mask with at least one edge")
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
         return self._of_stored(self._stored[own])

@@ -1,7 +1,7 @@
 """Structural features: results of graph algorithms as further node features of a job."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,12 +15,18 @@ from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.npy import in_files
 from graphtheta.sparse import is_sparse
+from graphtheta.tasks.kind import TaskKind
 from graphtheta.tasks.registry import kind_for
 
 KEY = "structural_features"
 
 
-def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm) -> Graph:
+# in ``meta`` of a graph: mean, and mean and deviation of the logarithms, of each structural feature
+SCALE = "structural_scale"
+
+
+def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm, kind: TaskKind | None = None,
+                             scale: Sequence[Sequence[float]] = ()) -> Graph:
     """A graph with the job's structural features behind the others; without any, as it is.
 
     They are computed on the edges that messages are passed along, so those held out by a link task
@@ -30,6 +36,8 @@ def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm) ->
         job: The job.
         load: Returns the graph.
         comm: The workers.
+        kind: Chooses these edges; by default the kind of task of the job.
+        scale: Figures of each feature in the graph of the training, see ``scaled``; by default those of this graph.
 
     Raises:
         ConfigError: The job names something else than algorithms of numbers of at least 0.
@@ -51,14 +59,16 @@ def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm) ->
     if graph.x is not None and (is_column(graph.x) or in_files(graph.x)):
         raise DataError(f"{KEY}: the node features of {graph.name or 'the graph'} are in files and cannot be extended; write the "
                         "values with graphtheta analyse, and import them as features")
-    taken = kind_for(job.task, graph)(job).take(graph)
-    columns = [scaled(one, analyse(taken, one, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed))
-               for one in chosen]
-    return graph.replace(x=joined(graph.x, np.stack(columns, axis=1).astype(np.float32)))
+    taken = (kind or kind_for(job.task, graph)(job)).take(graph)
+    values = [analyse(taken, one, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed) for one in chosen]
+    figures = scale or [figures_of(one, x) for one, x in zip(chosen, values, strict=True)]
+    columns = [scaled(x, *own) for x, own in zip(values, figures, strict=True)]
+    return graph.replace(x=joined(graph.x, np.stack(columns, axis=1).astype(np.float32)),
+                         meta={**graph.meta, SCALE: [list(own) for own in figures]})
 
 
-def scaled(algorithm: Algorithm, values: np.ndarray) -> np.ndarray:
-    """log(1 + x / mean) of values x, with mean 0 and deviation 1 over all nodes, [n_nodes] float64; equal values give 0.
+def figures_of(algorithm: Algorithm, values: np.ndarray) -> tuple[float, float, float]:
+    """The mean m of values x, and the mean and the deviation of log(1 + x / m); a deviation of 0 is that of equal values.
 
     Raises:
         ConfigError: The values are not one number of at least 0 for each node.
@@ -66,10 +76,16 @@ def scaled(algorithm: Algorithm, values: np.ndarray) -> np.ndarray:
     if algorithm.gives_nodes or values.ndim > 1 or not np.isfinite(values).all() or (values < 0).any():
         raise ConfigError(f"{KEY}: values of {algorithm.name} are not a number of at least 0 for each node; choose others, such as "
                           "pagerank+core_number")
-    x = np.log1p(values / max(float(values.mean()), np.finfo(float).tiny))
-    x -= x.mean()
-    deviation = float(x.std())
-    return x / deviation if deviation > 1e-9 else np.zeros(len(x))
+    mean = max(float(values.mean()), np.finfo(float).tiny)
+    x = np.log1p(values / mean)
+    deviation = float((x - x.mean()).std())
+    return mean, float(x.mean()), deviation if deviation > 1e-9 else 0.0
+
+
+def scaled(values: np.ndarray, mean: float, centre: float, deviation: float) -> np.ndarray:
+    """log(1 + x / mean) of values x, less ``centre`` and divided by ``deviation``, [n_nodes] float64; 0 if that is 0."""
+    x = np.log1p(values / mean) - centre
+    return x / deviation if deviation else np.zeros(len(x))
 
 
 def joined(x: object, columns: np.ndarray) -> object:

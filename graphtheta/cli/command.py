@@ -32,8 +32,9 @@ from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
 from graphtheta.recovery.progress import Result
 from graphtheta.recovery.weights import WEIGHTS
-from graphtheta.reports.runlog import JOB_FILE, RESULT_FILE, RunLog
+from graphtheta.reports.runlog import RESULT_FILE, RunLog
 from graphtheta.store.reader import check_store
+from graphtheta.train.opened import job_of
 from graphtheta.train.prepare import load_graph
 from graphtheta.triples.report import relation_report, report_text
 
@@ -158,7 +159,8 @@ def evaluate(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("evaluate", "Compute metrics of a finished run. Job flags override the keys of the run.",
+    parser = Parser("evaluate", "Compute metrics of a finished run, on its graph, or with --dataset on another one. Job flags override "
+                    "the keys of the run.",
                     "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="evaluate this split only")
@@ -169,12 +171,12 @@ def evaluate(argv: list[str]) -> int:
     job = job_of(options.run, keys)
 
     def work(comm: Comm) -> None:
-        trainer = trained(job, options.run, comm)
+        trainer = opened(job, options.run, keys, comm)
         scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
         scores = {split: s for split, s in scores.items() if s}
         if not scores:
-            raise DataError(f"the graph of {options.run} has no labelled nodes, edges or links in "
-                            f"{options.on or 'any split'}; choose another --on or --split")
+            graph = job.dataset if "dataset" in keys else f"the graph of {options.run}"
+            raise DataError(f"{graph} has no labelled nodes, edges or links in {options.on or 'any split'}; choose another --on or --split")
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
             say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
@@ -201,7 +203,8 @@ def predict(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("predict", "Write predictions of a finished run, by original node id. Job flags override the keys of the run.",
+    parser = Parser("predict", "Write predictions of a finished run, by original node id, on its graph, or with --dataset on another one. "
+                    "Job flags override the keys of the run.",
                     "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder [RUN/predictions.npz]")
@@ -216,7 +219,7 @@ def predict(argv: list[str]) -> int:
         raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
 
     def work(comm: Comm) -> None:
-        trainer = trained(job, options.run, comm)
+        trainer = opened(job, options.run, keys, comm)
         if options.format:
             n = (trainer.write_embeddings if options.embed else trainer.write_predictions)(path, options.format)
         else:
@@ -355,23 +358,10 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     return "\n".join(line for line in (shown, total, parts[0][2]) if line)
 
 
-def job_of(run: str, keys: dict[str, Any]) -> Job:
-    """The job of a finished run, with some keys changed.
-
-    Raises:
-        ConfigError: The folder holds no finished run, or a key is not allowed.
-    """
-    seeds = sorted(Path(run).glob("seed-*"))
-    for name in (JOB_FILE, WEIGHTS):
-        if seeds and not Path(run, name).is_file():
-            raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
-        if not Path(run, name).is_file():
-            raise ConfigError(f"{run}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
-    return Job.from_yaml(Path(run, JOB_FILE)).change(**keys)
-
-
-def trained(job: Job, run: str, comm: Comm) -> Any:
-    """A trainer with the weights of a finished run."""
+def opened(job: Job, run: str, keys: dict[str, Any], comm: Comm) -> Any:
+    """The model of a finished run: on its own graph a trainer, on another dataset a ``gt.Inference``."""
+    if "dataset" in keys:
+        return graphtheta.open_run(run, comm=comm, **keys)
     trainer = graphtheta.Trainer(job=job, comm=comm)
     trainer.load(Path(run, WEIGHTS))
     return trainer

@@ -160,9 +160,10 @@ class GraphArrays:
 
     @property
     def n_relations(self) -> int:
-        """Number of relations: of those with names, else the largest code of the edge column "relation" + 1; 0 without."""
+        """Number of relations: of those with names, else ``meta["n_relations"]`` or, if that is more, the largest code of the edge
+        column "relation" + 1; 0 without the column."""
         codes = self.edge_columns.get(RELATION)
-        return 0 if codes is None else len(self.relations) or int(codes.max(initial=-1)) + 1
+        return 0 if codes is None else len(self.relations) or max(self.meta.get("n_relations", 0), int(codes.max(initial=-1)) + 1)
 
     @property
     def relation_names(self) -> tuple[Any, ...]:
@@ -171,9 +172,10 @@ class GraphArrays:
 
     @property
     def n_types(self) -> int:
-        """Number of types of nodes: of those with names, else the largest code of the node column "type" + 1; 0 without."""
+        """Number of types of nodes: of those with names, else ``meta["n_types"]`` or, if that is more, the largest code of the node
+        column "type" + 1; 0 without the column."""
         codes = self.node_columns.get(TYPE)
-        return 0 if codes is None else len(self.node_types) or int(codes.max(initial=-1)) + 1
+        return 0 if codes is None else len(self.node_types) or max(self.meta.get("n_types", 0), int(codes.max(initial=-1)) + 1)
 
     def nodes_of(self, kind: str) -> np.ndarray:
         """The nodes of a type, ascending, in the order of the numbers within the type, [n] int64.

@@ -13,6 +13,7 @@ import numpy as np
 from graphtheta.data.arrays import EDGE_MASKS, G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.data.lazy import CHUNK, Extended, Kept, LazyArray, Read, Selected, Without
+from graphtheta.data.scale import Scale
 from graphtheta.data.typed import RELATION
 from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
@@ -306,26 +307,24 @@ def row_normalise(graph: G) -> G:
 
 def standardise(a: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
     """Columns with mean 0 and deviation 1 over some rows (all if None); a constant column becomes 0."""
-    if rows is not None and rows.ndim > 1:
-        raise DataError(f"values cannot be standardised over the training sets of {rows.shape[1]} splits; choose one with split_index=K")
-    known = a if rows is None or not rows.any() else a[rows]
-    if not len(known):
-        return a
-    mean, deviation = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64)
-    # rounding leaves a constant column a deviation of some 1e-8 of its size
-    varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1e-30)
-    return ((a - mean) * np.where(varies, 1 / np.where(varies, deviation, 1), 0)).astype(np.float32)
+    return Scale.over(a, rows).scaled(a) if len(a) else a
 
 
 def standardise_features(graph: G) -> G:
     """Standardise x over the training nodes; sparse features become a plain array."""
     x = required(graph, "x")
-    return graph.replace(x=standardise(x if isinstance(x, np.ndarray) else x.toarray(), graph.train))
+    return _standardised(graph, "x", x if isinstance(x, np.ndarray) else x.toarray(), graph.train)
 
 
 def standardise_edge_attr(graph: G) -> G:
     """Standardise edge_attr over the training edges."""
-    return graph.replace(edge_attr=standardise(required(graph, "edge_attr"), graph.edge_train))
+    return _standardised(graph, "edge_attr", required(graph, "edge_attr"), graph.edge_train)
+
+
+def _standardised(graph: G, field: str, values: np.ndarray, rows: np.ndarray | None) -> G:
+    """The graph with a field scaled, and the scale in its meta."""
+    scale = Scale.over(values, rows)
+    return graph.replace(**{field: scale.scaled(values)}, meta=scale.in_meta(graph.meta, field))
 
 
 def required(graph: GraphArrays, field: str) -> Any:

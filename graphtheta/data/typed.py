@@ -2,7 +2,8 @@
 
 Nodes of all types are numbered together, type after type in the order in which the dicts name them.
 The node column ``type`` and the edge column ``relation`` hold codes, the positions of the names in
-``meta["node_types"]`` and ``meta["relations"]``.
+``meta["node_types"]`` and ``meta["relations"]``. The columns of the types in x, and of the relations in
+edge_attr, are side by side: ``meta["type_widths"]`` and ``meta["relation_widths"]`` are their numbers.
 """
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
         given = {name: _together(f"{field}[{name!r}]", x, of, where) for name, x in (fields[field] or {}).items()}
         out[field] = given | {code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values()))}
-    meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names]}
+    widths = {meta: [_width(fields[field], key) for key in of] for field, meta, of in
+              (("x", "type_widths", counts), ("edge_attr", "relation_widths", sizes)) if fields[field] is not None}
+    meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names], **widths}
     src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
 
@@ -152,6 +155,14 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
         # unsigned integers have no -1, and integers no NaN
         dtype = np.result_type(dtype, np.float32 if field == "edge_y" else np.int8)
     return np.concatenate([parts.get(key, np.full((n, *shape), empty, dtype)).astype(dtype) for key, n in sizes.items()])
+
+
+def _width(given: Mapping[Any, Any], key: Any) -> int:
+    """Number of columns that a type has in the joined matrix."""
+    if key not in given:
+        return 0
+    shape = given[key].shape if hasattr(given[key], "shape") else np.shape(given[key])
+    return int(np.prod(shape[1:], dtype=np.int64))
 
 
 def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]) -> Any:

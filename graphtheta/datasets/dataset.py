@@ -159,6 +159,25 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
     return scale(with_masks(graph, split, split_index, seed, per_class), choices["normalise_features"])
 
 
+def preparation(name_or_path: str | os.PathLike[str], **given: Any) -> dict[str, str]:
+    """How :func:`load` prepares a graph: its options that prepare another graph alike, as words.
+
+    Args:
+        name_or_path: As of ``load``.
+        **given: The options "symmetric", "self_loops" and "normalise_features" of ``load``.
+    """
+    name, options = parse(name_or_path, given)
+    usual = ENTRIES.get(name, FILE).common
+    chosen = {key: usual.get(key) if options.get(key) in (None, "auto") else options[key]
+              for key in ("symmetric", "self_loops", "normalise_features")}
+    scaling = chosen["normalise_features"]
+    if scaling not in ("row", "standard"):
+        scaling = "row" if flag("normalise_features", scaling) else "none"
+    loops = flag("self_loops", chosen["self_loops"])
+    return {"symmetric": "yes" if flag("symmetric", chosen["symmetric"]) else "no", "normalise_features": scaling,
+            **({} if loops is None else {"self_loops": "yes" if loops else "no"})}
+
+
 def with_masks(graph: Graph, split: str, index: int, seed: int, per_class: dict[str, int]) -> Graph:
     """The graph with the masks of a split; ``index`` says which of several."""
     if split == "stored":

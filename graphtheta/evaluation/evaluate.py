@@ -157,13 +157,16 @@ class RowEvaluator(Evaluator):
         weights: Weights of the rows in the loss, an argument of ``Task.mean_loss``.
         threshold: Decides which labels, or which of two classes, are predicted; None for 0.5.
 
+    Attributes:
+        threshold: As the argument.
+
     Collective: all ranks of job_comm.
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, view: GraphView, *, ids: np.ndarray, y: np.ndarray,
                  masks: dict[str, np.ndarray], weights: np.ndarray | None = None, threshold: Threshold | None = None):
         super().__init__(partition, layers, task)
-        self._view, self._ids, self._y, self._weights, self._threshold = view, ids, y, weights, threshold
+        self._view, self._ids, self._y, self._weights, self.threshold = view, ids, y, weights, threshold
         used = {split: mask for split, mask in masks.items() if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0}
         known = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
         self._masks = {split: mask & known for split, mask in used.items()}
@@ -180,10 +183,10 @@ class RowEvaluator(Evaluator):
 
         Collective: all ranks of job_comm.
         """
-        if self._threshold is None:
+        if self.threshold is None:
             return None, None
         chosen = self._masks.get("val", np.zeros(len(out), bool))
-        return self._threshold.shifted(self.job_comm, self._y, out, chosen)
+        return self.threshold.shifted(self.job_comm, self._y, out, chosen)
 
     def decisions(self, model: Model) -> Decisions:
         """The decisions of a model for classes or labels, counted; none for values.

@@ -15,11 +15,11 @@ class Threshold:
     """A fixed threshold, or one for each label that is best on the validation rows.
 
     Attributes:
-        value: The threshold if it is fixed.
+        value: The threshold if it is fixed, or one for each label.
         goal: What a chosen threshold maximises, a name in ``GOALS``; empty if it is fixed.
     """
 
-    value: float = 0.5
+    value: float | tuple[float, ...] = 0.5
     goal: str = ""
 
     def shifted(self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +41,7 @@ class Threshold:
         if self.goal:
             cut = self._chosen(comm, y[:, None] if classes else y, margin, chosen)
         else:
-            cut = np.full(margin.shape[1], scipy.special.logit(self.value))
+            cut = np.broadcast_to(scipy.special.logit(np.asarray(self.value)), margin.shape[1:])
         margin = (margin - cut).astype(out.dtype)
         return np.concatenate((np.zeros_like(margin), margin), axis=1) if classes else margin, scipy.special.expit(cut)
 

@@ -8,6 +8,8 @@ import yaml
 
 from graphtheta.errors import FormatError
 
+# the keys of a run, in its output folder
+JOB_FILE = "job.yaml"
 # a file of all keys has 3 KiB
 LARGEST_FILE, DEEPEST = 1 << 16, 8
 # largest value of a key that counts something; rows are counted in 32 bits

@@ -26,6 +26,7 @@ from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import PRECOMPUTED, GraphView
 from graphtheta.errors import ConfigError
+from graphtheta.inference.self_loops import check_loops
 from graphtheta.job.job import Job
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.autodiff.tape import Parameter
@@ -179,7 +180,7 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         partition, blank["x"] = _with_learned(job, prepared.graph, partition)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset())
     with backend_scope(job.backend), pass_scope(settings):
-        prepared.check_columns(made, partition)
+        check_loops(made, partition, prepared.unknown)
         partition, settings, saving = first_totals(job, prepared, made, partition)
     if saving is not None:
         # of zeros, because the features are

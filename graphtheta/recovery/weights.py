@@ -5,6 +5,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,22 @@ WEIGHTS = "weights.safetensors"
 REMEDY = f"give the {WEIGHTS} that 'graphtheta train' wrote"
 
 
-def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failure: OSError | None = None) -> None:
+class Saved(NamedTuple):
+    """The content of a file of weights.
+
+    Attributes:
+        job: The job.
+        weights: Arrays by name.
+        trained: What was said about the training graph, as JSON; empty if an earlier version wrote the file.
+    """
+
+    job: Job
+    weights: dict[str, np.ndarray]
+    trained: str
+
+
+def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failure: OSError | None = None,
+                  trained: str = "") -> None:
     """Write weights and job; the file appears whole or not at all.
 
     Args:
@@ -25,11 +41,13 @@ def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failu
         job: The job.
         weights: Arrays by name.
         failure: Why some of them are missing; None if none are.
+        trained: JSON about the graph of the training; empty for none.
 
     Raises:
         FormatError: It cannot be written.
     """
     texts = {"job": json.dumps(job.model_dump()), "checksums": json.dumps({name: checksum(x) for name, x in weights.items()})}
+    texts |= {"trained": trained} if trained else {}
     try:
         if failure is not None:
             raise failure
@@ -42,7 +60,12 @@ def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failu
 
 
 def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
-    """Job and weights of a file that ``write_weights`` wrote.
+    """Job and weights of a file that ``write_weights`` wrote; errors as of ``read_saved``."""
+    return read_saved(path)[:2]
+
+
+def read_saved(path: str | Path) -> Saved:
+    """The content of a file that ``write_weights`` wrote.
 
     Raises:
         FormatError: It cannot be read, is damaged, or is no weights file.
@@ -51,13 +74,13 @@ def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
     path = Path(path)
     try:
         texts, weights = read_tensors(path)
-        if set(texts) != {"job", "checksums", "checksum"} or texts.pop("checksum") != _of_texts(texts):
+        if set(texts) - {"trained"} != {"job", "checksums", "checksum"} or texts.pop("checksum") != _of_texts(texts):
             raise FormatError(f"{path}: damaged: job and checksums do not match their checksum")
         known = json.loads(texts["checksums"])
         if {name: checksum(x) for name, x in weights.items()} != known:
             wrong = next((name for name, x in weights.items() if known.get(name) != checksum(x)), "header")
             raise FormatError(f"{path}: damaged: {wrong}: it does not match its checksum")
-        return Job(**json.loads(texts["job"])), weights
+        return Saved(Job(**json.loads(texts["job"])), weights, texts.get("trained", ""))
     except FormatError as e:
         raise FormatError(f"{e}; {REMEDY}, or train again") from None
     except ConfigError:

@@ -16,10 +16,11 @@ from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
 from graphtheta.job.job import Job
+from graphtheta.job.keyfile import JOB_FILE
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.reports.profile import LISTED, PROFILE_FILE, Book, Profile
 
-METRICS_FILE, JOB_FILE, RESULT_FILE = "metrics.jsonl", "job.yaml", "result.json"
+METRICS_FILE, RESULT_FILE = "metrics.jsonl", "result.json"
 FIELDS = ("seconds", "wait", "bytes", "messages")
 # number of progress lines in a log file, in place of a progress bar
 LINES = 20

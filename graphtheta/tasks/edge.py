@@ -33,7 +33,7 @@ class EdgeKind(TaskKind):
         name = graph.name or "the graph"
         if graph.edge_y is None:
             raise DataError(f"{name} has no labels for task '{self.name}'; give it edge_y, or choose another --task")
-        if graph.edge_train is None or not graph.edge_train.any():
+        if self.trains and (graph.edge_train is None or not graph.edge_train.any()):
             raise DataError(f"{name} has no training edges; give it an edge_train mask")
         self.width = graph.edge_y.shape[1] if graph.edge_y.ndim == 2 else 1
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
@@ -44,7 +44,8 @@ class EdgeKind(TaskKind):
         return "edge"
 
     def objective(self, graph: Graph, partition: Partition) -> EdgeTask:
-        return EdgeTask(partition, partition.edge.read("train"), self.labels)
+        train = partition.edge.read("train") if "train" in partition.edge else np.zeros(partition.n_local_edges, bool)
+        return EdgeTask(partition, train, self.labels)
 
     def weighting(self, partition: Partition, task: Task) -> Weighting | None:
         return Weighting(column=self.job.sample_weights) if self.job.sample_weights else None

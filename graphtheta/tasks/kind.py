@@ -59,6 +59,8 @@ class TaskKind(ABC):
         width: Number of outputs per row, 0 for a scalar without an axis of its own; set by
             ``take``.
         class_names: Names of the classes or labels; empty if the graph has none.
+        trains: Whether the job trains. If it only applies a trained model, the graph needs no training rows, and labels may be unknown:
+            -1, or NaN.
     """
 
     name: ClassVar[str]
@@ -69,6 +71,7 @@ class TaskKind(ABC):
     labels: str
     width: int
     class_names: tuple[str, ...] = ()
+    trains = True
 
     def __init__(self, job: Any):
         self.job = job

@@ -34,7 +34,8 @@ class NodeKind(TaskKind):
     def take(self, graph: Graph) -> Graph:
         if graph.y is None:
             raise DataError(f"{graph.name or 'the graph'} has no labels for task '{self.name}'; give it y, or choose another --task")
-        graph.require_training()
+        if self.trains:
+            graph.require_training()
         self.labels = label_kind(graph.y, graph.multilabel)
         self.width = graph.n_classes if self.labels == "classes" else graph.y.shape[1]
         self._threshold = threshold_of(self.job.threshold, self.labels, self.width)

@@ -27,6 +27,7 @@ from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.inference.limited import Limited, limited
+from graphtheta.inference.self_loops import check_loops
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
@@ -39,13 +40,14 @@ from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair
+from graphtheta.schema.schema import Schema
 from graphtheta.splits.several import choose_split
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.train.aggregation import first_totals
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
 from graphtheta.train.modes import ModeCounts, count_modes
-from graphtheta.train.prepare import build_strategy, load_graph, prepare
+from graphtheta.train.prepare import build_strategy, choices_of, load_graph, prepare
 from graphtheta.train.schedule import schedule_of
 
 
@@ -94,6 +96,8 @@ class RunSetup:
         learned: Node columns that training changes.
         tables: Their rows that are learned, which are saved.
         limit: Passes by blocks; None if passes over the whole graph are within the memory limit.
+        schema: Form of the graph, before self loops were added or dropped.
+        prepared: How the dataset was prepared, see ``Trained``.
     """
 
     job: Job
@@ -120,6 +124,8 @@ class RunSetup:
     learned: tuple[Table, ...]
     tables: tuple[EmbeddingTable, ...]
     limit: Limited | None
+    schema: Schema
+    prepared: dict[str, str]
 
     @property
     def mode_line(self) -> str:
@@ -181,17 +187,17 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     Collective: all ranks of comm.
     """
     error: GraphThetaError | None = None
-    prepared = None
+    prepared = schema = None
     try:
         whole = with_structural_features(job, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), comm)
-        prepared = prepare(job, whole, model)
+        prepared, schema = prepare(job, whole, model), Schema.of(whole, with_ids=job.embedding > 0)
         frozen = frozen_parameters(prepared.model, choices.freeze)
     except MemoryError as e:
         error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use fewer or narrower layers")
     except GraphThetaError as e:
         error = e
     comm.agree(error)
-    assert prepared is not None
+    assert prepared is not None and schema is not None
     made, dtype = prepared.model, np.dtype(job.dtype)
     pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
     halo_comm = comm if job.macrobatch == "1" else MergedComm(comm)
@@ -199,7 +205,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     partition, learned, tables = with_embedding(job, prepared.graph, partition)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
     with pass_scope(settings), backend_scope(job.backend):
-        prepared.check_columns(made, partition)
+        check_loops(made, partition, prepared.unknown)
         partition, settings, saving = first_totals(job, prepared, made, partition)
     partition = with_cached_columns(job, partition)
     with pass_scope(settings):
@@ -222,9 +228,9 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
         raise ConfigError(f"views_per_step={views}: each of the {comm.size} workers computes batches of its own, so a step has as many of "
                           f"each; give a multiple of {comm.size}, or drop --views-per-step")
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
-    trained = tuple(p for p in made.parameters() if p not in frozen)
     return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
-                    prepared.metric, strategy, trained, rule, views, independent, modes, choices, learned, tables, limit)
+                    prepared.metric, strategy, tuple(p for p in made.parameters() if p not in frozen), rule, views, independent, modes,
+                    choices, learned, tables, limit, schema, choices_of(job) if graph is None else {})
 
 
 def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.transform import drop_self_loops
-from graphtheta.datasets.dataset import load
+from graphtheta.datasets.dataset import load, preparation
 from graphtheta.embeddings.setup import check_embedding
-from graphtheta.engine.layer.dry_run import probe
-from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.sampler import Sampler
@@ -23,6 +21,7 @@ from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.evaluation.evaluate import Evaluator
+from graphtheta.inference.self_loops import with_loops
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.orders.registry import make_order
@@ -40,8 +39,6 @@ NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "sh
 NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal", "order"})
 # clusters that rank 0 sends to all workers at a time
 CLUSTERS_SENT = 1 << 20
-# placeholder of added self loops in integer columns; it is no row of any embedding table
-NO_CODE = -1
 
 
 @dataclass
@@ -66,21 +63,6 @@ class Prepared:
     metric: str
     unknown: frozenset[str] = frozenset()
 
-    def check_columns(self, model: Model, partition: Partition) -> None:
-        """Check that the model reads no edge column that has no value for the added self loops.
-
-        Raises:
-            DataError: It reads such a column.
-        """
-        made: set[str] = set()
-        for step in probe(model, partition).supersteps if self.unknown else ():
-            phases = step.program.phases if step.program is not None else []
-            for name in (n for phase in phases for n in phase.reads["edge"] if n in self.unknown and n not in made):
-                raise DataError(f"{step.layer} reads edge.{name}, an integer column without a value for the self loops that the job adds; "
-                                f"add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
-                                "self_loops='no' (--self-loops no)")
-            made |= {n for phase in phases for n in phase.outputs}
-
     def build_task(self, partition: Partition, layers: Layers) -> tuple[Task, Evaluator]:
         """The objective of training and the evaluator.
 
@@ -103,6 +85,11 @@ def load_graph(job: Job) -> Graph:
     return load(job.dataset, data_dir=job.data_dir or None, **options)
 
 
+def choices_of(job: Job) -> dict[str, str]:
+    """How ``load_graph`` prepares the dataset; see ``preparation``."""
+    return preparation(job.dataset, symmetric=job.symmetric, normalise_features=job.normalise_features)
+
+
 def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Prepared:
     """Choose the task, make the model, and add or remove edges of the graph as both require.
 
@@ -120,15 +107,8 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     graph = kind.take(graph)
     metric = choose_metric(job.metric, kind.measured)
     model = make_model(job, graph, kind, given)
-    loops, edges, n_edges, unknown = job.self_loops, None, graph.n_edges, frozenset[str]()
-    if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
-        whole = frozenset(name for name, x in graph.edge_columns.items() if x.dtype.kind == "i")
-        graph = graph.with_self_loops(columns=dict.fromkeys(whole, NO_CODE))
-        unknown = whole if graph.n_edges > n_edges else unknown
-    elif loops == "no":
-        graph, edges = drop_self_loops(graph)
-        n_edges = graph.n_edges
-    return Prepared(job, graph, model, GraphInfo(graph.node_ids, n_edges, edges), kind, metric.name, unknown)
+    looped = with_loops(graph, job.self_loops, model)
+    return Prepared(job, looped.graph, model, looped.info, kind, metric.name, looped.unknown)
 
 
 def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task, precomputed: bool = False) -> Strategy:

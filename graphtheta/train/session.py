@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -10,33 +11,32 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.embeddings.saved import gathered_values, load_values
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.module import Module
-from graphtheta.engine.layer.stages import Stages
+from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.layer.superstep import fallback_text
 from graphtheta.engine.runtime.start import start
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.train.update import Schedule
-from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
-from graphtheta.evaluation.evaluate import SPLITS
-from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
-from graphtheta.inference.some import predicted
+from graphtheta.errors import ConfigError, DataError, FormatError
+from graphtheta.inference.inference import Inference
+from graphtheta.inference.on_graph import ModelOnGraph
+from graphtheta.inference.reads import columns_read
+from graphtheta.inference.trained import Trained
 from graphtheta.job.job import Job
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
-from graphtheta.outputs.formats import Rows
-from graphtheta.outputs.parts import PartFolder
-from graphtheta.outputs.predictions import predictions
+from graphtheta.ops.losses.weighting import Weighting
+from graphtheta.ops.metrics.scores import GOALS
 from graphtheta.pipeline.profile import Pipeline
 from graphtheta.recovery.weights import read_weights, write_weights
-from graphtheta.tasks.class_report import ClassReport
-from graphtheta.train.build import Choices, build
+from graphtheta.train.build import Choices, RunSetup, build
 from graphtheta.train.groups import Choice, Groups
 from graphtheta.train.make_model import source_of
-from graphtheta.wording import did_you_mean
 
 
-class Session:
+class Session(ModelOnGraph):
     """A model on a graph, built as a job says.
 
     Training changes the parameters and running statistics of the model in place. Nothing else of
@@ -74,6 +74,7 @@ class Session:
     Collective: all ranks of comm.
     """
 
+    setup: RunSetup
     # keys of a job that have no meaning here
     unread: tuple[str, ...] = ("seeds",)
 
@@ -94,9 +95,9 @@ class Session:
             raise ConfigError(f"loss={loss!r} is not a function; give a function of (out, y) that returns a value for each row")
         schedule = lr_schedule if callable(lr_schedule) else None
         freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
-        self.setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(loss, schedule, groups, freeze))
-        self.job, self.comm, self.model = job, comm, self.setup.model
-        self.partition, self.probe, self.strategy = self.setup.partition, self.setup.probe, self.setup.strategy
+        setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(loss, schedule, groups, freeze))
+        super().__init__(setup)
+        self.setup, self.strategy = setup, setup.strategy
         self.caches = self.setup.caches()
         self.macrobatches = self.setup.macrobatches(self.caches)
         self.training = self.setup.training(self.caches, self.macrobatches)
@@ -146,149 +147,52 @@ class Session:
                             "check features, targets and edge values for very large numbers")
         return total[:n], total[n:].tolist()
 
-    @np.errstate(**QUIET)
-    def measure(self) -> dict[str, float]:
-        """Metrics of all splits.
+    def on(self, graph: Graph) -> Inference:
+        """The model on another graph, with the weights that it has whenever it runs.
 
-        Collective: all ranks.
-        """
-        with self.comm.ledger.stage("evaluate"), self.setup.scope():
-            return self.setup.evaluator.metrics(self.model)
-
-    def evaluate(self, split: str = "test") -> dict[str, float]:
-        """Metrics of one split: "train", "val" or "test"; none if the graph has no such split.
+        What was derived from the graph of the training is applied to the other one. That graph
+        needs no labels and no masks; without masks, all that has labels is the test set.
 
         Raises:
-            ConfigError: There is no split of that name.
+            DataError: The graph lacks something that the model reads, or has it in another form; on all ranks together.
 
         Collective: all ranks.
         """
-        if split not in SPLITS:
-            raise ConfigError(f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
-        return {n: v for n, v in self.measure().items() if n.startswith(f"{split}_")}
+        rows = gathered_values(self.setup.tables, self.partition, Path(gettempdir()))
+        self.comm.agree(None if rows.failure is None else FormatError(f"{gettempdir()}: learned features of nodes cannot be written: "
+                                                                      f"{rows.failure}; set TMPDIR to a folder on a larger disk"))
+        arrays = self.comm.broadcast({name: np.array(x) for name, x in rows.arrays.items()})
+        return Inference(self.job, self.trained(), lambda: graph, self.comm, lambda *_: self.model, arrays)
 
     @np.errstate(**QUIET)
-    def class_report(self) -> ClassReport:
-        """Precision, recall, F1 and support of each class or label, by split; without splits if the task has no classes.
+    def trained(self) -> Trained:
+        """What is carried to other graphs.
 
         Collective: all ranks.
         """
-        with self.comm.ledger.stage("evaluate"), self.setup.scope():
-            return ClassReport.of(self.setup.evaluator.decisions(self.model), self.setup.kind.class_names)
-
-    def predict(self, nodes: Any = None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Original ids of all nodes (edges by their numbers, test links by the ids of their ends) and outputs on rank 0, None elsewhere.
-
-        Args:
-            nodes: Original ids, in the order of the result; only their neighbourhoods are computed. None for all.
-
-        Raises:
-            ConfigError: There is no such node, or the outputs are not those of nodes; on all ranks together.
-
-        Collective: all ranks.
-        """
-        if nodes is not None:
-            with self.comm.ledger.stage("evaluate"), self.setup.scope():
-                return predicted(self.model, self.setup.evaluator, self.setup.info, nodes)
-        found = self.predictions()
-        return None if found is None else (found.ids, found.values)
-
-    def predictions(self, whole: bool = True) -> Rows | None:
-        """What ``predict`` returns, with the class of each row by name; those of this worker unless ``whole``.
-
-        Collective: all ranks.
-        """
-        with self.setup.scope():
-            return predictions(self.model, self.setup.evaluator, self.setup.kind, self.setup.info, whole)
-
-    def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
-        """Write what ``predictions`` returns to a folder; each worker writes a part with its own rows.
-
-        Args:
-            folder: New, empty, or an earlier output, which is replaced when all parts are complete; on a file system that all
-                workers share.
-            format: "parquet" (needs pyarrow), "csv" or "npy".
-
-        Returns:
-            Number of predictions of all workers.
-
-        Raises:
-            ConfigError: Unknown format, or its library is not installed; on all ranks together.
-            FormatError: The folder holds other files, or cannot be written; on all ranks together.
-
-        Collective: all ranks.
-        """
-        parts = PartFolder(folder, format, self.comm)
-        found = self.predictions(whole=False)
-        assert found is not None
-        return parts.write(found)
-
-    def embed(self, nodes: Any = None, layer: int | str | Stages = -1) -> tuple[np.ndarray, np.ndarray] | None:
-        """What a layer inside the model returns for nodes of the graph, without dropout.
-
-        Args:
-            nodes: Original ids; None for all nodes.
-            layer: Its number among the layers that sum messages, in the order of calls, from the end if negative; its path
-                ("layers.0"); or the layer itself. By default the last one, whose values a head or a decoder reads.
-
-        Returns:
-            (ids, values [len(ids), ...]) on rank 0, None elsewhere.
-
-        Raises:
-            ConfigError: There is no such layer, or no node of an id; on all ranks together.
-
-        Collective: all ranks.
-        """
-        out = self.setup.evaluator.gathered(self.partition.masters, self._embedded(layer))
-        found, error = None, None
-        try:
-            found = None if out is None else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
-        except GraphThetaError as e:
-            error = e
-        self.comm.agree(error)
-        return found
-
-    def write_embeddings(self, folder: str | Path, format: str = "parquet", layer: int | str | Stages = -1) -> int:
-        """Write what ``embed`` returns for all nodes to a folder; each worker writes a part with its own nodes.
-
-        Args:
-            folder, format: As in ``write_predictions``.
-            layer: As in ``embed``.
-
-        Returns:
-            Number of nodes of all workers.
-
-        Raises:
-            ConfigError: There is no such layer, or as in ``write_predictions``; on all ranks together.
-            FormatError: As in ``write_predictions``; on all ranks together.
-
-        Collective: all ranks.
-        """
-        parts = PartFolder(folder, format, self.comm)
-        out, masters = self._embedded(layer), self.partition.masters
-        order = np.argsort(masters)
-        return parts.write(Rows("embedding", self.setup.info.ids(masters[order]), out[order]))
-
-    def _embedded(self, layer: int | str | Stages) -> np.ndarray:
-        """What a layer returns for the masters of this worker."""
-        number = superstep_of(self.model, self.probe, layer)
-        with self.setup.scope():
-            if self.setup.limit is not None:
-                return self.setup.limit.layer(self.model, number)
-            return embedded(self.model, self.partition, self.probe, number)
+        setup, weighting, thresholds = self.setup, self.setup.task.weighting, None
+        if self.job.threshold in GOALS:
+            with setup.scope():
+                thresholds = setup.evaluator.decisions(self.model).thresholds
+        with pass_scope(PassSettings()), backend_scope(self.job.backend):
+            read = columns_read(self.model, self.partition, probe(self.model, self.partition).layers)
+        weights = weighting or Weighting()
+        return Trained(graph=setup.schema, read=read, task=setup.kind.name, weighted=weighting is not None,
+                       class_weights=None if weights.classes is None else weights.classes.tolist(), weight_column=weights.column,
+                       weight_mean=weights.mean, thresholds=None if thresholds is None else thresholds.tolist(), prepared=setup.prepared)
 
     def save(self, path: str | Path) -> None:
-        """Write the weights and the job, on rank 0; the file appears whole or not at all.
+        """Write the weights and the job, on rank 0, with what is carried to other graphs; the file appears whole or not at all.
 
         Raises:
             FormatError: It cannot be written; on all ranks together.
 
         Collective: all ranks.
         """
-        error, rows = None, gathered_values(self.setup.tables, self.partition, Path(path).parent)
+        error, rows, trained = None, gathered_values(self.setup.tables, self.partition, Path(path).parent), self.trained()
         try:
             if self.comm.rank == 0:
-                write_weights(Path(path), self.job, self.model.state() | rows.arrays, rows.failure)
+                write_weights(Path(path), self.job, self.model.state() | rows.arrays, rows.failure, trained.model_dump_json())
         except FormatError as e:
             error = e
         self.comm.agree(error)

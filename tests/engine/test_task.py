@@ -86,11 +86,16 @@ def test_node_targets_and_seeds(size):
 
 
 def test_no_targets_is_an_error_on_all_ranks():
-    for graph in (graphs.random_graph(train=np.zeros(24, bool)), graphs.random_graph(train=None)):
+    """Of whoever makes batches of them; a task alone can measure without any."""
+    def program(comm, graph, make):
+        p = build_partition(graph, comm)
+        GlobalBatch(p, ["in"], make(p))
+
+    nodes, edges = lambda p: NodeTask(p, "classes"), lambda p: EdgeTask(p, np.zeros(p.n_local_edges, bool))
+    untrained = graphs.random_graph(train=np.zeros(24, bool)), graphs.random_graph(train=None)
+    for graph, make in (*((graph, nodes) for graph in untrained), (GRAPH, edges)):
         with pytest.raises(DataError, match="training set is empty"):
-            run_simulated(2, lambda comm: NodeTask(build_partition(graph, comm), "classes"))  # noqa: B023
-    with pytest.raises(DataError, match="training set is empty"):
-        run_simulated(2, lambda comm: (lambda p: EdgeTask(p, np.zeros(p.n_local_edges, bool)))(build_partition(GRAPH, comm)))
+            run_simulated(2, program, graph, make)
 
 
 @pytest.mark.parametrize("kind, y", [("classes", np.arange(24) % 3), ("labels", np.eye(24)[:, :3]), ("values", np.arange(24.0)[:, None])])

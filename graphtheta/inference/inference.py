@@ -1,0 +1,159 @@
+"""``gt.Inference``: a trained model on another graph than it was trained on."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphtheta.analytics.features import SCALE, with_structural_features
+from graphtheta.data.graph import Graph
+from graphtheta.embeddings.saved import load_values
+from graphtheta.embeddings.setup import with_embedding
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.dry_run import Probe, probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.settings import PassSettings, pass_scope
+from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
+from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
+from graphtheta.evaluation.threshold import Threshold
+from graphtheta.inference.limited import Limited, limited
+from graphtheta.inference.on_graph import ModelOnGraph
+from graphtheta.inference.self_loops import Looped, check_loops, with_loops
+from graphtheta.inference.trained import Trained
+from graphtheta.job.job import Job
+from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.schema.conform import conformed
+from graphtheta.splits.several import choose_split
+from graphtheta.tasks.edge import EdgeKind
+from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.tasks.registry import TASKS
+
+# makes the model for a graph in the form of the training graph
+Make = Callable[[Graph, TaskKind], Model]
+# arrays of a file of weights
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """See ``Setup``."""
+
+    job: Job
+    comm: Comm
+    model: Model
+    info: GraphInfo
+    partition: Partition
+    probe: Probe
+    kind: TaskKind
+    evaluator: Evaluator
+    limit: Limited | None
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Context in which passes use the settings of the job."""
+        with backend_scope(self.job.backend), pass_scope(PassSettings()):
+            yield
+
+
+class Inference(ModelOnGraph):
+    """A trained model on a graph that it was not trained on, partitioned over the workers.
+
+    ``trainer.on(graph)`` and ``gt.open_run(folder, graph)`` make one. What was derived from the
+    training graph, such as the means and deviations of features, is applied and not computed again.
+    The graph needs no labels and no masks. Without masks, all that has labels is the test set.
+
+    Args:
+        job: The job of the training; its keys choose workers, precision and back end.
+        trained: What is carried from the training graph.
+        graph: Returns the graph.
+        comm: The workers.
+        make: Makes the model.
+        arrays: Weights of the model and learned features of nodes, which are loaded; or only the latter for a model that has its weights.
+
+    Raises:
+        DataError: The graph lacks something that the model reads, or has it in another form.
+        GraphThetaError: The graph cannot be loaded.
+        Each on all ranks together.
+
+    Collective: all ranks of comm, here and in every method.
+    """
+
+    def __init__(self, job: Job, trained: Trained, graph: Callable[[], Graph], comm: Comm, make: Make, arrays: Arrays):
+        given, kind, looped, model = _prepared(job, trained, graph, comm, make)
+        pair = pair_for(job.partitioner, job.masters, looped.graph, Work(job.layers, job.hidden, 1, job.seed), comm)
+        partition = build_partition(looped.graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype))
+        partition, _, tables = with_embedding(job, looped.graph, partition)
+        error: GraphThetaError | None = None
+        try:
+            rest = load_values(tables, partition, arrays)
+            if rest:
+                model.load_state(rest)
+        except ConfigError as e:
+            error = e
+        comm.agree(error)
+        with pass_scope(PassSettings()), backend_scope(job.backend):
+            check_loops(model, partition, looped.unknown)
+            found = probe(model, partition)
+        kind.check_output(model, found)
+        task = kind.objective(looped.graph, partition)
+        task.weighting = trained.weighting
+        evaluator = kind.evaluator(partition, found.layers, task)
+        if isinstance(evaluator, RowEvaluator) and trained.thresholds is not None:
+            evaluator.threshold = Threshold(tuple(trained.thresholds))
+        limit = limited(job, partition, found)
+        evaluator.by_blocks = None if limit is None else limit.outputs
+        super().__init__(_Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit), _unlabelled(given, kind))
+        self._trained, self._arrays = trained, {name: x for name, x in arrays.items() if name not in rest}
+
+    def on(self, graph: Graph) -> Inference:
+        """The same model on another graph."""
+        return Inference(self.job, self._trained, lambda: graph, self.comm, lambda *_: self.model, self._arrays)
+
+
+def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm, make: Make) -> tuple[Graph, TaskKind, Looped, Model]:
+    """The graph as it was given and with the self loops of the job, the kind of task, and the model.
+
+    Collective: all ranks of comm.
+    """
+    # a kind of task from a file is known after the file was read
+    kind_of, given = TASKS.find(trained.task if job.task == "auto" else job.task), Graph([[], []], 1)
+
+    def applied() -> TaskKind:
+        kind = kind_of(job)
+        kind.trains = False
+        return kind
+
+    def in_form() -> Graph:
+        nonlocal given
+        given = load()
+        given = choose_split(given, job.split_index if given.n_splits > 1 else 0)
+        trained.check_nodes(given)
+        return conformed(given, trained.graph, trained.read)
+
+    error: GraphThetaError | None = None
+    found: tuple[TaskKind, Looped, Model] | None = None
+    try:
+        whole = with_structural_features(job, in_form, comm, applied(), trained.graph.meta.get(SCALE, ()))
+        kind = applied()
+        taken = kind.take(whole)
+        model = make(taken, kind)
+        found = kind, with_loops(taken, job.self_loops, model), model
+    except MemoryError as e:
+        error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use more workers")
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    assert found is not None
+    return given, *found
+
+
+def _unlabelled(graph: Graph, kind: TaskKind) -> str:
+    """Why nothing can be measured; empty if there are labels."""
+    name = graph.name or "the graph"
+    if isinstance(kind, EdgeKind):
+        return f"{name} has no targets of edges (edge_y)" if graph.edge_y is None else ""
+    return f"{name} has no labels of nodes (y)" if not kind.of_pairs and graph.y is None else ""

@@ -1,0 +1,64 @@
+"""Self loops of a job: added, dropped, or left alone as the model wants it."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from graphtheta.data.graph import Graph
+from graphtheta.data.transform import drop_self_loops
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.errors import DataError
+from graphtheta.tasks.kind import GraphInfo
+
+# placeholder of added self loops in integer columns; it is no row of any embedding table
+NO_CODE = -1
+
+
+class Looped(NamedTuple):
+    """A graph with the self loops of a job.
+
+    Attributes:
+        graph: The message-passing graph.
+        info: Original ids of its nodes and edges.
+        unknown: Integer edge columns without a value for the added self loops.
+    """
+
+    graph: Graph
+    info: GraphInfo
+    unknown: frozenset[str]
+
+
+def with_loops(graph: Graph, loops: str, model: Model) -> Looped:
+    """Add or drop self loops.
+
+    Args:
+        graph: The graph.
+        loops: "yes", "no", or "auto": added for layers that use them.
+        model: Has the layers.
+    """
+    edges, n_edges, unknown = None, graph.n_edges, frozenset[str]()
+    if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
+        whole = frozenset(name for name, x in graph.edge_columns.items() if x.dtype.kind == "i")
+        graph = graph.with_self_loops(columns=dict.fromkeys(whole, NO_CODE))
+        unknown = whole if graph.n_edges > n_edges else unknown
+    elif loops == "no":
+        graph, edges = drop_self_loops(graph)
+        n_edges = graph.n_edges
+    return Looped(graph, GraphInfo(graph.node_ids, n_edges, edges), unknown)
+
+
+def check_loops(model: Model, partition: Partition, unknown: frozenset[str]) -> None:
+    """Check that the model reads no edge column that has no value for the added self loops.
+
+    Raises:
+        DataError: It reads such a column.
+    """
+    made: set[str] = set()
+    for step in probe(model, partition).supersteps if unknown else ():
+        phases = step.program.phases if step.program is not None else []
+        for name in (n for phase in phases for n in phase.reads["edge"] if n in unknown and n not in made):
+            raise DataError(f"{step.layer} reads edge.{name}, an integer column without a value for the self loops that the job adds; "
+                            f"add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
+                            "self_loops='no' (--self-loops no)")
+        made |= {n for phase in phases for n in phase.outputs}

@@ -1,0 +1,82 @@
+"""What a trained model carries from the graph that it was trained on to other graphs; stored with its weights."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from graphtheta.data.graph import Graph
+from graphtheta.errors import ConfigError, DataError, FormatError
+from graphtheta.ops.losses.weighting import Weighting
+from graphtheta.schema.schema import Schema, ids_hash
+
+
+class Trained(BaseModel):
+    """Facts about the graph of a training, which are applied to other graphs and not computed from these.
+
+    Attributes:
+        graph: Form of the graph.
+        read: The columns that the model reads, "node.NAME" and "edge.NAME".
+        task: Kind of task.
+        class_weights: Weights of classes in the loss, see ``Weighting``; None if all weigh 1.
+        weight_column, weight_mean: See ``Weighting``.
+        weighted: Whether rows have weights in the loss.
+        thresholds: Probabilities above which labels are predicted, as they were chosen last; None if all are 0.5.
+        prepared: How the dataset was prepared: the options "symmetric", "self_loops" and "normalise_features" of
+            ``gt.load``. Empty for a graph that was given in Python.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    graph: Schema
+    read: list[str]
+    task: str
+    weighted: bool
+    class_weights: list[Any] | None
+    weight_column: str
+    weight_mean: float
+    thresholds: list[float] | None
+    prepared: dict[str, str]
+
+    @property
+    def weighting(self) -> Weighting | None:
+        """Weights of rows in the loss; None if all weigh the same."""
+        classes = None if self.class_weights is None else np.array(self.class_weights)
+        return Weighting(classes, self.weight_column, self.weight_mean) if self.weighted else None
+
+    @property
+    def learned_nodes(self) -> bool:
+        """Whether the model learned values of single nodes."""
+        return bool(self.graph.ids)
+
+    @classmethod
+    def read_from(cls, text: str, where: str) -> Trained:
+        """From the text of a file of weights.
+
+        Raises:
+            ConfigError: The file holds none.
+            FormatError: It is damaged.
+        """
+        if not text:
+            raise ConfigError(f"{where} does not say which graph the model was trained on, because an earlier version wrote it; train "
+                              "again, or open the run in Python: gt.Trainer(job=...), then load the weights and call on(graph)")
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise FormatError(f"{where}: damaged: what it says about the graph is not valid ({error.errors()[0]['msg']}); train again"
+                              ) from None
+
+    def check_nodes(self, graph: Graph) -> None:
+        """Check that a model with learned values of nodes was trained on these nodes.
+
+        Raises:
+            DataError: The graph has others.
+        """
+        n = self.graph.n_nodes
+        if not self.learned_nodes or (graph.n_nodes == n and ids_hash(graph, n) == self.graph.ids):
+            return
+        grown = graph.n_nodes > n and ids_hash(graph, n) == self.graph.ids
+        what = f"node {np.asarray(graph.original_ids)[n].item()!r} and {graph.n_nodes - n - 1:,} more" if grown else "other nodes"
+        raise DataError(f"{graph.name or 'the graph'} has {what}, for which the training on {self.graph.name} learned no features "
+                        "(--embedding); give the nodes it was trained on, in their order, or train a model that reads features")

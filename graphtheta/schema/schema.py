@@ -1,0 +1,110 @@
+"""The schema of a graph: what a model that was trained on it expects of other graphs."""
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from graphtheta.data.graph import Graph
+from graphtheta.data.scale import Scale
+
+# entries of ``meta`` that a graph in this form has too
+KEPT = ("class_names", "feature_scale", "edge_attr_scale", "structural_scale", "relation_names")
+
+
+class Column(BaseModel):
+    """A named column.
+
+    Attributes:
+        whole: Whether it holds integers, and not floats.
+        width: Numbers of a row; 0 for one without an axis of its own.
+        categories: The texts that its codes stand for; empty if it has numbers.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    whole: bool
+    width: int
+    categories: list[str]
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        kind = "integers" if self.whole else "floats"
+        return f"{kind} [{self.width}]" if self.width else kind
+
+
+class Schema(BaseModel):
+    """The form of a graph, without what differs from one graph to the next: numbers of nodes and edges, edges, values.
+
+    Attributes:
+        name: Name of the graph.
+        n_features, n_edge_features: Widths of x and edge_attr; 0 without.
+        has_edge_weight: Whether edges have weights.
+        node_columns, edge_columns: Named columns.
+        node_types, relations: Names of the types and relations in the order of their codes; empty if they have none.
+        n_types, n_relations: Numbers of them.
+        type_widths, relation_widths: Columns of x of each type, and of edge_attr of each relation; empty if unknown.
+        label_kind: Kind of labels, see ``Graph.label_kind``.
+        n_classes: Number of classes; of other kinds of labels, labels of a node.
+        edge_label_width: Targets of an edge; 0 for one without an axis of its own, -1 without targets.
+        meta: What else is carried: names of classes, means and deviations.
+        n_nodes, ids: Number of nodes, and a hash of their ids, for models that learned values of single nodes.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    n_features: int
+    n_edge_features: int
+    has_edge_weight: bool
+    node_columns: dict[str, Column]
+    edge_columns: dict[str, Column]
+    node_types: list[str]
+    relations: list[tuple[str, str, str]]
+    n_types: int
+    n_relations: int
+    type_widths: list[int]
+    relation_widths: list[int]
+    label_kind: str
+    n_classes: int
+    edge_label_width: int
+    meta: dict[str, Any]
+    n_nodes: int
+    ids: str
+
+    @classmethod
+    def of(cls, graph: Graph, *, with_ids: bool = False) -> Schema:
+        """The schema of a graph.
+
+        Args:
+            graph: The graph.
+            with_ids: Whether to hash the ids of all nodes.
+        """
+        several = graph.label_kind in ("multilabel", "regression") and graph.y is not None
+        return cls(
+            name=graph.name or "the graph", n_features=graph.n_features, n_edge_features=graph.n_edge_features,
+            has_edge_weight=graph.edge_weight is not None, node_columns=_columns(graph, "node"), edge_columns=_columns(graph, "edge"),
+            node_types=list(graph.node_types), relations=list(graph.relations), n_types=graph.n_types, n_relations=graph.n_relations,
+            type_widths=graph.meta.get("type_widths", []), relation_widths=graph.meta.get("relation_widths", []),
+            label_kind=graph.label_kind, n_classes=graph.y.shape[1] if several and graph.y is not None else graph.n_classes,
+            edge_label_width=-1 if graph.edge_y is None else 0 if graph.edge_y.ndim == 1 else graph.edge_y.shape[1],
+            meta={key: graph.meta[key] for key in KEPT if key in graph.meta}, n_nodes=graph.n_nodes,
+            ids=ids_hash(graph, graph.n_nodes) if with_ids else "")
+
+    def scale(self, field: str) -> Scale | None:
+        """Means and deviations of a field; None if its values are as they were given."""
+        return Scale.of(self.meta, field)
+
+
+def ids_hash(graph: Graph, n: int) -> str:
+    """A hash of the original ids of the first n nodes."""
+    return blake2b("\n".join(map(str, np.asarray(graph.original_ids[:n]).tolist())).encode(), digest_size=16).hexdigest()
+
+
+def _columns(graph: Graph, group: str) -> dict[str, Column]:
+    columns = graph.node_columns if group == "node" else graph.edge_columns
+    return {name: Column(whole=x.dtype.kind == "i", width=0 if x.ndim == 1 else int(x.shape[1]),
+                         categories=list(graph.categories(group, name))) for name, x in columns.items()}

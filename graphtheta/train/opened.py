@@ -1,0 +1,76 @@
+"""``gt.open_run``: the model of a finished run on another graph, or on its own."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphtheta.data.graph import Graph
+from graphtheta.datasets.dataset import load
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import start
+from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.inference.inference import Inference
+from graphtheta.inference.trained import Trained
+from graphtheta.job.job import Job
+from graphtheta.job.keyfile import JOB_FILE
+from graphtheta.recovery.weights import WEIGHTS, read_saved
+from graphtheta.train.make_model import make_model
+
+# keys of a dataset that the one of the run does not decide for another
+OWN = ("train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
+
+
+def job_of(run: str | Path, keys: dict[str, Any]) -> Job:
+    """The job of a finished run, with some keys changed.
+
+    Raises:
+        ConfigError: The folder holds no finished run, or a key is not allowed.
+    """
+    seeds = sorted(Path(run).glob("seed-*"))
+    for name in (JOB_FILE, WEIGHTS):
+        if seeds and not Path(run, name).is_file():
+            raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
+        if not Path(run, name).is_file():
+            raise ConfigError(f"{run}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
+    return Job.from_yaml(Path(run, JOB_FILE)).change(**keys)
+
+
+def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None = None, **keys: Any) -> Inference:
+    """The model of a finished run on another graph.
+
+    Args:
+        run: Output folder of the run.
+        graph: The graph; None loads the dataset of the run, or the key ``dataset``, and prepares it as that of the run was: reverse
+            edges, row normalisation. Masks are those stored with it, unless the key ``split`` says otherwise.
+        comm: The workers; by default those the process was started with.
+        **keys: Keys of the job that replace those of the run, such as ``inference_memory``.
+
+    Raises:
+        ConfigError: The folder holds no finished run, or a key is not allowed.
+        DataError: The graph lacks something that the model reads, or has it in another form; on all ranks together.
+        GraphThetaError: The weights or the graph cannot be read; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    comm = comm if comm is not None else start()
+    job, path = job_of(run, keys), Path(run, WEIGHTS)
+    error, saved, trained = None, None, None
+    try:
+        saved = read_saved(path)
+        trained = Trained.read_from(saved.trained, str(path))
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    assert saved is not None and trained is not None
+    return Inference(job, trained, lambda: _loaded(job, trained, keys) if graph is None else graph, comm,
+                     lambda taken, kind: make_model(job, taken, kind), saved.weights)
+
+
+def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
+    """The dataset of a job, prepared as that of the training was; its values are as they are stored, or their rows have the sum 1."""
+    split = keys.get("split", "stored")
+    # the scale of the training is applied later
+    prepared = trained.prepared | {"normalise_features": "row" if trained.prepared.get("normalise_features") == "row" else "none"}
+    given = {key: getattr(job, key) for key in OWN if key in keys}
+    options: dict[str, Any] = {**prepared, "largest_component": "no", **given}
+    return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, split=split, **options)
