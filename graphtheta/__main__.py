@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("graphtheta.cli.command", "train a model; without flags, a small built-in job"),
     "launch": ("graphtheta.cli.launch", "run a command on several ranks; if it fails, restart it from the newest intact checkpoint"),
     "evaluate": ("graphtheta.cli.command", "compute metrics of a finished run on every split"),
-    "predict": ("graphtheta.cli.command", "write predictions of a finished run for all nodes, by original id"),
+    "predict": ("graphtheta.cli.predict", "write predictions of a finished run for all nodes, by original id"),
     "import": ("graphtheta.cli.import_", "write a graph as a store, a folder that training maps into memory"),
     "report": ("graphtheta.cli.report", "write an HTML report of a run: learning curve, time, load balance, traffic, memory"),
     "transform": ("graphtheta.cli.transform", "make a store of some nodes and edges of another one"),

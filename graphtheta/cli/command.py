@@ -25,8 +25,8 @@ from graphtheta.job.job import Job
 from graphtheta.logger import start_logging
 from graphtheta.memory.bound import MemoryBound
 from graphtheta.ops.compile.cache import cache_folder
-from graphtheta.outputs.file import FILE_ENDINGS, write_file
-from graphtheta.outputs.formats import FORMATS, Rows
+from graphtheta.outputs.file import write_file
+from graphtheta.outputs.formats import Rows
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
@@ -194,51 +194,6 @@ def evaluate(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
-def predict(argv: list[str]) -> int:
-    """Write predictions of a finished run, or embeddings, for all nodes.
-
-    Args:
-        argv: Run folder and flags.
-
-    Returns:
-        Exit code.
-    """
-    parser = Parser("predict", "Write predictions of a finished run, by original node id, on its graph, or with --dataset on another one. "
-                    "Job flags override the keys of the run.",
-                    "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
-    parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder [RUN/predictions.npz]")
-    parser.add_argument("--format", metavar="{parquet,csv,npy}", choices=tuple(FORMATS),
-                        help="write a folder, to which each worker writes a part in this format")
-    parser.add_argument("--embed", action="store_true", help="write the node embeddings of the last layer instead of predictions")
-    parser.add_job_keys()
-    options, keys = parser.read(argv)
-    job, name = job_of(options.run, keys), "embedding" if options.embed else "prediction"
-    path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
-    if (path.suffix in FILE_ENDINGS) == bool(options.format):
-        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
-
-    def work(comm: Comm) -> None:
-        trainer = opened(job, options.run, keys, comm)
-        if options.format:
-            n = (trainer.write_embeddings if options.embed else trainer.write_predictions)(path, options.format)
-        else:
-            n = save(path, embeddings(trainer) if options.embed else trainer.predictions())
-        if comm.rank == 0:
-            say(f"{n:,} {name}s in {path}")
-
-    return on_all_ranks(job, work)
-
-
-def embeddings(trainer: Any) -> Rows | None:
-    """Embeddings of all nodes on rank 0, None elsewhere.
-
-    Collective: all ranks.
-    """
-    found = trainer.embed()
-    return None if found is None else Rows("embedding", *found)
-
-
 def save(path: Path, rows: Rows | None) -> int:
     """Write what rank 0 has to one file; returns the number of rows."""
     if rows is None:
@@ -358,9 +313,9 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     return "\n".join(line for line in (shown, total, parts[0][2]) if line)
 
 
-def opened(job: Job, run: str, keys: dict[str, Any], comm: Comm) -> Any:
-    """The model of a finished run: on its own graph a trainer, on another dataset a ``gt.Inference``."""
-    if "dataset" in keys:
+def opened(job: Job, run: str, keys: dict[str, Any], comm: Comm, other: bool = False) -> Any:
+    """The model of a finished run: on its own graph a trainer, on another dataset, or with ``other``, a ``gt.Inference``."""
+    if "dataset" in keys or other:
         return graphtheta.open_run(run, comm=comm, **keys)
     trainer = graphtheta.Trainer(job=job, comm=comm)
     trainer.load(Path(run, WEIGHTS))

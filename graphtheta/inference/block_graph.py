@@ -16,7 +16,7 @@ from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
 from graphtheta.engine.view.strategy import whole
 from graphtheta.engine.view.task import Seeds
 from graphtheta.engine.view.view import GraphView
-from graphtheta.inference.spill import Spill
+from graphtheta.inference.spill import Values
 from graphtheta.ops.autodiff.tape import Tape, Var
 
 
@@ -91,7 +91,7 @@ class BlockGraph(ActiveGraph):
         edge_results: New edge values by their name in a spill, with the storage positions of their edges.
     """
 
-    def __init__(self, view: GraphView, made: Sequence[Made], running: Sequence[int], spill: Spill):
+    def __init__(self, view: GraphView, made: Sequence[Made], running: Sequence[int], spill: Values):
         super().__init__(view)
         self.results: dict[int, Var] = {}
         self.edge_results: dict[str, tuple[np.ndarray, np.ndarray]] = {}

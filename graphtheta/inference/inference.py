@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.evaluation.threshold import Threshold
+from graphtheta.inference.grown import Grown, keep_layers
 from graphtheta.inference.limited import Limited, limited
 from graphtheta.inference.on_graph import ModelOnGraph
 from graphtheta.inference.self_loops import Looped, check_loops, with_loops
@@ -112,6 +114,18 @@ class Inference(ModelOnGraph):
     def on(self, graph: Graph) -> Inference:
         """The same model on another graph."""
         return Inference(self.job, self._trained, lambda: graph, self.comm, lambda *_: self.model, self._arrays)
+
+    def keep_layers(self, folder: str | Path) -> None:
+        """Compute the values of all layers and keep them in a folder, for inference on this graph when it has grown; see ``since``."""
+        keep_layers(self, folder)
+
+    def since(self, folder: str | Path, compare: str = "values") -> Grown:
+        """Inference that computes only what has changed since ``keep_layers`` wrote a folder on an earlier graph.
+
+        The graphs may differ by nodes, edges and values; nodes are the same by their original ids.
+        See ``Grown`` for ``compare``.
+        """
+        return Grown(self, folder, compare)
 
 
 def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm, make: Make) -> tuple[Graph, TaskKind, Looped, Model]:

@@ -27,7 +27,7 @@ from graphtheta.engine.view.hop import Hop, depth
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inference.block_graph import BlockGraph, Finished, edge_name, shapes, value_name
-from graphtheta.inference.spill import Spill
+from graphtheta.inference.spill import Values
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.functions.rows import prefix
@@ -48,12 +48,13 @@ class LayerWise:
 
     Attributes:
         rows, edges: Rows and edges of all passes of this worker so far.
+        made: What each layer makes.
     """
 
-    def __init__(self, model: Model, partition: Partition, probe: Probe, spill: Spill, blocks: Callable[[list[Hop]], Blocks]):
+    def __init__(self, model: Model, partition: Partition, probe: Probe, spill: Values, blocks: Callable[[list[Hop]], Blocks]):
         self._model, self._partition, self._spill, self._blocks = model, partition, spill, blocks
         self._layers, self._supersteps = probe.layers, probe.supersteps
-        self._made = shapes(model, partition, probe.layers)
+        self.made = shapes(model, partition, probe.layers)
         self.rows = self.edges = 0
 
     def layer(self, superstep: int) -> np.ndarray:
@@ -70,7 +71,7 @@ class LayerWise:
             # its total was computed before, so that it reads no neighbours
             return self._by_rows(lambda view: self._passed(view, superstep))
         number = summing.index(superstep)
-        self._run(self._layers[number].from_end)
+        self.run(self._layers[number].from_end)
         return self._spill.read(value_name(number), np.arange(self._partition.n_masters))
 
     def outputs(self, view: GraphView) -> Var:
@@ -85,7 +86,7 @@ class LayerWise:
         if view.rows is not None:
             raise ConfigError("inference_memory: passes over a part of the graph, which evaluate nodes at their times, have no limit; "
                               "drop it")
-        self._run(0)
+        self.run(0)
         if view.pairs is not None:
             return self._passed(replace(view, levels=[]))
         return Var(self._by_rows(self._passed), RowSpace(p.masters))
@@ -100,8 +101,11 @@ class LayerWise:
         assert out is not None
         return out
 
-    def _run(self, last: int) -> None:
-        """Compute the layers that are at least ``last`` hops before the end."""
+    def run(self, last: int) -> None:
+        """Compute the layers that are at least ``last`` hops before the end.
+
+        Collective: all ranks of the partition.
+        """
         for hop in range(depth(self._layers) - 1, last - 1, -1):
             running = [i for i, x in enumerate(self._layers) if x.from_end == hop]
             self._create(running)
@@ -117,9 +121,9 @@ class LayerWise:
         error = None
         try:
             for i in running:
-                shape, dtype = self._made[i].value
+                shape, dtype = self.made[i].value
                 self._spill.create(value_name(i), (self._partition.n_masters, *shape), dtype)
-                for name, (shape, dtype) in self._made[i].edges.items():
+                for name, (shape, dtype) in self.made[i].edges.items():
                     self._spill.create(edge_name(i, name), (self._partition.n_local_edges, *shape), dtype)
         except FormatError as e:
             error = e
@@ -133,7 +137,7 @@ class LayerWise:
         view = k_hop_view(p, targets, [Hop(self._layers[i].direction, 0) for i in running])
         self.rows += len(rows)
         self.edges += sum(level.n_edges for level in {id(x): x for x in view.levels}.values())
-        graph = BlockGraph(view, self._made, running, self._spill)
+        graph = BlockGraph(view, self.made, running, self._spill)
         with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused), suppress(Finished):
             self._model.run(graph)
         for i, x in graph.results.items():
@@ -143,7 +147,7 @@ class LayerWise:
 
     def _passed(self, view: GraphView, superstep: int = -1) -> Var:
         """The outputs, or those of a superstep, of a pass that computes no layer over edges."""
-        graph = BlockGraph(view, self._made, (), self._spill)
+        graph = BlockGraph(view, self.made, (), self._spill)
         graph.wanted = superstep
         with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
             out = self._model.run(graph)

@@ -21,7 +21,7 @@ from graphtheta.inference.some import predicted
 from graphtheta.job.job import Job
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder
-from graphtheta.outputs.predictions import predictions
+from graphtheta.outputs.predictions import embedding_rows, predictions
 from graphtheta.tasks.class_report import ClassReport
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.wording import did_you_mean
@@ -207,9 +207,16 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         parts = PartFolder(folder, format, self.comm)
-        out, masters = self._embedded(layer), self.partition.masters
-        order = np.argsort(masters)
-        return parts.write(Rows("embedding", self.setup.info.ids(masters[order]), out[order]))
+        found = self.embeddings(whole=False, layer=layer)
+        assert found is not None
+        return parts.write(found)
+
+    def embeddings(self, whole: bool = True, layer: int | str | Stages = -1) -> Rows | None:
+        """What ``embed`` returns for all nodes; those of this worker unless ``whole``.
+
+        Collective: all ranks.
+        """
+        return embedding_rows(self.partition.masters, self._embedded(layer), self.comm, self.setup.info, whole)
 
     def _embedded(self, layer: int | str | Stages) -> np.ndarray:
         """What a layer returns for the masters of this worker."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,32 +16,37 @@ from graphtheta.errors import FormatError
 BLOCK = 1 << 16
 
 
-class Spill:
-    """Arrays in files of a temporary folder; a context manager that removes them.
+class Values(Protocol):
+    """Values of rows by name, such as those of layers."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such an array."""
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        """Make an array."""
+
+    def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+        """Set some rows, [n] int64, to values [n, ...]."""
+
+    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """A copy of some rows, [n] int64."""
+
+
+class ArrayFiles:
+    """Arrays in files of a folder.
 
     A file is mapped only while it is read or written, so that its pages do not stay in the memory
     of the process.
 
     Args:
-        folder: The folder is made inside this one; empty for that of the system (``TMPDIR``).
-
-    Raises:
-        FormatError: The folder cannot be made.
+        folder: The folder.
+        arrays: Shape and type of the arrays that it has already.
+        remedy: What helps if there is no space, for messages.
     """
 
-    def __init__(self, folder: str | Path = ""):
-        try:
-            self._folder = Path(tempfile.mkdtemp(prefix="graphtheta-", dir=folder or None))
-        except OSError as e:
-            raise FormatError(f"{folder or tempfile.gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
-                              "writable, or set TMPDIR to another one") from None
-        self._arrays: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-
-    def __enter__(self) -> Spill:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def __init__(self, folder: Path, arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]] | None = None,
+                 remedy: str = "choose a folder on a larger disk"):
+        self._folder, self._arrays, self._remedy = folder, dict(arrays or {}), remedy
 
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
@@ -63,7 +69,7 @@ class Spill:
                     os.posix_fallocate(file.fileno(), 0, size)
         except OSError as e:
             raise FormatError(f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the {self.nbytes / 2**30:.2f} GiB of "
-                              f"others: {e.strerror or e}; set TMPDIR to a folder on a larger disk") from None
+                              f"others: {e.strerror or e}; {self._remedy}") from None
         self._arrays[name] = shape, np.dtype(dtype)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
@@ -82,3 +88,28 @@ class Spill:
     def _mapped(self, name: str, mode: Any) -> np.ndarray:
         shape, dtype = self._arrays[name]
         return np.memmap(self._folder / name, dtype, mode, shape=shape)
+
+
+class Spill(ArrayFiles):
+    """Arrays in files of a temporary folder; a context manager that removes them.
+
+    Args:
+        folder: The folder is made inside this one; empty for that of the system (``TMPDIR``).
+
+    Raises:
+        FormatError: The folder cannot be made.
+    """
+
+    def __init__(self, folder: str | Path = ""):
+        try:
+            made = Path(tempfile.mkdtemp(prefix="graphtheta-", dir=folder or None))
+        except OSError as e:
+            raise FormatError(f"{folder or tempfile.gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
+                              "writable, or set TMPDIR to another one") from None
+        super().__init__(made, remedy="set TMPDIR to a folder on a larger disk")
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,8 +1,11 @@
 """Predictions of a model: outputs by original id, and of a task with classes the class of each row."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.outputs.formats import Rows
@@ -18,20 +21,48 @@ def predictions(model: Model, evaluator: Evaluator, kind: TaskKind, info: GraphI
 
     Collective: all ranks of the evaluator's job_comm.
     """
-    rows, out = evaluator.outputs(model)
+    return named_rows(*evaluator.outputs(model), evaluator, kind, info, whole)
+
+
+def named_rows(rows: np.ndarray, out: np.ndarray, evaluator: Evaluator, kind: TaskKind, info: GraphInfo, whole: bool) -> Rows | None:
+    """Predictions by original id, in the order of the numbers of the nodes, edges or links.
+
+    Args:
+        rows: Numbers of some rows of this worker, [n] int64.
+        out: Their outputs, [n, ...]; of all its rows if thresholds are chosen on the validation set.
+        evaluator, kind, info, whole: As of ``predictions``.
+
+    Collective: all ranks of the evaluator's job_comm.
+    """
     codes = _codes(evaluator, out)
-    if whole:
-        values, codes = evaluator.gathered(rows, out), None if codes is None else evaluator.gathered(rows, codes)
-        if values is None:
-            return None
-        rows, out = np.arange(len(values)), values
-    else:
-        order = np.argsort(rows)
-        rows, out, codes = rows[order], out[order], None if codes is None else codes[order]
+    found = _in_order(evaluator.job_comm, [rows, out, *([] if codes is None else [codes])], whole)
+    if found is None:
+        return None
+    rows, out, codes = found[0], found[1], None if codes is None else found[2]
     ids, out = kind.named(info, rows, out)
     names = np.array(kind.class_names)
     classes = codes if codes is None or not len(names) else names[codes]
     return Rows("prediction", ids, out, classes, tuple(names.tolist()) if out.shape[1:] == names.shape else ())
+
+
+def embedding_rows(rows: np.ndarray, out: np.ndarray, comm: Comm, info: GraphInfo, whole: bool) -> Rows | None:
+    """Embeddings by original id, in the order of the numbers of the nodes; arguments as of ``named_rows``.
+
+    Collective: all ranks of comm.
+    """
+    found = _in_order(comm, [rows, out], whole)
+    return None if found is None else Rows("embedding", info.ids(found[0]), found[1])
+
+
+def _in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.ndarray] | None:
+    """Arrays in the order of the first one: those of all workers on rank 0, or with ``whole`` False of each worker; None elsewhere."""
+    if whole:
+        parts = [comm.gather_rows(x) for x in arrays]
+        if parts[0] is None:
+            return None
+        arrays = [np.concatenate(part) for part in parts if part is not None]
+    order = np.argsort(arrays[0])
+    return [x[order] for x in arrays]
 
 
 def _codes(evaluator: Evaluator, out: np.ndarray) -> np.ndarray | None:

@@ -21,6 +21,7 @@ import graphtheta.cli.doctor
 import graphtheta.cli.import_tables
 import graphtheta.cli.launch
 import graphtheta.cli.plan
+import graphtheta.cli.predict
 import graphtheta.cli.report
 import graphtheta.cli.simulate
 import graphtheta.cli.transform
@@ -87,8 +88,9 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("command", commands())
 def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words are read and make a job; nothing is run."""
-    monkeypatch.setattr(graphtheta.cli.command, "on_all_ranks", lambda job, work: 0)
-    monkeypatch.setattr(graphtheta.cli.command, "job_of", lambda run, keys: Job(**keys))
+    for module in (graphtheta.cli.command, graphtheta.cli.predict):
+        monkeypatch.setattr(module, "on_all_ranks", lambda job, work: 0)
+        monkeypatch.setattr(module, "job_of", lambda run, keys: Job(**keys))
     monkeypatch.setattr(graphtheta.cli.doctor, "doctor", lambda argv: 0)
     monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)

@@ -10,7 +10,8 @@ import pytest
 import ranks
 
 import graphtheta as gt
-from graphtheta.cli.command import evaluate, predict, train
+from graphtheta.cli.command import evaluate, train
+from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, GraphThetaError

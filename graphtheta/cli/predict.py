@@ -1,0 +1,81 @@
+"""The command ``predict``: predictions and embeddings of a finished run."""
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from graphtheta.cli.command import on_all_ranks, opened, save
+from graphtheta.console import say
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError
+from graphtheta.inference.grown import COMPARISONS
+from graphtheta.job.flag import Parser
+from graphtheta.outputs.file import FILE_ENDINGS
+from graphtheta.outputs.formats import FORMATS, Rows
+from graphtheta.outputs.parts import PartFolder
+from graphtheta.train.opened import job_of
+
+
+def predict(argv: list[str]) -> int:
+    """Write predictions of a finished run, or embeddings.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser("predict", "Write predictions of a finished run, by original node id, on its graph, or with --dataset on another one. "
+                    "Job flags override the keys of the run.",
+                    "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder [RUN/predictions.npz]")
+    parser.add_argument("--format", metavar="{parquet,csv,npy}", choices=tuple(FORMATS),
+                        help="write a folder, to which each worker writes a part in this format")
+    parser.add_argument("--embed", action="store_true", help="write the node embeddings of the last layer instead of predictions")
+    parser.add_argument("--keep-layers", metavar="FOLDER", help="keep the values of all layers, for --since when the graph has grown")
+    parser.add_argument("--since", metavar="FOLDER", help="compute only what has changed since --keep-layers wrote the folder on an "
+                        "earlier graph")
+    parser.add_argument("--compare", metavar="{values,degrees}", choices=COMPARISONS, default="values", help="with --since, compare all "
+                        "values and edges, or degrees alone, which is enough if nodes and edges were only appended [values]")
+    parser.add_argument("--appended", action="store_true", help="with --since, only the nodes that the earlier graph did not have")
+    parser.add_job_keys()
+    options, keys = parser.read(argv)
+    job, name = job_of(options.run, keys), "embedding" if options.embed else "prediction"
+    path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
+    if (path.suffix in FILE_ENDINGS) == bool(options.format):
+        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
+    if options.compare != "values" and not options.since:
+        raise ConfigError("--compare says how to compare with an earlier graph; give its layers with --since")
+    if options.appended and not options.since:
+        raise ConfigError("--appended chooses the nodes that an earlier graph did not have; give its layers with --since")
+
+    def work(comm: Comm) -> None:
+        model = opened(job, options.run, keys, comm, other=bool(options.since or options.keep_layers))
+        parts = PartFolder(path, options.format, comm) if options.format else None
+        rows = computed(model, options, whole=parts is None)
+        n = save(path, rows) if parts is None or rows is None else parts.write(rows)
+        if comm.rank == 0:
+            say(f"{n:,} {name}s in {path}")
+
+    return on_all_ranks(job, work)
+
+
+def computed(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
+    """The predictions or embeddings of all workers on rank 0 and None elsewhere; those of each worker unless ``whole``.
+
+    Collective: all ranks.
+    """
+    if not options.since and not options.keep_layers:
+        return model.embeddings(whole) if options.embed else model.predictions(whole)
+    if not options.since:
+        model.keep_layers(options.keep_layers)
+    grown = model.since(options.since or options.keep_layers, options.compare)
+    if options.since and options.keep_layers:
+        grown.keep_layers(options.keep_layers)
+    find = grown.embeddings if options.embed else grown.predictions
+    found: Rows | None = find(grown.new if options.appended else None, whole=whole)
+    if options.since and model.comm.rank == 0:
+        say(str(grown.work))
+    return found

@@ -1,0 +1,112 @@
+"""Fingerprints of nodes: 64-bit hashes of what a model reads at a node, and of the edges at it.
+
+Two graphs are compared by them without the first one. A fingerprint depends on original ids and
+values alone: not on the order of edges, numbers of nodes, partition or number of workers. The hash
+of a row is multilinear, the sum of its words times random odd numbers, and then mixed; that of the
+edges of a node is the sum of theirs.
+
+Source: Dietzfelbinger, Universal hashing and k-wise independent random variables via integer
+arithmetic without primes, STACS 1996.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from graphtheta.engine.partition.exchange import Exchange
+from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
+from graphtheta.engine.partition.relation import EDGE, EdgeBlock
+from graphtheta.engine.store.store import ColumnStore
+from graphtheta.engine.view.level import halo_map
+from graphtheta.rng import Purpose, bits, key
+from graphtheta.sparse import is_sparse
+
+# rows of edges and nodes that are read at a time, and bytes of rows that are hashed at a time
+BLOCK, CACHED = 1 << 14, 1 << 18
+WORD, WORDS, HALF = np.dtype(np.uint32), np.dtype(np.uint64), np.uint64(32)
+
+
+def row_hashes(x: Any, name: str = "") -> np.ndarray:
+    """A hash of each row, [n] uint64.
+
+    Args:
+        x: [n, ...] numbers of 32 or 64 bits, or texts; or scipy CSR.
+        name: Rows of columns with other names have other hashes.
+    """
+    seed = key(0, Purpose.CHECK, crc32(name.encode()))
+    if is_sparse(x):
+        return _sums(row_hashes(x.data, name) * bits(seed, x.indices), x.indptr)
+    out = np.zeros(len(x), np.uint64)
+    flat = np.ascontiguousarray(x).reshape(len(x), prod(x.shape[1:]))
+    if not flat.size:
+        return out
+    size = flat.shape[1] * flat.dtype.itemsize
+    # longer texts elsewhere in the array, which pad a text with zeros, do not change its hash
+    word = WORD if size % WORDS.itemsize or flat.dtype.kind == "U" else WORDS
+    odd, step = bits(seed, np.arange(size // word.itemsize)) | np.uint64(1), max(1, CACHED // size)
+    for a in range(0, len(x), step):
+        words = flat[a: a + step].view(word).astype(WORDS)
+        # a change of the highest bits alone would vanish in a product modulo 2**64
+        words ^= words >> HALF
+        np.einsum("ij,j->i", words, odd, out=out[a: a + step])
+    return _mixed(out)
+
+
+def column_hashes(store: ColumnStore, names: Iterable[str]) -> np.ndarray:
+    """A hash of the rows of some columns together, [n_rows] uint64."""
+    out = np.zeros(store.n_rows, np.uint64)
+    for name in names:
+        for a in range(0, store.n_rows, BLOCK):
+            rows = np.arange(a, min(a + BLOCK, store.n_rows))
+            out[rows] += row_hashes(store.read(name, rows), name)
+    return _mixed(out)
+
+
+def edge_hashes(partition: Partition, names: Iterable[str], ids: Callable[[np.ndarray], np.ndarray], reverse: bool) -> np.ndarray:
+    """A hash of the in-edges of each master, or with ``reverse`` of its out-edges, [n_masters] uint64; 0 without any.
+
+    Args:
+        partition: The partition.
+        names: The edge columns that count.
+        ids: From numbers of nodes to original ids.
+        reverse: Whether they are out-edges.
+
+    Collective: all ranks of the partition.
+    """
+    relation, of_node = partition.relations[EDGE], row_hashes(ids(partition.gid))
+    columns = column_hashes(partition.edge, names)
+    found = {MASTER: np.zeros(partition.n_masters, np.uint64), MIRROR: np.zeros(partition.n_mirrors, np.uint64)}
+    for block in relation.blocks:
+        sender, receiver = block.kinds(reverse)
+        ptr, ends, stored = _listed(block, reverse)
+        other = of_node[ends + sender * partition.n_masters]
+        found[receiver] += _sums(_mixed(other + columns[stored]), ptr)
+    plan, mirrors = relation.served(reverse)[1]
+    lookup = halo_map(partition, mirrors)
+    halo = found[MIRROR] if lookup is None else found[MIRROR][mirrors]
+    # sums of integers wrap around, with or without a sign
+    own = {"hash": found[MASTER].view(np.int64)}
+    Exchange(partition.halo_comm, plan).to_masters_add({"hash": halo.view(np.int64)}, own)
+    return own["hash"].view(np.uint64)
+
+
+def _listed(block: EdgeBlock, reverse: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bounds of the edges of each receiving row of a block, their other ends, and their storage positions."""
+    if reverse:
+        return block.out_indptr, block.out_dst, block.start + block.out_edge
+    return block.in_indptr, block.in_src, np.arange(block.start, block.start + block.n_edges)
+
+
+def _sums(x: np.ndarray, ptr: np.ndarray) -> np.ndarray:
+    """Sums of groups of hashes that lie one after another, [n_groups] uint64."""
+    total = np.zeros(len(x) + 1, np.uint64)
+    np.cumsum(x, out=total[1:])
+    return total[ptr[1:]] - total[ptr[:-1]]
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    return bits(0, x)

@@ -1,0 +1,407 @@
+"""Inference on a grown graph from the values of an earlier one: only rows whose values can differ are computed.
+
+The earlier inference keeps the values of every layer, and a fingerprint of each node: of what the
+model reads at it, and of its edges. On the grown graph, nodes without values or with other
+fingerprints are changed, and from hop to hop the nodes that receive from changed ones. Values of
+all others are read. The result is that of a pass over the whole graph, up to the rounding of sums.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.train.step import QUIET
+from graphtheta.engine.view.hop import Hop, depth
+from graphtheta.engine.view.strategy import whole as whole_view
+from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.evaluation.evaluate import NodeEvaluator
+from graphtheta.inference.block_graph import edge_name, value_name
+from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
+from graphtheta.inference.fingerprints import column_hashes, edge_hashes
+from graphtheta.inference.frontier import READ, Changes, changed_rows, needed_rows
+from graphtheta.inference.kept import Kept, LayerFiles, writing
+from graphtheta.inference.layerwise import Blocks, LayerWise
+from graphtheta.inference.on_graph import ModelOnGraph
+from graphtheta.inference.reads import columns_read
+from graphtheta.job.model_keys import ModelKeys
+from graphtheta.outputs.formats import Rows
+from graphtheta.outputs.predictions import embedding_rows, named_rows
+from graphtheta.recovery.tensors import checksum
+from graphtheta.wording import did_you_mean
+
+# names of arrays that are kept: outputs, hashes of nodes and of their edges, and degrees, by whether edges are out-edges
+OUTPUTS, OWN, EDGES = "outputs", "own", {False: "in-edges", True: "out-edges"}
+DEGREES = {False: "in_degree", True: "out_degree"}
+COMPARISONS = ("values", "degrees")
+# share of the edges above which a pass over the whole graph, which lists no rows, is faster
+MOST = 0.5
+
+
+class Work(NamedTuple):
+    """What an inference computed, of all workers.
+
+    Attributes:
+        appended: Nodes that the earlier graph did not have.
+        changed: Nodes with other values or edges, with those.
+        rows, edges: Rows and edges of all layers that were computed.
+        all_rows, all_edges: Those of a pass over the whole graph.
+        comparing, computing: Seconds of rank 0.
+    """
+
+    appended: int
+    changed: int
+    rows: int
+    edges: int
+    all_rows: int
+    all_edges: int
+    comparing: float
+    computing: float
+
+    def __str__(self) -> str:
+        return (f"{self.appended:,} appended and {self.changed - self.appended:,} changed nodes: computed {self.rows:,} of "
+                f"{self.all_rows:,} rows and {self.edges:,} of {self.all_edges:,} edges of all layers, in {self.computing:.2f} s after "
+                f"{self.comparing:.2f} s of comparing")
+
+
+class _Found:
+    """Values that are computed now, and those kept for all other rows."""
+
+    def __init__(self, kept: Kept):
+        self._kept = kept
+        self._found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        """Make an array, of which no row is computed yet."""
+        self._found[name] = np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype)
+
+    def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+        """Add rows that were computed."""
+        known, old = self._found[name]
+        rows = np.concatenate((known, rows))
+        order = np.argsort(rows)
+        self._found[name] = rows[order], np.concatenate((old, values))[order]
+
+    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """A copy of some rows."""
+        known, values = self._found[name]
+        at = np.minimum(np.searchsorted(known, rows), max(len(known) - 1, 0))
+        here = known[at] == rows if len(known) else np.zeros(len(rows), bool)
+        out = np.empty((len(rows), *values.shape[1:]), values.dtype)
+        out[here] = values[at[here]]
+        if not here.all():
+            out[~here] = self._kept.read(name, rows[~here])
+        return out
+
+
+class Grown:
+    """A model on a graph that has grown since its layers were kept.
+
+    Args:
+        model: On the grown graph.
+        folder: What ``keep_layers`` wrote on the earlier graph. Nodes are the same by their original ids.
+        compare: How nodes of both graphs are compared: by all "values" that the model reads, and all edges; or by "degrees" alone,
+            which is faster, and enough if nodes and edges were only appended.
+
+    Attributes:
+        appended: Original ids of the nodes of this worker that the earlier graph did not have.
+        work: What the last call computed.
+
+    Raises:
+        ConfigError: The values are those of another model, the model cannot be computed by parts, or there is no such comparison.
+        FormatError: The folder cannot be read.
+        Each on all ranks together.
+
+    Collective: all ranks, here and in every method.
+    """
+
+    work: Work
+
+    def __init__(self, model: ModelOnGraph, folder: str | Path, compare: str = "values"):
+        self._on, began = model, perf_counter()
+        p, layers = model.partition, model.probe.layers
+        _check_comparison(model, compare)
+        with model.setup.scope():
+            now = fingerprints(model, values=compare == "values")
+            kept, error = None, None
+            try:
+                kept = Kept(Path(folder), _ids(model), weights_hash(model))
+                changes = _changes(kept, now, _degrees_read(model), _directions(layers))
+            except GraphThetaError as e:
+                error = e
+            model.comm.agree(error)
+            assert kept is not None
+            self._kept, self._changed = kept, changed_rows(p, layers, changes)
+        new = ~kept.known
+        any_change = changes.values | np.logical_or.reduce(list(changes.edges.values()))
+        total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
+        self._counts = int(total[0]), int(total[1])
+        self._new, self._seconds = new, perf_counter() - began
+        self.appended = _ids(model)[new]
+
+    def predict(self, nodes: Any = None, *, appended: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+        """Original ids and outputs, on rank 0; None elsewhere.
+
+        Args:
+            nodes: Original ids, in the order of the result, the same on all workers; None for all nodes.
+            appended: Only the nodes that the earlier graph did not have.
+
+        Raises:
+            ConfigError: There is no such node; on all ranks together.
+        """
+        found = self.predictions(self._wanted(nodes, appended))
+        return self._in_order(found, nodes)
+
+    def embed(self, nodes: Any = None, layer: Any = -1, *, appended: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+        """What a layer inside the model returns; arguments and result as of ``predict``, and ``layer`` as of ``Trainer.embed``."""
+        return self._in_order(self.embeddings(self._wanted(nodes, appended), layer), nodes)
+
+    def predictions(self, wanted: np.ndarray | None = None, *, whole: bool = True) -> Rows | None:
+        """Predictions with the classes by name.
+
+        Args:
+            wanted: The masters that count, [n_masters] bool; None for all.
+            whole: Those of all workers on rank 0, and None elsewhere; otherwise those of each worker.
+        """
+        rows, out = self._computed(wanted, None)
+        setup = self._on.setup
+        return named_rows(rows, out, setup.evaluator, setup.kind, setup.info, whole)
+
+    def embeddings(self, wanted: np.ndarray | None = None, layer: Any = -1, *, whole: bool = True) -> Rows | None:
+        """Embeddings; arguments as of ``predictions``, and ``layer`` as of ``Trainer.embed``."""
+        on = self._on
+        rows, out = self._computed(wanted, superstep_of(on.model, on.probe, layer))
+        return embedding_rows(rows, out, on.comm, on.setup.info, whole)
+
+    @property
+    def new(self) -> np.ndarray:
+        """Masters that the earlier graph did not have, [n_masters] bool."""
+        return self._new
+
+    @np.errstate(**QUIET)
+    def keep_layers(self, folder: str | Path) -> None:
+        """Keep the values of all layers on the grown graph, as ``Inference.keep_layers``, but compute only what has changed."""
+        on, p = self._on, self._on.partition
+        every = np.arange(p.n_masters)
+        with on.setup.scope(), _writing(on, folder) as files:
+            passes, found, needed = self._passes(np.ones(p.n_masters, bool))
+            out = self._outputs(passes, needed[0] if needed else np.ones(p.n_masters, bool), every)
+            for i in range(len(passes.made)):
+                files.add(value_name(i), found.read(value_name(i), every))
+            files.add(OUTPUTS, out)
+
+    def _passes(self, wanted: np.ndarray) -> tuple[LayerWise, _Found, list[np.ndarray]]:
+        """Passes over the rows that some masters need, the values that they find, and these rows by hop."""
+        on, found, needed = self._on, _Found(self._kept), list[np.ndarray]()
+        passes = LayerWise(on.model, on.partition, on.probe, found, lambda hops: self._blocks(needed, hops))
+        carrying = {hop.from_end for hop, made in zip(on.probe.layers, passes.made, strict=True) if made.edges}
+        needed += needed_rows(on.partition, on.probe.layers, self._changed, wanted, carrying)
+        return passes, found, needed
+
+    @np.errstate(**QUIET)
+    def _computed(self, wanted: np.ndarray | None, superstep: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the wanted masters, and their outputs, or the values of a superstep."""
+        on, began = self._on, perf_counter()
+        p, layers = on.partition, on.probe.layers
+        wanted = np.ones(p.n_masters, bool) if wanted is None else wanted
+        rows = np.flatnonzero(wanted)
+        with on.setup.scope():
+            passes, found, needed = self._passes(wanted)
+            if self._share(needed) > MOST:
+                out = np.asarray(embedded(on.model, p, on.probe, superstep) if superstep is not None else
+                                 on.setup.evaluator.run(on.model, whole_view(p, layers)).value)[rows]
+                self.work = Work(*self._counts, *whole_work(p, layers) * 2, self._seconds, perf_counter() - began)
+                return p.masters[rows], out
+            if superstep is None:
+                out = self._outputs(passes, needed[0] if needed else wanted, rows)
+            else:
+                number = [i for i, step in enumerate(on.probe.supersteps) if step.made_by is not None and step.made_by.sum is not None]
+                passes.run(layers[number.index(superstep)].from_end)
+                out = found.read(value_name(number.index(superstep)), rows)
+        n_rows, n_edges = on.comm.all_sum(np.array([passes.rows, passes.edges])).tolist()
+        self.work = Work(*self._counts, n_rows, n_edges, *whole_work(p, layers), self._seconds, perf_counter() - began)
+        return p.masters[rows], out
+
+    def _share(self, needed: list[np.ndarray]) -> float:
+        """The share of the edges of all layers that the needed rows read; 0 if a pass over the whole graph exceeds the memory limit."""
+        p, layers = self._on.partition, self._on.probe.layers
+        degrees = {reverse: p.node.read(name) for reverse, name in DEGREES.items()}
+        each = {(hop.from_end, hop.direction) for hop in layers}
+        read = sum(float(degrees[reverse][needed[hop]].sum()) for hop, direction in each for reverse in READ[direction])
+        total = whole_work(p, layers)[1]
+        share = float(self._on.comm.all_sum(np.array(read))) / total if total else 0.0
+        return share if self._on.setup.limit is None else 0.0
+
+    def _outputs(self, passes: LayerWise, computed: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Outputs of some masters: of those that are computed now, and kept ones."""
+        p = self._on.partition
+        now = passes.outputs(whole_view(p, self._on.probe.layers)).value
+        out = np.empty((len(rows), *now.shape[1:]), now.dtype)
+        fresh = computed[rows]
+        out[fresh] = now[rows[fresh]]
+        if not fresh.all():
+            out[~fresh] = self._kept.read(OUTPUTS, rows[~fresh])
+        return out
+
+    def _blocks(self, needed: list[np.ndarray], hops: list[Hop]) -> Blocks:
+        """The rows to compute at a hop, or after the last one, in blocks within the memory limit."""
+        n = self._on.partition.n_masters
+        rows = needed[hops[0].from_end if hops else 0] if needed else np.ones(n, bool)
+        limit = self._on.setup.limit
+        blocks = [np.arange(n)] if limit is None else limit.divided(hops)
+        return [block[rows[block]] for block in blocks]
+
+    def _wanted(self, nodes: Any, appended: bool) -> np.ndarray | None:
+        """The masters that count."""
+        if nodes is None:
+            return self._new if appended else None
+        error, wanted = None, None
+        try:
+            n = self._on.partition.n_nodes
+            numbers = of_nodes(self._on.setup.info.ids(np.arange(n)), np.arange(n), nodes)[1]
+            wanted = np.isin(self._on.partition.masters, numbers)
+        except GraphThetaError as e:
+            error = e
+        self._on.comm.agree(error)
+        return wanted
+
+    def _in_order(self, found: Rows | None, nodes: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        return None if found is None else of_nodes(found.ids, found.values, nodes)
+
+
+@np.errstate(**QUIET)
+def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
+    """Compute all layers on a graph, and keep their values and outputs in a folder.
+
+    Args:
+        model: The model.
+        folder: New, empty, or an earlier one, which is replaced; on a file system that all workers share.
+
+    Raises:
+        ConfigError: The model cannot be computed by parts; on all ranks together.
+        FormatError: The folder holds other files, or cannot be written; on all ranks together.
+
+    Collective: all ranks.
+    """
+    p, limit = model.partition, model.setup.limit
+    with model.setup.scope(), _writing(model, folder) as files:
+        blocks: Callable[[list[Hop]], Blocks] = (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
+        passes = LayerWise(model.model, p, model.probe, files, blocks)
+        files.add(OUTPUTS, np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value))
+        _drop_edge_values(passes, files)
+
+
+@contextmanager
+def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
+    """The files of this worker, with ids and fingerprints; see ``writing``."""
+    found = {"ids": _ids(model), **fingerprints(model)}
+    with writing(Path(folder), weights_hash(model), model.partition.n_nodes, model.comm) as files:
+        for name, values in found.items():
+            files.add(name, values)
+        yield files
+
+
+def _drop_edge_values(passes: LayerWise, files: LayerFiles) -> None:
+    """Remove edge values, whose order depends on the workers; they are computed again where they are needed."""
+    for i, made in enumerate(passes.made):
+        for name in made.edges:
+            files.remove(edge_name(i, name))
+
+
+def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarray]:
+    """Fingerprints of the masters of this worker by name, [n_masters] each: the degrees and, with ``values``, hashes.
+
+    Raises:
+        ConfigError: Its outputs are not those of nodes; on all ranks together.
+
+    Collective: all ranks.
+    """
+    if type(model.setup.evaluator) is not NodeEvaluator:
+        raise ConfigError("layers are kept of a task with outputs of nodes, evaluated without times; for another task, run it on the whole "
+                          "graph")
+    p, layers = model.partition, model.probe.layers
+    found = {name: p.node.read(name) for name in DEGREES.values()}
+    if not values:
+        return found
+    read = columns_read(model.model, p, layers)
+    of_nodes, of_edges = ([name.partition(".")[2] for name in read if name.startswith(f"{kind}.")] for kind in ("node", "edge"))
+    found[OWN] = column_hashes(p.node, of_nodes)
+    return found | {EDGES[reverse]: edge_hashes(p, of_edges, model.setup.info.ids, reverse) for reverse in _directions(layers)}
+
+
+def _directions(layers: list[Hop]) -> list[bool]:
+    """Whether layers read in-edges (False), and out-edges (True)."""
+    return sorted({reverse for hop in layers for reverse in READ[hop.direction]})
+
+
+def weights_hash(model: ModelOnGraph) -> str:
+    """A hash of weights, running statistics and options of a model, and of its precision."""
+    texts = {name: checksum(x) for name, x in sorted(model.model.state().items())}
+    job = model.job
+    options = {key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")} | job.extra_options
+    steps = [(step.layer, step.direction) for step in model.probe.supersteps]
+    return blake2b(json.dumps([texts, options, steps]).encode(), digest_size=16).hexdigest()
+
+
+def whole_work(partition: Partition, layers: list[Hop]) -> tuple[int, int]:
+    """Rows and edges of the layers of a pass over the whole graph, of all workers; layers side by side count once."""
+    each = {(hop.from_end, hop.direction) for hop in layers}
+    return depth(layers) * partition.n_nodes, sum(len(READ[direction]) for _, direction in each) * partition.n_edges
+
+
+def _check_comparison(model: ModelOnGraph, compare: str) -> None:
+    """Check how nodes are compared.
+
+    Raises:
+        ConfigError: There is no such comparison, or it would miss changes.
+    """
+    if compare not in COMPARISONS:
+        raise ConfigError(f"compare={compare!r} is unknown{did_you_mean(compare, COMPARISONS)}; choose from {', '.join(COMPARISONS)}")
+    if compare == "degrees" and model.job.structural_features:
+        raise ConfigError("compare=degrees would miss changes of structural features, which depend on the whole graph; choose "
+                          "compare=values")
+
+
+def _degrees_read(model: ModelOnGraph) -> set[str]:
+    """The degrees that the model reads, at nodes or at their edges."""
+    read = columns_read(model.model, model.partition, model.probe.layers)
+    return {name.partition(".")[2] for name in read} & set(DEGREES.values())
+
+
+def _changes(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]) -> Changes:
+    """What differs from the earlier graph.
+
+    Args:
+        kept: The earlier graph.
+        now: Fingerprints; without hashes, edges differ where degrees do.
+        degrees_read: Names of the degrees that are values of the node.
+        directions: Whether layers read in-edges (False), and out-edges (True).
+    """
+    known = np.flatnonzero(kept.known)
+
+    def differs(name: str) -> np.ndarray:
+        out = np.ones(len(kept.known), bool)
+        out[known] = kept.read(name, known) != now[name][known]
+        return out
+
+    if OWN in now:
+        return Changes(differs(OWN), {reverse: differs(name) for reverse, name in EDGES.items() if name in now})
+    values = ~kept.known
+    for name in degrees_read:
+        values = values | differs(name)
+    return Changes(values, {reverse: differs(DEGREES[reverse]) for reverse in directions})
+
+
+def _ids(model: ModelOnGraph) -> np.ndarray:
+    """Original ids of the masters of this worker."""
+    return np.asarray(model.setup.info.ids(model.partition.masters))

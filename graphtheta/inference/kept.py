@@ -1,0 +1,263 @@
+"""Values of all layers in a folder, from which later inference on a grown graph starts.
+
+Each worker writes a part with the values of its nodes. Any number of workers reads them, by
+original ids. Rows have checksums of their own, so that a read compares what it reads and nothing
+else.
+"""
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from graphtheta.atomic import atomic_file, sync_folder
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError, FormatError, GraphThetaError
+from graphtheta.inference.fingerprints import row_hashes
+from graphtheta.inference.spill import ArrayFiles
+from graphtheta.recovery.lock import LOCK_FILE, exclusive
+
+MARK, VERSION = "layers.json", 1
+FLAG = "--keep-layers"
+AGAIN = "compute them again with keep_layers (--keep-layers)"
+CHECK = ".check"
+
+
+class Array(BaseModel):
+    """Shape and type of an array of a part."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    shape: list[int]
+    dtype: str
+
+
+class Mark(BaseModel):
+    """What a folder says about itself; it is written when all parts are complete.
+
+    Attributes:
+        version: Of the format.
+        weights: Hash of weights and of what else decides the values.
+        n_nodes: Nodes of the graph.
+        parts: Arrays of each part by name.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int
+    weights: str
+    n_nodes: int
+    parts: list[dict[str, Array]]
+
+
+class LayerFiles(ArrayFiles):
+    """Arrays in files with a checksum of each row."""
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        super().create(name, shape, dtype)
+        super().create(name + CHECK, shape[:1], np.uint64)
+
+    def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+        super().write(name, rows, values)
+        super().write(name + CHECK, rows, row_hashes(values))
+
+    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """A copy of some rows.
+
+        Raises:
+            FormatError: A row does not match its checksum.
+        """
+        values = super().read(name, rows)
+        wrong = np.flatnonzero(row_hashes(values) != super().read(name + CHECK, rows))
+        if len(wrong):
+            raise FormatError(f"{self._folder / name}: row {rows[wrong[0]]} is damaged: it does not match its checksum; {AGAIN}")
+        return values
+
+    def remove(self, name: str) -> None:
+        """Remove an array."""
+        for each in (name, name + CHECK):
+            (self._folder / each).unlink()
+            del self._arrays[each]
+
+    def add(self, name: str, values: np.ndarray) -> None:
+        """Write a whole array."""
+        self.create(name, values.shape, values.dtype)
+        self.write(name, np.arange(len(values)), values)
+
+    @property
+    def listed(self) -> dict[str, Array]:
+        """Its arrays."""
+        return {name: Array(shape=list(shape), dtype=dtype.str) for name, (shape, dtype) in self._arrays.items()}
+
+
+@contextmanager
+def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[LayerFiles]:
+    """The files of this worker's part of a folder, which replaces an earlier one when the block ends without an error.
+
+    Args:
+        folder: New, empty, or an earlier one; on a file system that all workers share.
+        weights, n_nodes: See ``Mark``.
+        comm: The workers.
+
+    Raises:
+        FormatError: The folder holds other files, another job writes to it, or it cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    folder = folder.absolute()
+    aside, part = folder.with_name(folder.name + ".part"), f"part-{comm.rank:05}"
+    with exclusive(aside, comm, FLAG):
+        _together(comm, folder, lambda: _begin(folder, aside), comm.rank == 0)
+        _together(comm, folder, lambda: (aside / part).mkdir())
+        files = LayerFiles(aside / part)
+        try:
+            yield files
+        except BaseException:
+            shutil.rmtree(aside / part, ignore_errors=True)
+            raise
+        parts = comm.all_gather({name: array.model_dump() for name, array in files.listed.items()})
+        mark = Mark.model_validate({"version": VERSION, "weights": weights, "n_nodes": n_nodes, "parts": parts})
+        _together(comm, folder, lambda: _finish(folder, aside, mark), comm.rank == 0)
+
+
+def _begin(folder: Path, aside: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).is_file())):
+        raise FormatError(f"{folder} holds something else than values of layers (there is no {MARK}); choose another folder")
+    for old in aside.iterdir():
+        # what a job that was killed has left
+        if old.name != LOCK_FILE:
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+
+
+def _finish(folder: Path, aside: Path, mark: Mark) -> None:
+    for k in range(len(mark.parts)):
+        if not (aside / f"part-{k:05}").is_dir():
+            raise FormatError(f"{aside}: rank 0 does not find the part of worker {k}; choose a folder on a file system that all workers "
+                              "share")
+    with atomic_file(aside / MARK) as file:
+        file.write((mark.model_dump_json(indent=1) + "\n").encode())
+    (aside / LOCK_FILE).unlink(missing_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    aside.rename(folder)
+    sync_folder(folder.parent)
+
+
+def _together(comm: Comm, folder: Path, work: Any, here: bool = True) -> None:
+    """Do work that touches files; an error is raised on all ranks."""
+    error: GraphThetaError | None = None
+    try:
+        if here:
+            work()
+    except GraphThetaError as e:
+        error = e
+    except OSError as e:
+        error = FormatError(f"{folder}: values of layers cannot be written: {e.strerror or e}; free disk space, or choose a folder that is "
+                            "writable and on a file system that all workers share")
+    comm.agree(error)
+
+
+class Kept:
+    """The values of a folder, for some nodes.
+
+    Args:
+        folder: The folder.
+        ids: Original ids of the nodes, [n].
+        weights: See ``Mark``.
+
+    Attributes:
+        n_nodes: Nodes of the graph that the values are those of.
+        known: Whether the folder has values of a node, [n] bool.
+
+    Raises:
+        FormatError: The folder holds no complete values, or is damaged.
+        ConfigError: The values are those of another model, or the ids of another kind.
+    """
+
+    def __init__(self, folder: Path, ids: np.ndarray, weights: str):
+        mark = _read_mark(folder)
+        if mark.weights != weights:
+            raise ConfigError(f"{folder}: the values of layers were computed with other weights, layers or precision; {AGAIN} for this "
+                              "model")
+        self.n_nodes = mark.n_nodes
+        self._files = [LayerFiles(folder / f"part-{k:05}", _arrays(folder, k, part)) for k, part in enumerate(mark.parts)]
+        self._part, self._row = np.full(len(ids), -1, np.int32), np.zeros(len(ids), np.int64)
+        for k in range(len(self._files)):
+            given = self._whole(k, "ids")
+            if given.dtype.kind != ids.dtype.kind and len(given) and len(ids):
+                raise ConfigError(f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give the "
+                                  "graph that has grown, with the same ids")
+            mine, rows = _matched(ids, given)
+            self._part[mine], self._row[mine] = k, rows
+        self.known = self._part >= 0
+
+    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """Values of known nodes, by their positions in ``ids``, [n, ...].
+
+        Raises:
+            FormatError: A row is damaged.
+        """
+        out = None
+        for k, files in enumerate(self._files):
+            mine = np.flatnonzero(self._part[rows] == k)
+            if len(mine) or out is None:
+                values = files.read(name, self._row[rows[mine]])
+                out = np.zeros((len(rows), *values.shape[1:]), values.dtype) if out is None else out
+                out[mine] = values
+        assert out is not None
+        return out
+
+    def _whole(self, k: int, name: str) -> np.ndarray:
+        files = self._files[k]
+        return files.read(name, np.arange(files.listed[name].shape[0]))
+
+
+def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of the ids that are among the given ones, and their positions among these."""
+    n = len(given)
+    if not n or (n <= len(ids) and np.array_equal(given, ids[:n])):
+        # the usual case: nodes were appended, and the worker is the same
+        return np.arange(n), np.arange(n)
+    order = np.argsort(given, kind="stable")
+    at = order[np.minimum(np.searchsorted(given, ids, sorter=order), n - 1)]
+    mine = np.flatnonzero(given[at] == ids)
+    return mine, at[mine]
+
+
+def _kind(ids: np.ndarray) -> str:
+    return "texts" if ids.dtype.kind == "U" else "integers"
+
+
+def _read_mark(folder: Path) -> Mark:
+    try:
+        mark = Mark.model_validate(json.loads((folder / MARK).read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"{folder} holds no complete values of layers ({MARK} cannot be read: {error}); give the folder of an earlier "
+                          f"inference, or {AGAIN}") from None
+    except (ValueError, ValidationError, RecursionError):
+        raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None
+    if mark.version != VERSION:
+        raise FormatError(f"{folder}: the format has version {mark.version}, this program reads {VERSION}; {AGAIN}")
+    return mark
+
+
+def _arrays(folder: Path, k: int, part: Mapping[str, Array]) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shapes and types of the arrays of a part, whose files have the sizes that these say."""
+    found = {}
+    for name, array in part.items():
+        path = folder / f"part-{k:05}" / name
+        try:
+            shape, dtype = tuple(array.shape), np.dtype(array.dtype)
+        except TypeError:
+            raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None
+        size = int(np.prod(shape)) * dtype.itemsize
+        if "/" in name or dtype.hasobject or min(shape, default=0) < 0 or not path.is_file() or path.stat().st_size != size:
+            raise FormatError(f"{path}: expected a file of {size} bytes; {AGAIN}")
+        found[name] = shape, dtype
+    return found

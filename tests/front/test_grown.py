@@ -1,0 +1,326 @@
+"""Inference on a graph that has grown: the numbers of a pass over all of it, from the rows that can differ alone."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import graphs
+import numpy as np
+import pytest
+import ranks
+import scipy.sparse as sp
+
+import graphtheta as gt
+from graphtheta.cli.command import train
+from graphtheta.cli.predict import predict
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.inference import grown as grown_module
+from graphtheta.inference.fingerprints import row_hashes
+from graphtheta.models import SAGE, SimpleHGN
+
+TASKLESS = {"edge_y": None, "edge_train": None, "edge_val": None, "edge_test": None}
+KEYS: dict[str, Any] = {"epochs": 1, "hidden": 4, "layers": 3, "dtype": "float64", "backend": "reference"}
+N, NEW = 60, 4
+RNG = np.random.default_rng(2)
+# a graph without hubs, so that changes stay in a part of it
+ENDS = np.stack((np.arange(2 * N) % N, (np.arange(2 * N) % N + np.repeat((1, 3), N)) % N))
+OLD = graphs.fill(*ENDS, N, **TASKLESS)
+
+
+def with_relations(graph: gt.Graph) -> gt.Graph:
+    return graph.replace(edge_columns={"relation": np.arange(graph.n_edges) % 3}, meta={"n_relations": 3})
+
+
+def appended(both: bool, ids: Any = None, seed: int = 3) -> gt.Graph:
+    """The graph with new nodes, whose in-edges come from old and new ones; with ``both``, some edges go back."""
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, N, 3 * NEW), np.repeat(np.arange(N, N + NEW), 3)
+    src[0] = N + 1
+    ends = (np.concatenate((ENDS[0], src, dst[:2] if both else src[:0])), np.concatenate((ENDS[1], dst, src[1:3] if both else dst[:0])))
+    grown = graphs.fill(*ends, N + NEW, seed=9, **TASKLESS)
+    x, e = grown.x.copy(), OLD.n_edges
+    x[:N] = OLD.x
+    attr, weight = grown.edge_attr.copy(), grown.edge_weight.copy()
+    attr[:e], weight[:e] = OLD.edge_attr, OLD.edge_weight
+    return grown.replace(x=x, edge_attr=attr, edge_weight=weight, node_ids=ids)
+
+
+class Pair(gt.Model):
+    """The second layer reads attention weights that the first one made."""
+
+    def __init__(self, d_in: int, d_out: int):
+        self.first = SimpleHGN(d_in, 3, 3, 2, d_relation=4, stores_attention=True)
+        self.between = SAGE(6, 6)
+        self.second = SimpleHGN(6, d_out, 3, 2, d_relation=4, concat=False, beta=0.1)
+
+    def forward(self, graph: Any) -> Any:
+        return self.second(graph, self.between(graph, self.first(graph, graph.x)))
+
+
+class Own(gt.Model):
+    """Layers of two directions side by side, a skip to the end, and weights of edges."""
+
+    def __init__(self, d_in: int, d_out: int):
+        self.there, self.back, self.last = Maximum(d_in, 4), Maximum(d_in, 4), Maximum(4, d_out)
+        self.back.direction = "out"
+        self.skip = gt.Linear(d_in, d_out)
+
+    def forward(self, graph: Any) -> Any:
+        return self.last(graph, self.there(graph, graph.x) + self.back(graph, graph.x)) + self.skip(graph.x)
+
+
+class Maximum(gt.Layer):
+    sum = ("max", "mean")
+
+    def __init__(self, d_in: int, d_out: int):
+        self.weight = gt.Parameter.glorot(d_in, d_out)
+
+    def transform(self, node: Any) -> dict[str, Any]:
+        return {"z": gt.matmul(node.h, self.weight)}
+
+    def gather(self, edge: Any) -> Any:
+        return edge.src.z * edge.weight
+
+    def apply(self, node: Any, total: Any) -> Any:
+        return total.max + gt.tanh(total.mean)
+
+
+Case = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray], np.ndarray, Any]
+
+
+def update(comm: Any, model: Any, old: gt.Graph, new: gt.Graph, folder: Path, nodes: Any = None, **keys: Any) -> tuple[list[Any], int, Any]:
+    """Outputs and embeddings of a pass over the whole graph and by an update, the number of new nodes, and the work."""
+    chosen = {key: keys.pop(key) for key in ("compare",) if key in keys}
+    usual = KEYS if isinstance(model, str) else {key: x for key, x in KEYS.items() if key not in ("hidden", "layers")}
+    trainer = gt.Trainer(model, old, comm=comm, **{**usual, **keys})
+    trainer.fit()
+    trainer.on(old).keep_layers(folder)
+    inference = trainer.on(new)
+    grown = inference.since(folder, **chosen)
+    pairs = [(inference.predict(), grown.predict())]
+    work = grown.work
+    pairs += [(inference.embed(), grown.embed()), (inference.embed(layer=0), grown.embed(layer=0)),
+              (inference.predict(), grown.predict(appended=True)), (inference.embed(), grown.embed(appended=True))]
+    if nodes is not None:
+        pairs.append((inference.predict(nodes), grown.predict(nodes)))
+    return pairs, sum(comm.all_gather(len(grown.appended))), work
+
+
+def check(model: Any, old: gt.Graph, new: gt.Graph, folder: Path, size: int = 2, **keys: Any) -> Any:
+    """Compare an update with the whole graph; returns the work of predicting all nodes."""
+    pairs, n_new, work = run_simulated(size, update, model, old, new, folder, **keys)[0]
+    for whole, found in pairs:
+        row_of = {node: i for i, node in enumerate(whole[0].tolist())}
+        np.testing.assert_allclose(found[1], whole[1][[row_of[node] for node in found[0].tolist()]], rtol=1e-9, atol=1e-9)
+    assert len(pairs[3][1][0]) == n_new == work.appended and len(pairs[0][1][0]) == new.n_nodes
+    return work
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat", "gat_e", "rgcn", Pair, Own], ids=str)
+@pytest.mark.parametrize("both", [False, True])
+def test_models(model: Any, both: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grown_module, "MOST", 2.0)
+    relational = model in ("rgcn", Pair)
+    old, new = (with_relations(g) if relational else g for g in (OLD, appended(both)))
+    check(model, old, new, tmp_path / "kept", nodes=[62, 3, 61, 3])
+
+
+def rows_and_edges(new: gt.Graph) -> tuple[int, int]:
+    """Rows and edges of three layers of a GCN, by sets: nodes with other degrees, and what they reach."""
+    degree, before = (np.bincount(g.dst, minlength=N + NEW) for g in (new, OLD.with_self_loops()))
+    reached, rows, edges = set(np.flatnonzero(degree != before).tolist()), 0, 0
+    for _ in range(3):
+        reached |= {int(d) for s, d in zip(new.src, new.dst, strict=True) if s in reached}
+        rows, edges = rows + len(reached), edges + int(degree[list(reached)].sum())
+    return rows, edges
+
+
+@pytest.mark.parametrize(("size", "placement"), [(1, ("1d-src", "hash")), (3, ("1d-dst", "block")), (4, ("vertex-cut", "hash"))], ids=str)
+@pytest.mark.parametrize("compare", ["values", "degrees"])
+def test_workers(size: int, placement: tuple[str, str], compare: str, tmp_path: Path) -> None:
+    keys = {"partitioner": placement[0], "masters": placement[1], "compare": compare}
+    for both, changed in ((False, NEW), (True, NEW + 2)):
+        work = check("gcn", OLD, appended(both), tmp_path / str(both), size, **keys)
+        assert (work.rows, work.edges, work.changed) == (*rows_and_edges(appended(both).with_self_loops()), changed)
+
+
+@pytest.mark.parametrize("keys", [{"direction": "both"}, {"direction": "out"}, {"jumping": "concat"}, {"residual": True, "norm": "batch"},
+                                  {"layers": 1}], ids=str)
+@pytest.mark.parametrize("compare", ["values", "degrees"])
+def test_options(keys: dict[str, Any], compare: str, tmp_path: Path) -> None:
+    check("gcn", OLD, appended(True), tmp_path / "kept", compare=compare, **keys)
+
+
+def test_degrees_of_relations(tmp_path: Path) -> None:
+    """Edges read the degrees of their ends by relation, which an edge elsewhere changes."""
+    check("rgcn", with_relations(OLD), with_relations(appended(True)), tmp_path / "kept", compare="degrees")
+
+
+def test_appended_nodes_compute_themselves(tmp_path: Path) -> None:
+    """In-edges of new nodes alone: three layers of new rows and their edges, and with less wanted, less."""
+    work = check("sage", OLD, appended(False), tmp_path / "kept")
+    assert (work.appended, work.changed, work.rows, work.edges) == (NEW, NEW, 3 * NEW, 3 * 3 * NEW)
+    assert (work.all_rows, work.all_edges) == (3 * (N + NEW), 3 * (2 * N + 3 * NEW))
+
+
+def test_values_and_edges_that_changed(tmp_path: Path) -> None:
+    """A changed feature, a changed attribute, a removed edge, another order of nodes and edges."""
+    old = OLD.replace(node_ids=np.array([f"n{i}" for i in range(N)]))
+    x, attr = old.x.copy(), old.edge_attr.copy()
+    x[5] += 1
+    attr[30] += 1
+    changed = old.replace(x=x, edge_attr=attr).keep_edges(np.arange(2 * N) != 17)
+    work = check("gat_e", old, changed, tmp_path / "kept", layers=2)
+    assert work.appended == 0 and work.changed == 3 and 0 < work.rows < work.all_rows / 2
+    order = RNG.permutation(N)
+    turned = changed.subset(order)
+    again = check("gat_e", old, turned, tmp_path / "kept", layers=2)
+    assert (again.rows, again.edges, again.changed) == (work.rows, work.edges, work.changed)
+    same = check("gat_e", old, old, tmp_path / "kept", layers=2)
+    assert same.rows == same.edges == same.changed == 0
+
+
+def test_fingerprints() -> None:
+    """Hashes of rows differ where a bit does, signs included, and not with the padding of texts or the form of sparse rows."""
+    x = RNG.normal(size=(50, 6))
+    signs = x.copy()
+    signs[7, [1, 4]] *= -1
+    for dtype in (np.float32, np.float64):
+        assert np.flatnonzero(row_hashes(x.astype(dtype)) != row_hashes(signs.astype(dtype))).tolist() == [7]
+    assert len(np.unique(row_hashes(np.arange(1000)))) == 1000
+    names = np.array(["a", "bc", "d"])
+    assert np.array_equal(row_hashes(names), row_hashes(np.append(names, "longer text"))[:3])
+    sparse = sp.random_array((30, 9), density=0.3, format="csr", rng=np.random.default_rng(1))
+    again = sparse.copy()
+    again.data[4] += 1
+    assert np.count_nonzero(row_hashes(sparse) != row_hashes(again)) == 1
+
+
+def kept_twice(comm: Any, folder: Path) -> list[Any]:
+    trainer = gt.Trainer("gat", OLD, comm=comm, **KEYS)
+    trainer.on(OLD).keep_layers(folder / "first")
+    trainer.on(appended(False)).since(folder / "first").keep_layers(folder / "second")
+    later = trainer.on(appended(True))
+    return [later.predict(), later.since(folder / "second").predict()]
+
+
+def test_growing_twice(tmp_path: Path) -> None:
+    """Layers are kept on one number of workers and read on another; those of an update are those of the whole graph."""
+    whole, found = run_simulated(3, kept_twice, tmp_path)[0]
+    np.testing.assert_allclose(found[1], whole[1], rtol=1e-9, atol=1e-9)
+
+    def on_two(comm: Any) -> Any:
+        trainer = gt.Trainer("gat", OLD, comm=comm, **KEYS)
+        return trainer.on(appended(True)).since(tmp_path / "second").predict()
+
+    np.testing.assert_allclose(run_simulated(2, on_two)[0][1], whole[1], rtol=1e-9, atol=1e-9)
+
+
+def test_within_a_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphtheta.inference import limited
+
+    monkeypatch.setattr(limited, "free_now", lambda limit: -1)
+    monkeypatch.setattr(limited.Limited, "divided", lambda self, hops: np.array_split(np.arange(self._partition.n_masters), 5))
+    check("gat", OLD, appended(True), tmp_path / "kept", inference_memory=1.0)
+
+
+def test_large_changes_are_a_pass_over_all(tmp_path: Path) -> None:
+    new = OLD.replace(x=OLD.x + 1)
+    work = check("gat", OLD, new, tmp_path / "kept")
+    assert (work.rows, work.edges) == (work.all_rows, work.all_edges) and "computed" in str(work)
+
+
+@pytest.mark.parametrize("name", [name for name in graphs.odd_graphs() if not name.startswith("one node")])
+def test_odd_graphs(name: str, tmp_path: Path) -> None:
+    old = graphs.odd_graphs()[name].replace(**TASKLESS)
+    n, e = old.n_nodes, old.n_edges
+    grown = graphs.fill(np.append(old.src, [0, n]), np.append(old.dst, [n, 1]), n + 2, **TASKLESS)
+    x, attr, weight = grown.x.copy(), grown.edge_attr.copy(), grown.edge_weight.copy()
+    x[:n], attr[:e], weight[:e] = old.x, old.edge_attr, old.edge_weight
+    check("gat", old, grown.replace(x=x, edge_attr=attr, edge_weight=weight), tmp_path / "kept", 3)
+
+
+class Centred(gt.Model):
+    def __init__(self, d_in: int, d_out: int):
+        self.layer = SAGE(d_in, d_out)
+
+    def forward(self, graph: Any) -> Any:
+        h = self.layer(graph, graph.x)
+        return h - gt.graph_mean(h)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """Other weights, damage, another folder, and models and tasks without parts; on all ranks."""
+    def since(comm: Any, folder: Path, change: Any = None, **keys: Any) -> None:
+        trainer = gt.Trainer("gat", OLD, comm=comm, **{**KEYS, **keys})
+        trainer.on(OLD).keep_layers(tmp_path / "kept") if change is None else change(trainer)
+        trainer.on(appended(False)).since(folder, **({"compare": "dates"} if folder.name == "dates" else {})).predict()
+
+    def keep(model: Any, graph: gt.Graph, **keys: Any) -> Any:
+        usual = KEYS if isinstance(model, str) else {key: KEYS[key] for key in ("epochs", "dtype", "backend")}
+        return lambda comm: gt.Trainer(model, graph, comm=comm, **{**usual, **keys}).on(graph).keep_layers(tmp_path / "other")
+
+    run_simulated(2, since, tmp_path / "kept")
+    with pytest.raises(ConfigError, match="were computed with other weights, layers or precision; compute them again"):
+        run_simulated(2, since, tmp_path / "kept", lambda _: None, seed=4)
+    with pytest.raises(ConfigError, match=r"compare='dates' is unknown; choose from values, degrees"):
+        run_simulated(2, since, tmp_path / "dates", lambda _: None)
+    with pytest.raises(FormatError, match="holds no complete values of layers"):
+        run_simulated(2, since, tmp_path, lambda _: None)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("x")
+    with pytest.raises(FormatError, match="holds something else than values of layers"):
+        run_simulated(2, lambda comm: gt.Trainer("gat", OLD, comm=comm, **KEYS).on(OLD).keep_layers(tmp_path / "full"))
+    with pytest.raises(ConfigError, match="reads a sum over all nodes"):
+        run_simulated(2, keep(Centred, OLD))
+    with pytest.raises(ConfigError, match="layers are kept of a task with outputs of nodes"):
+        run_simulated(2, keep("sage", OLD.replace(y=None, train=None, val=None, test=None), task="link", eval_negatives=3))
+    file = tmp_path / "kept" / "part-00000" / "layer-0"
+    data = bytearray(file.read_bytes())
+    data[: len(data)] = b"\x11" * len(data)
+    file.write_bytes(data)
+    with pytest.raises(FormatError, match=r"layer-0: row \d+ is damaged: it does not match its checksum"):
+        run_simulated(1, since, tmp_path / "kept", lambda _: None)
+    file.write_bytes(bytes(data[:-1]))
+    with pytest.raises(FormatError, match="layer-0: expected a file of"):
+        run_simulated(2, since, tmp_path / "kept", lambda _: None)
+
+
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, graph in (("old", OLD), ("new", appended(True))):
+        np.savez(f"{name}.npz", edge_index=graph.edge_index, x=graph.x, y=graph.y, train=graph.train, val=graph.val, test=graph.test)
+    assert train(["--dataset", "old.npz", "--epochs", "1", "--hidden", "4", "--dtype", "float64", "--out", "run"]) == 0
+    assert predict(["run", "--keep-layers", "kept", "--to", "old.out.npz"]) == 0
+    assert predict(["run", "--to", "again.out.npz"]) == 0
+    np.testing.assert_allclose(np.load("old.out.npz")["prediction"], np.load("again.out.npz")["prediction"], rtol=1e-9, atol=1e-9)
+    assert predict(["run", "--dataset", "new.npz", "--to", "whole.npz"]) == 0
+    capsys.readouterr()
+    assert predict(["run", "--dataset", "new.npz", "--since", "kept", "--keep-layers", "later", "--to", "update.npz"]) == 0
+    assert "4 appended and 2 changed nodes: computed" in capsys.readouterr().out
+    whole = np.load("whole.npz")["prediction"]
+    np.testing.assert_allclose(np.load("update.npz")["prediction"], whole, rtol=1e-9, atol=1e-9)
+    words = ["run", "--dataset", "new.npz", "--since", "later", "--compare", "degrees"]
+    assert predict([*words, "--embed", "--format", "npy", "--to", "vectors"]) == 0
+    assert predict(["run", "--dataset", "new.npz", "--since", "kept", "--appended", "--to", "new.csv"]) == 0
+    assert [line.split(",")[0] for line in Path("new.csv").read_text().splitlines()] == ["id", "60", "61", "62", "63"]
+    assert json.loads(Path("later/layers.json").read_text())["n_nodes"] == N + NEW
+    for wrong, said in ((["--appended"], "give its layers with --since"), (["--compare", "degrees"], "give its layers with --since")):
+        with pytest.raises(ConfigError, match=said):
+            predict(["run", *wrong])
+
+
+@ranks.needs_mpi
+def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("old.npz", edge_index=OLD.edge_index, x=OLD.x, y=OLD.y, train=OLD.train)
+    np.savez("new.npz", edge_index=appended(True).edge_index, x=appended(True).x)
+    assert train(["--dataset", "old.npz", "--epochs", "1", "--hidden", "4", "--dtype", "float64", "--out", "run"]) == 0
+    start = [str(ranks.MPIEXEC), "-n", "2", ranks.sys.executable, "-m", "graphtheta", "predict", "run"]
+    for words in (["--keep-layers", "kept"], ["--dataset", "new.npz", "--since", "kept", "--to", "two.npz"]):
+        done = ranks.run([*start, *words])
+        assert done.returncode == 0, done.stderr
+    assert predict(["run", "--dataset", "new.npz", "--to", "one.npz"]) == 0
+    np.testing.assert_allclose(np.load("two.npz")["prediction"], np.load("one.npz")["prediction"], rtol=1e-9, atol=1e-9)
