@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 # the module of each public name
 _FRONT = {
     "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
-    "open_run": "train.opened", "Inference": "inference.inference",
+    "open_run": "train.opened", "Inference": "inductive.inference",
     "forward": "checking.forward", "gradients": "checking.forward", "time_split": "splits.times",
     "sample": "samplers.blocks", "BlockSampler": "samplers.blocks", "Block": "samplers.blocks", "SAMPLERS": "samplers.registry",
     "NeighbourSampler": "samplers.neighbour", "WeightedSampler": "samplers.weighted", "TemporalSampler": "samplers.temporal",

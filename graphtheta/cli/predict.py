@@ -9,7 +9,7 @@ from graphtheta.cli.command import on_all_ranks, opened, save
 from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
-from graphtheta.inference.grown import COMPARISONS
+from graphtheta.inductive.comparison import COMPARISONS
 from graphtheta.job.flag import Parser
 from graphtheta.outputs.file import FILE_ENDINGS
 from graphtheta.outputs.formats import FORMATS, Rows

@@ -9,8 +9,8 @@ from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.inference.inference import Inference
-from graphtheta.inference.trained import Trained
+from graphtheta.inductive.inference import Inference
+from graphtheta.inductive.trained import Trained
 from graphtheta.job.job import Job
 from graphtheta.job.keyfile import JOB_FILE
 from graphtheta.recovery.weights import WEIGHTS, read_saved

@@ -20,10 +20,10 @@ from graphtheta.engine.runtime.start import start
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.train.update import Schedule
 from graphtheta.errors import ConfigError, DataError, FormatError
-from graphtheta.inference.inference import Inference
+from graphtheta.inductive.inference import Inference
+from graphtheta.inductive.trained import Trained
 from graphtheta.inference.on_graph import ModelOnGraph
 from graphtheta.inference.reads import columns_read
-from graphtheta.inference.trained import Trained
 from graphtheta.job.job import Job
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.backend.fused import backend_scope, fallbacks

@@ -16,8 +16,8 @@ from graphtheta.cli.command import train
 from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.inference import grown as grown_module
-from graphtheta.inference.fingerprints import row_hashes
+from graphtheta.inductive import grown as grown_module
+from graphtheta.inductive.fingerprints import row_hashes
 from graphtheta.models import SAGE, SimpleHGN
 
 TASKLESS = {"edge_y": None, "edge_train": None, "edge_val": None, "edge_test": None}
@@ -203,7 +203,10 @@ def kept_twice(comm: Any, folder: Path) -> list[Any]:
     trainer.on(OLD).keep_layers(folder / "first")
     trainer.on(appended(False)).since(folder / "first").keep_layers(folder / "second")
     later = trainer.on(appended(True))
-    return [later.predict(), later.since(folder / "second").predict()]
+    update = later.since(folder / "second")
+    with pytest.raises(ConfigError, match="later calls read the earlier values from this folder; choose another one"):
+        update.keep_layers(folder / "second")
+    return [later.predict(), update.predict()]
 
 
 def test_growing_twice(tmp_path: Path) -> None:

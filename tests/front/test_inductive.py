@@ -300,7 +300,7 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_weights_without_facts(tmp_path: Path) -> None:
     """Files of earlier versions are read, and refused for other graphs."""
-    from graphtheta.inference.trained import Trained
+    from graphtheta.inductive.trained import Trained
     from graphtheta.recovery.weights import read_saved, write_weights
 
     trainer = gt.Trainer("gcn", GRAPH, **KEYS)

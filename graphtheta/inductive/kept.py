@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError
-from graphtheta.inference.fingerprints import row_hashes
+from graphtheta.inductive.fingerprints import row_hashes
 from graphtheta.inference.spill import ArrayFiles
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
@@ -260,4 +260,6 @@ def _arrays(folder: Path, k: int, part: Mapping[str, Array]) -> dict[str, tuple[
         if "/" in name or dtype.hasobject or min(shape, default=0) < 0 or not path.is_file() or path.stat().st_size != size:
             raise FormatError(f"{path}: expected a file of {size} bytes; {AGAIN}")
         found[name] = shape, dtype
+    if "ids" not in found or len({shape[:1] for shape, _ in found.values()}) != 1:
+        raise FormatError(f"{folder / MARK}: damaged: the arrays of part {k} have different numbers of rows; {AGAIN}")
     return found

@@ -7,10 +7,8 @@ all others are read. The result is that of a pass over the whole graph, up to th
 """
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -22,25 +20,27 @@ from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.view.hop import Hop, depth
 from graphtheta.engine.view.strategy import whole as whole_view
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.evaluation.evaluate import NodeEvaluator
+from graphtheta.inductive.comparison import (
+    DEGREES,
+    changes_since,
+    check_comparison,
+    degrees_read_by,
+    directions_of,
+    fingerprints,
+    ids_of,
+    weights_hash,
+)
+from graphtheta.inductive.frontier import READ, changed_rows, needed_rows
+from graphtheta.inductive.kept import Kept, LayerFiles, writing
 from graphtheta.inference.block_graph import edge_name, value_name
 from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
-from graphtheta.inference.fingerprints import column_hashes, edge_hashes
-from graphtheta.inference.frontier import READ, Changes, changed_rows, needed_rows
-from graphtheta.inference.kept import Kept, LayerFiles, writing
 from graphtheta.inference.layerwise import Blocks, LayerWise
 from graphtheta.inference.on_graph import ModelOnGraph
-from graphtheta.inference.reads import columns_read
-from graphtheta.job.model_keys import ModelKeys
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.predictions import embedding_rows, named_rows
-from graphtheta.recovery.tensors import checksum
-from graphtheta.wording import did_you_mean
 
-# names of arrays that are kept: outputs, hashes of nodes and of their edges, and degrees, by whether edges are out-edges
-OUTPUTS, OWN, EDGES = "outputs", "own", {False: "in-edges", True: "out-edges"}
-DEGREES = {False: "in_degree", True: "out_degree"}
-COMPARISONS = ("values", "degrees")
+# the array of outputs that is kept
+OUTPUTS = "outputs"
 # share of the edges above which a pass over the whole graph, which lists no rows, is faster
 MOST = 0.5
 
@@ -128,15 +128,15 @@ class Grown:
     work: Work
 
     def __init__(self, model: ModelOnGraph, folder: str | Path, compare: str = "values"):
-        self._on, began = model, perf_counter()
+        self._on, self._folder, began = model, Path(folder).resolve(), perf_counter()
         p, layers = model.partition, model.probe.layers
-        _check_comparison(model, compare)
+        check_comparison(model, compare)
         with model.setup.scope():
             now = fingerprints(model, values=compare == "values")
             kept, error = None, None
             try:
-                kept = Kept(Path(folder), _ids(model), weights_hash(model))
-                changes = _changes(kept, now, _degrees_read(model), _directions(layers))
+                kept = Kept(Path(folder), ids_of(model), weights_hash(model))
+                changes = changes_since(kept, now, degrees_read_by(model), directions_of(layers))
             except GraphThetaError as e:
                 error = e
             model.comm.agree(error)
@@ -147,7 +147,7 @@ class Grown:
         total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
         self._counts = int(total[0]), int(total[1])
         self._new, self._seconds = new, perf_counter() - began
-        self.appended = _ids(model)[new]
+        self.appended = ids_of(model)[new]
 
     def predict(self, nodes: Any = None, *, appended: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
         """Original ids and outputs, on rank 0; None elsewhere.
@@ -190,8 +190,15 @@ class Grown:
 
     @np.errstate(**QUIET)
     def keep_layers(self, folder: str | Path) -> None:
-        """Keep the values of all layers on the grown graph, as ``Inference.keep_layers``, but compute only what has changed."""
+        """Keep the values of all layers on the grown graph, as ``Inference.keep_layers``, but compute only what has changed.
+
+        Raises:
+            ConfigError: It is the folder that values are read from.
+            FormatError: The folder holds other files, or cannot be written; on all ranks together.
+        """
         on, p = self._on, self._on.partition
+        if Path(folder).resolve() == self._folder:
+            raise ConfigError(f"{folder}: later calls read the earlier values from this folder; choose another one")
         every = np.arange(p.n_masters)
         with on.setup.scope(), _writing(on, folder) as files:
             passes, found, needed = self._passes(np.ones(p.n_masters, bool))
@@ -304,7 +311,7 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
 @contextmanager
 def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     """The files of this worker, with ids and fingerprints; see ``writing``."""
-    found = {"ids": _ids(model), **fingerprints(model)}
+    found = {"ids": ids_of(model), **fingerprints(model)}
     with writing(Path(folder), weights_hash(model), model.partition.n_nodes, model.comm) as files:
         for name, values in found.items():
             files.add(name, values)
@@ -318,90 +325,7 @@ def _drop_edge_values(passes: LayerWise, files: LayerFiles) -> None:
             files.remove(edge_name(i, name))
 
 
-def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarray]:
-    """Fingerprints of the masters of this worker by name, [n_masters] each: the degrees and, with ``values``, hashes.
-
-    Raises:
-        ConfigError: Its outputs are not those of nodes; on all ranks together.
-
-    Collective: all ranks.
-    """
-    if type(model.setup.evaluator) is not NodeEvaluator:
-        raise ConfigError("layers are kept of a task with outputs of nodes, evaluated without times; for another task, run it on the whole "
-                          "graph")
-    p, layers = model.partition, model.probe.layers
-    found = {name: p.node.read(name) for name in DEGREES.values()}
-    if not values:
-        return found
-    read = columns_read(model.model, p, layers)
-    of_nodes, of_edges = ([name.partition(".")[2] for name in read if name.startswith(f"{kind}.")] for kind in ("node", "edge"))
-    found[OWN] = column_hashes(p.node, of_nodes)
-    return found | {EDGES[reverse]: edge_hashes(p, of_edges, model.setup.info.ids, reverse) for reverse in _directions(layers)}
-
-
-def _directions(layers: list[Hop]) -> list[bool]:
-    """Whether layers read in-edges (False), and out-edges (True)."""
-    return sorted({reverse for hop in layers for reverse in READ[hop.direction]})
-
-
-def weights_hash(model: ModelOnGraph) -> str:
-    """A hash of weights, running statistics and options of a model, and of its precision."""
-    texts = {name: checksum(x) for name, x in sorted(model.model.state().items())}
-    job = model.job
-    options = {key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")} | job.extra_options
-    steps = [(step.layer, step.direction) for step in model.probe.supersteps]
-    return blake2b(json.dumps([texts, options, steps]).encode(), digest_size=16).hexdigest()
-
-
 def whole_work(partition: Partition, layers: list[Hop]) -> tuple[int, int]:
     """Rows and edges of the layers of a pass over the whole graph, of all workers; layers side by side count once."""
     each = {(hop.from_end, hop.direction) for hop in layers}
     return depth(layers) * partition.n_nodes, sum(len(READ[direction]) for _, direction in each) * partition.n_edges
-
-
-def _check_comparison(model: ModelOnGraph, compare: str) -> None:
-    """Check how nodes are compared.
-
-    Raises:
-        ConfigError: There is no such comparison, or it would miss changes.
-    """
-    if compare not in COMPARISONS:
-        raise ConfigError(f"compare={compare!r} is unknown{did_you_mean(compare, COMPARISONS)}; choose from {', '.join(COMPARISONS)}")
-    if compare == "degrees" and model.job.structural_features:
-        raise ConfigError("compare=degrees would miss changes of structural features, which depend on the whole graph; choose "
-                          "compare=values")
-
-
-def _degrees_read(model: ModelOnGraph) -> set[str]:
-    """The degrees that the model reads, at nodes or at their edges."""
-    read = columns_read(model.model, model.partition, model.probe.layers)
-    return {name.partition(".")[2] for name in read} & set(DEGREES.values())
-
-
-def _changes(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]) -> Changes:
-    """What differs from the earlier graph.
-
-    Args:
-        kept: The earlier graph.
-        now: Fingerprints; without hashes, edges differ where degrees do.
-        degrees_read: Names of the degrees that are values of the node.
-        directions: Whether layers read in-edges (False), and out-edges (True).
-    """
-    known = np.flatnonzero(kept.known)
-
-    def differs(name: str) -> np.ndarray:
-        out = np.ones(len(kept.known), bool)
-        out[known] = kept.read(name, known) != now[name][known]
-        return out
-
-    if OWN in now:
-        return Changes(differs(OWN), {reverse: differs(name) for reverse, name in EDGES.items() if name in now})
-    values = ~kept.known
-    for name in degrees_read:
-        values = values | differs(name)
-    return Changes(values, {reverse: differs(DEGREES[reverse]) for reverse in directions})
-
-
-def _ids(model: ModelOnGraph) -> np.ndarray:
-    """Original ids of the masters of this worker."""
-    return np.asarray(model.setup.info.ids(model.partition.masters))

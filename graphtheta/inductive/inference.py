@@ -20,11 +20,11 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.evaluation.threshold import Threshold
-from graphtheta.inference.grown import Grown, keep_layers
+from graphtheta.inductive.grown import Grown, keep_layers
+from graphtheta.inductive.trained import Trained
 from graphtheta.inference.limited import Limited, limited
 from graphtheta.inference.on_graph import ModelOnGraph
 from graphtheta.inference.self_loops import Looped, check_loops, with_loops
-from graphtheta.inference.trained import Trained
 from graphtheta.job.job import Job
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.partitioners.auto import Work, pair_for

@@ -1,0 +1,1 @@
+"""Trained models on other graphs, and on graphs that have grown."""

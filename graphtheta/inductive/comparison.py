@@ -1,0 +1,107 @@
+"""How a graph is compared with an earlier one: by fingerprints of its nodes, or by their degrees alone."""
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+
+import numpy as np
+
+from graphtheta.engine.view.hop import Hop
+from graphtheta.errors import ConfigError
+from graphtheta.evaluation.evaluate import NodeEvaluator
+from graphtheta.inductive.fingerprints import column_hashes, edge_hashes
+from graphtheta.inductive.frontier import READ, Changes
+from graphtheta.inductive.kept import Kept
+from graphtheta.inference.on_graph import ModelOnGraph
+from graphtheta.inference.reads import columns_read
+from graphtheta.job.model_keys import ModelKeys
+from graphtheta.recovery.tensors import checksum
+from graphtheta.wording import did_you_mean
+
+# names of arrays that are kept: hashes of nodes and of their edges, and degrees, by whether edges are out-edges
+OWN, EDGES = "own", {False: "in-edges", True: "out-edges"}
+DEGREES = {False: "in_degree", True: "out_degree"}
+COMPARISONS = ("values", "degrees")
+
+
+def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarray]:
+    """Fingerprints of the masters of this worker by name, [n_masters] each: the degrees and, with ``values``, hashes.
+
+    Raises:
+        ConfigError: Its outputs are not those of nodes; on all ranks together.
+
+    Collective: all ranks.
+    """
+    if type(model.setup.evaluator) is not NodeEvaluator:
+        raise ConfigError("layers are kept of a task with outputs of nodes, evaluated without times; for another task, run it on the whole "
+                          "graph")
+    p, layers = model.partition, model.probe.layers
+    found = {name: p.node.read(name) for name in DEGREES.values()}
+    if not values:
+        return found
+    read = columns_read(model.model, p, layers)
+    of_nodes, of_edges = ([name.partition(".")[2] for name in read if name.startswith(f"{kind}.")] for kind in ("node", "edge"))
+    found[OWN] = column_hashes(p.node, of_nodes)
+    return found | {EDGES[reverse]: edge_hashes(p, of_edges, model.setup.info.ids, reverse) for reverse in directions_of(layers)}
+
+
+def directions_of(layers: list[Hop]) -> list[bool]:
+    """Whether layers read in-edges (False), and out-edges (True)."""
+    return sorted({reverse for hop in layers for reverse in READ[hop.direction]})
+
+
+def weights_hash(model: ModelOnGraph) -> str:
+    """A hash of weights, running statistics and options of a model, and of its precision."""
+    texts = {name: checksum(x) for name, x in sorted(model.model.state().items())}
+    job = model.job
+    options = {key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")} | job.extra_options
+    steps = [(step.layer, step.direction) for step in model.probe.supersteps]
+    return blake2b(json.dumps([texts, options, steps]).encode(), digest_size=16).hexdigest()
+
+
+def check_comparison(model: ModelOnGraph, compare: str) -> None:
+    """Check how nodes are compared.
+
+    Raises:
+        ConfigError: There is no such comparison, or it would miss changes.
+    """
+    if compare not in COMPARISONS:
+        raise ConfigError(f"compare={compare!r} is unknown{did_you_mean(compare, COMPARISONS)}; choose from {', '.join(COMPARISONS)}")
+    if compare == "degrees" and model.job.structural_features:
+        raise ConfigError("compare=degrees would miss changes of structural features, which depend on the whole graph; choose "
+                          "compare=values")
+
+
+def degrees_read_by(model: ModelOnGraph) -> set[str]:
+    """The degrees that the model reads, at nodes or at their edges."""
+    read = columns_read(model.model, model.partition, model.probe.layers)
+    return {name.partition(".")[2] for name in read} & set(DEGREES.values())
+
+
+def changes_since(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]) -> Changes:
+    """What differs from the earlier graph.
+
+    Args:
+        kept: The earlier graph.
+        now: Fingerprints; without hashes, edges differ where degrees do.
+        degrees_read: Names of the degrees that are values of the node.
+        directions: Whether layers read in-edges (False), and out-edges (True).
+    """
+    known = np.flatnonzero(kept.known)
+
+    def differs(name: str) -> np.ndarray:
+        out = np.ones(len(kept.known), bool)
+        out[known] = kept.read(name, known) != now[name][known]
+        return out
+
+    if OWN in now:
+        return Changes(differs(OWN), {reverse: differs(name) for reverse, name in EDGES.items() if name in now})
+    values = ~kept.known
+    for name in degrees_read:
+        values = values | differs(name)
+    return Changes(values, {reverse: differs(DEGREES[reverse]) for reverse in directions})
+
+
+def ids_of(model: ModelOnGraph) -> np.ndarray:
+    """Original ids of the masters of this worker."""
+    return np.asarray(model.setup.info.ids(model.partition.masters))
