@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from hashlib import blake2b
 
 import numpy as np
@@ -89,6 +90,7 @@ def changes_since(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str]
     """
     known = np.flatnonzero(kept.known)
 
+    @cache
     def differs(name: str) -> np.ndarray:
         out = np.ones(len(kept.known), bool)
         out[known] = kept.read(name, known) != now[name][known]

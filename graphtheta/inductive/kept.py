@@ -224,10 +224,11 @@ def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray
     if not n or (n <= len(ids) and np.array_equal(given, ids[:n])):
         # the usual case: nodes were appended, and the worker is the same
         return np.arange(n), np.arange(n)
-    order = np.argsort(given, kind="stable")
-    at = order[np.minimum(np.searchsorted(given, ids, sorter=order), n - 1)]
-    mine = np.flatnonzero(given[at] == ids)
-    return mine, at[mine]
+    order, own = np.argsort(given, kind="stable"), np.argsort(ids, kind="stable")
+    # a search for ascending ids reads memory in order
+    at = order[np.minimum(np.searchsorted(given[order], ids[own]), n - 1)]
+    found = given[at] == ids[own]
+    return own[found], at[found]
 
 
 def _kind(ids: np.ndarray) -> str:

@@ -16,8 +16,8 @@ from graphtheta.job.keyfile import JOB_FILE
 from graphtheta.recovery.weights import WEIGHTS, read_saved
 from graphtheta.train.make_model import make_model
 
-# keys of a dataset that the one of the run does not decide for another
-OWN = ("train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
+# keys of a dataset that hold for another one only if they are given for it
+OWN = ("split", "train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
 
 
 def job_of(run: str | Path, keys: dict[str, Any]) -> Job:
@@ -40,8 +40,8 @@ def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None =
 
     Args:
         run: Output folder of the run.
-        graph: The graph; None loads the dataset of the run, or the key ``dataset``, and prepares it as that of the run was: reverse
-            edges, row normalisation. Masks are those stored with it, unless the key ``split`` says otherwise.
+        graph: The graph; None loads the dataset of the run with its splits, or the one of the key ``dataset``. This is prepared as that
+            of the run was: reverse edges, row normalisation. Its masks are those stored with it, unless the key ``split`` says otherwise.
         comm: The workers; by default those the process was started with.
         **keys: Keys of the job that replace those of the run, such as ``inference_memory``.
 
@@ -67,10 +67,17 @@ def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None =
 
 
 def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
-    """The dataset of a job, prepared as that of the training was; its values are as they are stored, or their rows have the sum 1."""
-    split = keys.get("split", "stored")
+    """The dataset of a job in its own scale: of the run itself with its splits, or another one, prepared as that of the run was.
+
+    Raises:
+        ConfigError: The run was trained on a graph that has no name.
+    """
     # the scale of the training is applied later
     prepared = trained.prepared | {"normalise_features": "row" if trained.prepared.get("normalise_features") == "row" else "none"}
-    given = {key: getattr(job, key) for key in OWN if key in keys}
-    options: dict[str, Any] = {**prepared, "largest_component": "no", **given}
-    return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, split=split, **options)
+    options: dict[str, Any] = {**prepared, "largest_component": "no", "split": "stored"}
+    if "dataset" not in keys:
+        if not trained.prepared:
+            raise ConfigError("the run was trained on a graph that was given in Python, not on a dataset; give the graph, or a dataset")
+        options |= {key: getattr(job, key) for key in OWN}
+    options |= {key: getattr(job, key) for key in OWN if key in keys}
+    return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, **options)

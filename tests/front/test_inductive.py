@@ -12,6 +12,7 @@ import ranks
 import graphtheta as gt
 from graphtheta.cli.command import evaluate, train
 from graphtheta.cli.predict import predict
+from graphtheta.console import figure
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
@@ -281,8 +282,10 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     for dataset in ("plain.npz", "plain.store", "labelled.npz"):
         np.testing.assert_allclose(np.load(f"{dataset}.out.npz")["prediction"], given[1], rtol=1e-5, atol=1e-6)
     assert predict(["run", "--dataset", "plain.npz", "--embed", "--format", "csv", "--to", "vectors"]) == 0
-    own = gt.open_run("run").evaluate()
-    assert evaluate(["run", "--dataset", "plain.npz"]) != 0 and own["test_loss"] > 0
+    capsys.readouterr()
+    own = gt.open_run("run")
+    assert evaluate(["run", "--on", "test"]) == 0 and figure(own.evaluate()["test_loss"]) in capsys.readouterr().out
+    assert evaluate(["run", "--dataset", "plain.npz"]) != 0 and "has no labels of nodes" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"the folder has no job\.yaml"):
         gt.open_run("none")
 
@@ -296,6 +299,23 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.returncode == 0, done.stderr
     assert predict([*other[1:], "one.npz"]) == 0
     np.testing.assert_allclose(np.load("two.npz")["prediction"], np.load("one.npz")["prediction"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_on_its_own_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The splits and the component are those of the run, also where they were defaults."""
+    monkeypatch.chdir(tmp_path)
+    save_npz("own.npz", GRAPH, y=GRAPH.y)
+    keys = ["--dataset", "own.npz", "--split", "random", "--train-per-class", "3", "--val-per-class", "3", "--largest-component", "yes"]
+    assert train([*keys, "--epochs", "2", "--hidden", "4", "--out", "run", "--dtype", "float64"]) == 0
+    trainer = gt.Trainer(job=gt.Job.from_yaml("run/job.yaml"))
+    trainer.load("run/weights.safetensors")
+    assert gt.open_run("run").measure() == pytest.approx(trainer.measure())
+    by_python = gt.Trainer("gcn", GRAPH, out="python", **KEYS)
+    by_python.save("python/weights.safetensors")
+    Path("python/job.yaml").write_text(by_python.job.to_yaml())
+    with pytest.raises(ConfigError, match="was trained on a graph that was given in Python, not on a dataset; give the graph"):
+        gt.open_run("python")
+    assert gt.open_run("python", GRAPH).measure() == pytest.approx(by_python.measure())
 
 
 def test_weights_without_facts(tmp_path: Path) -> None:
