@@ -7,8 +7,9 @@ combinations of shared matrices (section 2.2, "basis"), or block-diagonal ("bloc
 
     W_r = sum over b of  comp_rb V_b            W_r = diag(Q_r1, ..., Q_rB)
 
-Transform multiplies by all matrices that relations share; gather chooses or combines the products
-by ``edge.relation``. Blocks differ for each relation, so they are multiplied on the edge.
+Gather chooses a product by ``edge.relation``; the planner computes those that edges choose. Bases,
+and sparse features, are multiplied by transform, and gather combines or chooses the products. Blocks
+differ for each relation, so they are multiplied on the edge.
 
 Departures: c_vr counts edges of the whole graph, also in sampled batches, where importance weights
 make the sum an estimate of it. Inverse relations are edges of the graph
@@ -33,6 +34,7 @@ from ..ops.functions.embedding import embedding
 from ..ops.functions.index import getitem
 from ..ops.functions.shape import flatten
 from ..ops.functions.shape import sum as sum_over
+from ..ops.rows.stored import holds_sparse
 from .design import Design, NetworkOptions
 
 
@@ -80,7 +82,8 @@ class RGCN(Layer):
 
     def transform(self, node: Any) -> dict[str, Any]:
         if not self.blocks:
-            return {"z": matmul(node.h, self.weight)}
+            # edges cannot read sparse rows
+            return {"z": node.h if self.comp is None and not holds_sparse(node.h) else matmul(node.h, self.weight)}
         h = to_dense(node.h)
         inside = h.shape[-1] // self.blocks
         # [blocks, inside] -> [inside, blocks]
@@ -100,7 +103,8 @@ class RGCN(Layer):
         if self.comp is not None:
             return sum_over(embedding(self.comp, edge.relation) * edge.src.z, -2)
         if not self.blocks:
-            return embedding(edge.src.z, edge.relation)
+            z = edge.src.z
+            return embedding(z if len(z.shape) > 2 else matmul(z, self.weight), edge.relation)
         across = self.weight.shape[-1] == self.blocks
         rows = [edge.src.z[..., i, :] for i in range(self.weight.shape[0])]
         return reduce(add, (embedding(getitem(self.weight, i), edge.relation) * (z[..., None, :] if across else z[..., None])

@@ -26,14 +26,17 @@ from ...ops.autodiff import buffers
 from ...ops.autodiff.expr import COMPUTED
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var, current, needs_grad, value_of
-from ...ops.backend import fused, reference
+from ...ops.backend import fused, grouped, reference
+from ...ops.backend.pairs import Pairs
 from ...ops.backend.reference import Columns
 from ...ops.edge.aggregator import State
 from ...ops.edge.program import Phase
+from ...ops.functions.embedding import check_range
 from ...ops.rows.stored import rows_of
 from ..partition.exchange import ToMasters, add_into
 from ..partition.partition import MASTER, MIRROR
 from ..view.level import Level, Pass, Selection
+from .product_order import ProductOrder
 
 Arrays = dict[str, np.ndarray]
 
@@ -82,6 +85,15 @@ def as_integers(x: np.ndarray) -> np.ndarray:
     return x.view(f"i{x.itemsize}") if x.dtype.kind == "f" else x
 
 
+def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:
+    """Whether a product that edges choose is computed for the senders before the sum, and not for the receivers after it."""
+    form = phase.grouped
+    if form is None or form.sum_first is None:
+        return True
+    h, weight = inputs.nodes[form.column], inputs.operands[form.weight]
+    return ProductOrder.of(h, weight, current().record).one_of(form.count).product_first(level.counts)
+
+
 class _Run:
     """One execution of a phase; stores what backward needs."""
 
@@ -95,6 +107,9 @@ class _Run:
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
         self.dtype = phase.dtype
         self.fused = fused.usable(phase)
+        # a form whose edges are in another order cannot read edge values that are in the order of the level
+        self.product_first = bool(inputs.carried) or product_comes_first(phase, level, inputs)
+        self.pair_values: dict[int, np.ndarray] = {}
         self.limit = reference.chunk_size(phase, self.dtype.itemsize)
         self.halos: list[tuple[Arrays, Arrays]] = []
         self.states: dict[str, State] = {}
@@ -165,10 +180,25 @@ class _Run:
         for s in selections:
             states = self.states if s.kinds[1] == MASTER else partial
             columns = self._columns(p, s, halo)
-            if self.fused:
+            if self.fused and self.phase.grouped:
+                self.pair_values[id(s)] = grouped.forward(self.phase, columns, self._pairs(s), self.product_first, s.gid, states)
+            elif self.fused:
                 fused.forward(self.phase, columns, s.by_receiver, s.gid, states, outputs)
             else:
                 reference.forward(self.phase, columns, s.chunks(self.limit), states, outputs)
+
+    def _pairs(self, s: Selection) -> Pairs:
+        """The pairs that products are computed for."""
+        form = self.phase.grouped
+        assert form is not None
+
+        def codes() -> np.ndarray:
+            all_codes = self.edges[form.code]
+            found: np.ndarray = all_codes[s.offset: s.offset + s.n_edges] if form.code in self.inputs.carried else all_codes[s.stored]
+            check_range(found, form.count, **form.chosen.static)
+            return found
+
+        return s.pairs(form.code, codes, form.count, self.product_first)
 
     def _columns(self, p: Pass, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
         """The arrays that the ends of a selection's edges lie in."""
@@ -234,7 +264,10 @@ class _Run:
             into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                            grads.edge, grads.carried, grads.operands)
             columns = self._columns(p, s, halo)
-            if self.fused:
+            if self.fused and self.phase.grouped:
+                grouped.backward(self.phase, columns, self._pairs(s), self.product_first, s.gid, self.pair_values[id(s)],
+                                 backward_states, into)
+            elif self.fused:
                 # without a gradient at the sending end the edges by sender are not needed
                 lists = s.by_receiver, s.by_sender if into.src else None
                 fused.backward(self.phase, columns, *lists, s.gid, backward_states, output_grads, into)

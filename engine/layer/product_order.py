@@ -15,7 +15,7 @@ between workers. All counts are sums over the workers, so every worker decides a
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -56,6 +56,10 @@ class ProductOrder:
         # reading a deferred value would compute it
         sparse = not is_open(h) and holds_sparse(h)
         return cls(weight.shape[0], prod(weight.shape[1:]), sparse, 1 + rows + learned, (1 + (rows or learned), 1 + rows))
+
+    def one_of(self, k: int) -> ProductOrder:
+        """The order for one of k products side by side, which each edge chooses."""
+        return replace(self, d_out=self.d_out // k)
 
     @property
     def deferred_width(self) -> int:

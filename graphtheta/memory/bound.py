@@ -20,6 +20,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import MemoryLimitError
 from graphtheta.ops.backend.fused import saved_width
 from graphtheta.ops.backend.reference import CHUNK_BYTES
+from graphtheta.ops.edge.cost import most_pairs, pair_cost
 
 # values and gradients of a chunk of edges, and temporary arrays of primitives
 CHUNKS_ALIVE = 4
@@ -116,6 +117,9 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
     deferred = probe.deferred_width if batches else 0
     halo = (probe.halo_width + deferred) * (2 * mirrors + extent.sent)
     residuals = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
+    # values of pairs of nodes and codes, and their gradients
+    of_pairs = sum(2 * int(most_pairs(phase, rows + mirrors, edges)) * pair_cost(phase).bytes
+                   for step in probe.supersteps if step.program for phase in step.program.phases if phase.grouped)
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     if dealt > 1:
@@ -127,7 +131,7 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
         partition_bytes,
         in_flight * (probe.node_width + deferred + gradients * (probe.widest + deferred)) * rows * itemsize,
         in_flight * halo * itemsize,
-        in_flight * (2 * probe.edge_width + residuals) * edges * itemsize,
+        in_flight * ((2 * probe.edge_width + residuals) * edges * itemsize + of_pairs),
         in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
         in_flight * search,
         PARAMETER_COPIES * parameters,

@@ -15,7 +15,7 @@ from graphtheta.engine.view.view import GraphView
 from graphtheta.ops.autodiff.buffers import BLOCK
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.tape import Gradients, Parameter
-from graphtheta.ops.edge.cost import edge_cost, node_cost
+from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
 from graphtheta.partitioners.report import OneOf
 from graphtheta.planning.placement import Placement, Share, moved
 from graphtheta.planning.skeleton import Skeleton
@@ -118,6 +118,10 @@ def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: n
             numbers_of[entry.superstep] = at + 1
             each, edges = edge_cost(program.phases[at]), by_step[entry.superstep].edges
             sweeps = (1 if again or not entry.learned else 2) + entry.widths.passes
+            if program.phases[at].grouped:
+                product, pairs = pair_cost(program.phases[at]), most_pairs(program.phases[at], nodes, edges)
+                # a gradient of the matrices, and one of the values where they need it
+                parts.add(PRODUCT, (1 if again else 2 + entry.learned) * product.flops * pairs, product.bytes // itemsize * pairs)
             parts.add(EDGES, sweeps * each.bytes * edges, each.flops * edges)
             parts.add(EDGE_COUNT, sweeps * edges, each.flops * edges)
             parts.add(OPERATIONS, PHASE * sweeps)

@@ -21,7 +21,7 @@ from graphtheta.ops.autodiff.buffers import LINE
 from graphtheta.ops.autodiff.expr import Expr
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.backend.fused import backend_scope, obstacle, usable
-from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, widths
+from graphtheta.ops.edge.cost import Cost, edge_cost, most_pairs, node_cost, pair_cost, widths
 from graphtheta.ops.edge.plan import planner_notes, written
 from graphtheta.ops.edge.program import EdgeProgram, Phase
 from graphtheta.train.trainer import Trainer
@@ -134,6 +134,8 @@ def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes, 
         if decodes:
             rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase)))
         else:
+            if phase.grouped:
+                rows.append(_row("products, at most", passes * int(most_pairs(phase, sizes.nodes, sizes.edges)), "pairs", pair_cost(phase)))
             rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase)))
     if not decodes:
         rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))

@@ -55,7 +55,7 @@ def usable(phase: Phase) -> bool:
 def obstacle(phase: Phase) -> str:
     """What keeps a phase from the fused back end, and the remedy; empty if nothing does."""
     if "_obstacle" not in phase.__dict__:
-        phase.__dict__["_obstacle"] = unsupported(phase)
+        phase.__dict__["_obstacle"] = unsupported(phase.grouped.product_first if phase.grouped else phase)
     return str(phase.__dict__["_obstacle"])
 
 
@@ -67,7 +67,7 @@ def fallbacks(program: EdgeProgram) -> list[str]:
 
 def saved_width(phase: Phase) -> int:
     """Numbers per edge that backward saves at most, from the kernel by receivers to the kernel by senders."""
-    return saved_at_most(phase) if usable(phase) else 0
+    return saved_at_most(phase.grouped.product_first if phase.grouped else phase) if usable(phase) else 0
 
 
 def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from ..autodiff.expr import COMPUTED
 from ..autodiff.operation import Operation
@@ -56,12 +59,26 @@ def node_cost(prim: Operation | None, inputs: Sequence[Shape], outputs: Sequence
 
 
 def edge_cost(phase: Phase) -> Cost:
-    """Cost of a pass for one edge: to read columns and indices, compute the message and add it."""
+    """Cost of a pass for one edge: to read columns and indices, compute the message and add it; without products that edges choose."""
+    phase = phase.grouped.product_first if phase.grouped else phase
     flops = sum(operation_flops(e.prim, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
     added = sum(prod(e.dims) for parts in phase.parts.values() for e in parts)
     columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] not in COMPUTED]
     moved = sum(e.dtype.itemsize * prod(e.dims) for e in [*columns, *phase.outputs.values()])
     return Cost(moved + INDEX_BYTES, flops + added)
+
+
+def pair_cost(phase: Phase) -> Cost:
+    """Cost of the product that edges choose, for one pair of a node and a code; nothing without one."""
+    form = phase.grouped
+    if form is None:
+        return Cost()
+    return Cost(phase.dtype.itemsize * (form.width + prod(form.shape)), 2 * form.width * prod(form.shape))
+
+
+def most_pairs(phase: Phase, nodes: Any, edges: Any) -> Any:
+    """The most pairs of a node and a code that some nodes and edges may have, as numbers or as arrays of them; 0 without codes."""
+    return np.minimum(edges, nodes * phase.grouped.count) if phase.grouped else nodes * 0
 
 
 def widths(phase: Phase, end: str) -> dict[str, int]:

@@ -15,6 +15,7 @@ from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..functions.dense import matmul
 from ..functions.rows import expand_last, expand_last_p, prefix
 from .aggregator import SOFTMAX_SUM
+from .grouped import grouped, with_product
 from .hoist import hoist, left_on_edges, prepare
 from .program import EdgeProgram, Note, Phase, total_of, with_roots
 from .rewrite import LINEAR, SIMPLIFY, SPLIT, rewrite, size
@@ -34,12 +35,18 @@ def plan(program: EdgeProgram) -> EdgeProgram:
                 moved = {after[name]: phase.parts[name][-1] for name in after}
                 notes += [(f"moved from messages to totals, {size(value)} wide: {{}}", (e,)) for e, value in moved.items()]
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR | SPLIT, notes)
+            # several passes read one column of all products
+            phase, chosen = with_product(scope, phase) if len(program.phases) == 1 else (phase, None)
             roots = phase.roots
             notes += [("left on the edges: {}, of which a column of the nodes would be a copy as large as the stored one", (e,))
                       for e in left_on_edges(roots, program.stored)]
             roots, hoisted = hoist(scope, roots, columns, program.stored)
             notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
-            phases.append(with_roots(phase, prepare(scope, roots, prepared)))
+            phase = with_roots(phase, prepare(scope, roots, prepared))
+            if chosen is not None:
+                notes.append(("one product for each pair of a node and a code: {}", (chosen,)))
+                phase = grouped(scope, phase, prepare(scope, [chosen], prepared)[0])
+            phases.append(phase)
     operands = [prepared.get(i, x) for i, x in enumerate(program.operands)]
     return EdgeProgram(phases, operands, columns, after, notes)
 

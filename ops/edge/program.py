@@ -25,6 +25,8 @@ from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, SUM, Aggregator
 from .symbolic import SymbolicTrace
 
 Note = tuple[str, tuple[Expr, ...]]
+# column of the pairs
+PRODUCT = "product of pair"
 
 
 @primitive("edge_softmax")
@@ -75,6 +77,7 @@ class Phase:
         aggregators: By name of the total; a single unnamed one has the name "".
         outputs: New edge values by name.
         result: Name of the destination column that the total becomes for the next phase; None in the last.
+        grouped: How the fused back end computes a product that its edges choose (``ops.edge.grouped``); None without one.
         order: All expressions needed, arguments first.
         reads: Columns read, by ("src" | "dst" | "edge").
     """
@@ -83,6 +86,7 @@ class Phase:
     aggregators: dict[str, Aggregator]
     outputs: dict[str, Expr]
     result: str | None = None
+    grouped: Grouped | None = None
     order: list[Expr] = field(init=False)
     reads: dict[str, tuple[str, ...]] = field(init=False)
 
@@ -129,6 +133,46 @@ class Phase:
     def width(self) -> int:
         """Numbers held per edge while a chunk is computed."""
         return sum(prod(e.dims) for e in self.order if e.rows)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The two forms of a phase whose message has one of several products.
+
+    Attributes:
+        column: Source column that is multiplied, [d].
+        weight: Number of the operand, [d, k, ...].
+        code: Edge value that chooses the matrix.
+        chosen: The expression of the product, ``own_embedding(src.column @ weight, edge.code)``.
+        product_first: The phase with the product as a column of the pairs, ``PRODUCT``.
+        sum_first: The phase that sums for each pair what is multiplied; None if there is none.
+    """
+
+    column: str
+    weight: int
+    code: str
+    chosen: Expr
+    product_first: Phase
+    sum_first: Phase | None
+
+    @property
+    def count(self) -> int:
+        """Number of matrices."""
+        return self._weight.dims[1]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Trailing shape of a product."""
+        return self._weight.dims[2:]
+
+    @property
+    def width(self) -> int:
+        """Numbers per row of the column."""
+        return self._weight.dims[0]
+
+    @property
+    def _weight(self) -> Expr:
+        return self.chosen.args[0].args[1]
 
 
 @dataclass

@@ -68,7 +68,8 @@ def embedding(table: Any, index: Any) -> Any:
 
     Args:
         table: [k, ...], rowless; or [n, k, ...], a table for each node or edge, such as the node's
-            values for each relation. In ``gather`` the latter is a column: ``edge.src.z``.
+            values for each relation. In ``gather`` the latter is a column, ``edge.src.z``, or its product
+            with matrices, ``edge.src.h @ weight`` with a weight [d, k, ...].
         index: [n] or, for a rowless table, [n, ...] integers in [0, k).
 
     Returns:
@@ -87,9 +88,17 @@ def embedding(table: Any, index: Any) -> Any:
     named = {"of": of or "the index", "among": f"the table {among}" if among else "the table"}
     if not has_rows(table):
         return embedding_p(table, index, **named)
-    if isinstance(table, Expr) and table.leaf is None:
+    if isinstance(table, Expr) and not _of_one_end(table):
         raise UserFunctionError(f"embedding: the table {table!r} is computed on the edge; return it from transform, and read it as "
                                 "edge.src.NAME or edge.dst.NAME")
     if not trailing(table) or trailing(index) or not has_rows(index):
         raise ShapeError(f"embedding: a table with rows is [rows, k, ...] and its index [rows]; got {table!r} and {index!r}")
     return own_embedding_p(*same_rows(table, index), **named)
+
+
+def _of_one_end(table: Expr) -> bool:
+    """Whether a table is a column of a node, or a product of one with matrices, which the planner may compute at the nodes."""
+    if table.leaf is not None:
+        return True
+    x = table.args[0]
+    return table.traits.contraction and x.leaf is not None and x.leaf[0] in ("src", "dst") and not table.args[1].rows

@@ -117,3 +117,49 @@ def take(x, rows, out):  # type: ignore[no-untyped-def]
         r = rows[i]
         for j in range(x.shape[1]):
             out[i, j] = x[r, j]
+
+
+@jit()
+def split(ptr, row, visit, codes, at, k):  # type: ignore[no-untyped-def]
+    """Split groups of edges by a code, and order them by code: a stable counting sort.
+
+    Args:
+        ptr, row: Groups and the row of each, [n_groups + 1] and [n_groups].
+        visit: The groups in ascending order of their rows; empty if they are.
+        codes: Code of each edge, [n_edges], below k.
+        at: Position of each edge in ``codes``; empty if they are in this order.
+        k: Number of codes.
+
+    Returns:
+        Bounds of the new groups [n_pairs + 1] and the row of each; bounds of the new groups of each
+        code [k + 1]; and the number each edge had before. Rows ascend within a code.
+    """
+    free = np.zeros(k + 1, np.int64)
+    for c in codes:
+        free[c + 1] += 1
+    for c in range(k):
+        free[c + 1] += free[c]
+    order, rows = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
+    # the last row of each code, to count the pairs
+    last, pairs = np.full(k, NONE), np.zeros(k + 1, np.int64)
+    for i in range(len(row)):
+        g = visit[i] if len(visit) else i
+        for e in range(ptr[g], ptr[g + 1]):
+            c = codes[at[e]] if len(at) else codes[e]
+            order[free[c]], rows[free[c]] = e, row[g]
+            free[c] += 1
+            pairs[c + 1] += last[c] != row[g]
+            last[c] = row[g]
+    for c in range(k):
+        pairs[c + 1] += pairs[c]
+    bounds, pair_row = np.empty(pairs[k] + 1, np.int64), np.empty(pairs[k], np.int32)
+    p, begin = 0, 0
+    for c in range(k):
+        # after the loop above, free[c] is the end of the code
+        for e in range(begin, free[c]):
+            if e == begin or rows[e] != rows[e - 1]:
+                bounds[p], pair_row[p] = e, rows[e]
+                p += 1
+        begin = free[c]
+    bounds[p] = len(codes)
+    return bounds, pair_row, pairs, order

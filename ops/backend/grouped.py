@@ -1,0 +1,165 @@
+"""The fused back end for messages with one of several products, in both forms of ``ops.edge.grouped``.
+
+Products run once for each pair of a node and a code, code by code, in blocks of pairs: rows of the
+nodes are copied into a block and multiplied, or a block is multiplied and added to rows of the
+nodes. A thread takes all codes of a part of the rows, so that no two threads add to the same row
+and the rows stay in its cache. The parts depend on the pairs alone, so results do not depend on the
+number of threads.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from ..autodiff import buffers
+from ..autodiff.expr import COMPUTED
+from ..autodiff.tape import value_of
+from ..edge.aggregator import SUM, State
+from ..edge.program import PRODUCT, Grouped, Phase
+from ..kernels.message_buffer import add
+from ..rows.row_list import Rows, located
+from . import fused
+from .pairs import Pairs
+from .reference import Columns
+
+
+def forward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, edge_gid: np.ndarray,
+            states: Mapping[str, State]) -> np.ndarray:
+    """Sum the messages into states.
+
+    Args:
+        phase: A phase with ``grouped``.
+        columns: What it reads.
+        pairs: Those of senders if the product is first, otherwise of receivers.
+        product_first: Which form to compute.
+        edge_gid: Global ids of the edges by storage position.
+        states: By name of the total; changed.
+
+    Returns:
+        A value of each pair, which ``backward`` needs: the products, or the sums.
+    """
+    form = _form(phase)
+    weight = _matrices(form, columns)
+    if product_first:
+        products = _rows_times(columns.src[form.column], pairs, weight).reshape(pairs.n, *form.shape)
+        fused.forward(form.product_first, replace(columns, src={PRODUCT: products}), pairs.receivers, edge_gid, states, {})
+        return products
+    assert form.sum_first is not None
+    (name,) = states
+    sums = SUM.start(pairs.n, form.sum_first.shapes(name), form.sum_first.dtype)
+    fused.forward(form.sum_first, columns, pairs.receivers, edge_gid, {name: sums}, {})
+    _times_onto(sums["sum"], pairs, weight, states[name]["sum"])
+    return sums["sum"]
+
+
+def backward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, edge_gid: np.ndarray, kept: np.ndarray,
+             backward_states: Mapping[str, State], grads: Columns) -> None:
+    """Add the gradients of all values that edges read to ``grads``; ``kept`` is what ``forward`` returned."""
+    form = _form(phase)
+    into, weight = grads.src.get(form.column), _matrices(form, columns)
+    rest = {n: g for n, g in grads.operands.items() if n != form.weight}
+    learned = grads.operands.get(form.weight)
+    if product_first:
+        products = {} if into is None and learned is None else {PRODUCT: buffers.full(kept.shape, 0, kept.dtype)}
+        _backward_to_products(form.product_first, replace(columns, src={PRODUCT: kept}), pairs, edge_gid, backward_states,
+                              replace(grads, src=products, operands=rest))
+        if not products:
+            return
+        g = products[PRODUCT].reshape(pairs.n, weight.shape[2])
+        if learned is not None:
+            _add_matrices(learned, pairs, g, columns.src[form.column], g_of_rows=False)
+        if into is not None:
+            _times_onto(g, pairs, weight.transpose(0, 2, 1), into)
+        return
+    assert form.sum_first is not None
+    ((name, state),) = backward_states.items()
+    if learned is not None:
+        _add_matrices(learned, pairs, kept, state["g"], g_of_rows=True)
+    if into is not None or grads.edge or rest:
+        sums = {name: {"g": _rows_times(state["g"], pairs, weight.transpose(0, 2, 1))}}
+        fused.backward(form.sum_first, columns, pairs.receivers, pairs.senders if into is not None else None, edge_gid, sums, {},
+                       replace(grads, dst={}, operands=rest))
+
+
+def _backward_to_products(phase: Phase, columns: Columns, pairs: Pairs, edge_gid: np.ndarray, backward_states: Mapping[str, State],
+                          grads: Columns) -> None:
+    """Add the gradients of the products, and of all else that edges read."""
+    alone = not (grads.dst or grads.edge or grads.operands)
+    if alone and all(a.linear for a in phase.aggregators.values()) and not COMPUTED.intersection(phase.reads["edge"]):
+        # values in the order of senders are read one after another, where others are at scattered positions
+        ordered = {n: pairs.ordered(n, columns.edge[n], n in columns.carried) for n in phase.reads["edge"]}
+        fused.backward(phase, replace(columns, edge=ordered, carried=frozenset()), pairs.receivers, pairs.in_order, edge_gid,
+                       backward_states, {}, grads)
+    else:
+        fused.backward(phase, columns, pairs.receivers, pairs.senders if grads.src else None, edge_gid, backward_states, {}, grads)
+
+
+def _form(phase: Phase) -> Grouped:
+    assert phase.grouped is not None
+    return phase.grouped
+
+
+def _matrices(form: Grouped, columns: Columns) -> np.ndarray:
+    """The matrices, [k, d, numbers of a product]."""
+    weight = value_of(columns.operands[form.weight])
+    return np.ascontiguousarray(weight.reshape(form.width, form.count, prod(form.shape)).transpose(1, 0, 2))
+
+
+def _taken(x: Rows, rows: np.ndarray) -> np.ndarray:
+    """Rows of x, copied by this thread."""
+    array, at = located(x, rows)
+    out = np.empty((len(at), *array.shape[1:]), array.dtype)
+    return np.take(array, at, axis=0, out=out, mode="clip")
+
+
+def _rows_times(x: Rows, pairs: Pairs, weight: np.ndarray) -> np.ndarray:
+    """The row of each pair times the matrix of its code, [n_pairs, ...]."""
+    out, parts = buffers.empty((pairs.n, weight.shape[2]), weight.dtype), pairs.by_row
+
+    def run(p: int) -> None:
+        for code, begin, end in parts[p]:
+            np.matmul(_taken(x, pairs.row[begin:end]), weight[code], out=out[begin:end])
+
+    buffers.run_parts(run, len(parts))
+    return out
+
+
+def _times_onto(x: np.ndarray, pairs: Pairs, weight: np.ndarray, into: np.ndarray) -> None:
+    """Add the value of each pair times the matrix of its code to its row of ``into``."""
+    parts = pairs.by_row
+
+    def run(p: int) -> None:
+        for code, begin, end in parts[p]:
+            add(into, pairs.row[begin:end], x[begin:end] @ weight[code], 0, end - begin)
+
+    buffers.run_parts(run, len(parts))
+
+
+def _add_matrices(into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, g_of_rows: bool) -> None:
+    """Add the gradient of the matrices, the sum over the pairs of a code of value times gradient, to [d, k, ...].
+
+    Args:
+        into: Gradient of the matrices; changed.
+        x: A value of each pair: what was multiplied, or the gradient of the product.
+        rows: The other of both, for each node.
+        g_of_rows: Whether the gradients are those of the nodes.
+    """
+    blocks = pairs.by_code
+    # BLAS is faster with the gradient in front
+    first, second = (rows.shape[1], x.shape[1]) if g_of_rows else (x.shape[1], rows.shape[1])
+    products = np.empty((len(blocks), first, second), x.dtype)
+
+    def run(b: int) -> None:
+        _, begin, end = blocks[b]
+        mine, taken = x[begin:end], _taken(rows, pairs.row[begin:end])
+        g, value = (taken, mine) if g_of_rows else (mine, taken)
+        np.matmul(g.T, value, out=products[b])
+
+    buffers.run_parts(run, len(blocks))
+    total = np.zeros((second, len(pairs.bounds) - 1, first), x.dtype)
+    for (code, _, _), product in zip(blocks, products, strict=True):
+        total[:, code] += product.T
+    into += total.reshape(into.shape)

@@ -1,0 +1,141 @@
+"""Products that edges choose: both forms against the reference back end, and what the planner makes of them."""
+from __future__ import annotations
+
+import backends
+import graphs
+import numpy as np
+import pytest
+from backends import both, parameter, run
+from traced import trace
+
+import graphtheta.ops as gt
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer import edge_stage
+from graphtheta.errors import ShapeError, UserFunctionError
+from graphtheta.ops.backend import edges, pairs
+from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.plan import plan, planner_notes
+from graphtheta.ops.kernels import batch
+
+KINDS = 4
+FLOAT, CODE = np.dtype("float32"), np.dtype("int32")
+
+
+def chosen(e, *out):
+    return gt.embedding(gt.matmul(e.src.w, parameter(4, KINDS, *out)), e.kind)
+
+
+# what is summed, the aggregator, and whether the sum may come first
+GATHERS = {
+    "alone": (lambda e: chosen(e, 3), "sum", True),
+    "weighted": (lambda e: chosen(e, 6) * e.weight, "sum", True),
+    "learned weight": (lambda e: (2 + e.attr[..., 0]) * chosen(e, 6), "sum", True),
+    "quotient": (lambda e: chosen(e, 6) / (2 + gt.sigmoid(gt.matmul(e.attr, parameter(3)))), "sum", True),
+    "dropped edges": (lambda e: chosen(e, 6) * gt.dropout(e.weight, 0.5), "sum", True),
+    "dropped numbers": (lambda e: gt.dropout(chosen(e, 6), 0.5), "sum", False),
+    "of the receiver": (lambda e: chosen(e, 6) * e.dst.a, "sum", False),
+    "attention": (lambda e: gt.softmax(e.dst.a * e.weight) * chosen(e, 6), "sum", False),
+    "carried": (lambda e: chosen(e, 6) * e.old[..., 0], "sum", True),
+    "heads": (lambda e: chosen(e, 2, 3) * e.dst.s, "sum", False),
+    "max": (lambda e: chosen(e, 6) * e.weight, "max", False),
+    "mean": (lambda e: chosen(e, 6) * e.weight, "mean", False),
+    "two totals": (lambda e: chosen(e, 6) * e.weight, ["sum", "max"], False),
+}
+
+
+@pytest.fixture(autouse=True)
+def planned_programs(monkeypatch):
+    """Programs run as they are planned, which is where both forms come from."""
+    monkeypatch.setattr(backends, "trace", lambda *args: plan(trace(*args)))
+
+
+@pytest.mark.parametrize("product_first", [True, False])
+@pytest.mark.parametrize("name", GATHERS)
+def test_both_forms_equal_the_reference(name, product_first, monkeypatch):
+    gather, sums, may = GATHERS[name]
+    if not product_first and not may:
+        pytest.skip("the product comes first")
+    monkeypatch.setattr(edge_stage, "product_comes_first", lambda *_: product_first)
+    monkeypatch.setattr(pairs, "PAIRS_PER_BLOCK", 3)
+    both(gather, sums, size=3, scale=True)
+
+
+@pytest.mark.parametrize("product_first", [True, False])
+@pytest.mark.parametrize("direction", ["out", "both"])
+def test_against_the_edges(direction, product_first, monkeypatch):
+    monkeypatch.setattr(edge_stage, "product_comes_first", lambda *_: product_first)
+    both(GATHERS["weighted"][0], direction=direction, size=2)
+
+
+@pytest.mark.parametrize("graph", graphs.odd_graphs().values(), ids=graphs.odd_graphs())
+@pytest.mark.parametrize("out", [3, 6])
+def test_odd_graphs(graph, out):
+    both(lambda e: chosen(e, out) * e.weight, graph=graph, size=min(2, graph.n_nodes))
+
+
+@pytest.mark.parametrize("product_first", [True, False])
+def test_hubs_are_split(product_first, monkeypatch):
+    monkeypatch.setattr(edge_stage, "product_comes_first", lambda *_: product_first)
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 8)
+    monkeypatch.setattr(pairs, "PAIRS_PER_BLOCK", 2)
+    both(GATHERS["weighted"][0], graph=graphs.random_graph(12, 400))
+
+
+def planned(gather, sums="sum"):
+    parameter.dtype = FLOAT
+    nodes = {"w": ((4,), FLOAT, True), "a": ((), FLOAT, True)}
+    return plan(trace(gather, nodes, {"kind": ((), CODE, False), "weight": ((), FLOAT, False)}, sums, "Mine"))
+
+
+def test_a_chosen_product_is_no_column_of_the_nodes():
+    program = planned(lambda e: chosen(e, 6) * e.weight)
+    (phase,) = program.phases
+    assert not program.columns
+    assert phase.reads["src"] == ("w",)
+    assert phase.grouped is not None
+    assert (phase.grouped.width, phase.grouped.count, phase.grouped.shape) == (4, KINDS, (6,))
+    assert phase.grouped.sum_first is not None
+    assert any("one product for each pair" in note for note in planner_notes(program))
+
+
+@pytest.mark.parametrize("gather", [
+    lambda e: chosen(e, 6) * e.src.a, lambda e: chosen(e, 6) + chosen(e, 6), lambda e: (chosen(e, 6), {"new": chosen(e, 6)}),
+    lambda e: gt.exp(gt.softmax(chosen(e, 6)))], ids=["reads more of the source", "two products", "new values", "a normaliser"])
+def test_other_messages_read_a_column_of_all_products(gather):
+    program = planned(gather)
+    assert program.columns
+    assert all(phase.grouped is None for phase in program.phases)
+
+
+def test_matrices_may_be_computed():
+    program = planned(lambda e: gt.embedding(gt.matmul(e.src.w, 2 * parameter(4, KINDS, 6)), e.kind))
+    assert program.phases[0].grouped.weight == 2
+    assert program.phases[0].operands == [2]
+
+
+def test_a_table_that_is_computed_on_edges_is_refused():
+    with pytest.raises(UserFunctionError, match="is computed on the edge"):
+        planned(lambda e: gt.embedding(gt.matmul(e.src.w * e.weight, parameter(4, KINDS, 6)), e.kind))
+
+
+def test_a_code_out_of_range_is_named():
+    parameter.dtype = np.dtype("float64")
+    with backend_scope("fused"), pytest.raises(ShapeError, match=r"edge.kind holds numbers from 0 to 3; expected 0 to 1"):
+        run_simulated(1, run, lambda e: gt.embedding(gt.matmul(e.src.w, parameter(4, 2, 6)), e.kind), "sum", graphs.random_graph(24, 90),
+                      np.dtype("float64"), "in", True, False, {"w": (4,)})
+
+
+def test_groups_are_split_by_code_in_ascending_order_of_rows(rng):
+    counts, row = rng.integers(0, 5, 30), rng.permutation(40)[:30].astype(np.int32)
+    ptr = np.concatenate(([0], np.cumsum(counts)))
+    codes, of_edge = rng.integers(0, 3, ptr[-1]).astype(np.int32), np.repeat(row, counts)
+    at = rng.permutation(ptr[-1]).astype(np.int32)
+    for positions in (np.zeros(0, np.int32), at):
+        mine = codes[positions] if len(positions) else codes
+        bounds, rows, pairs_of, order = batch.split(ptr, row, np.argsort(row).astype(np.int32), codes, positions, 3)
+        np.testing.assert_array_equal(order, np.lexsort((of_edge, mine)))
+        unique, sizes = np.unique(np.stack([mine, of_edge]), axis=1, return_counts=True)
+        np.testing.assert_array_equal(rows, unique[1])
+        np.testing.assert_array_equal(np.diff(bounds), sizes)
+        np.testing.assert_array_equal(pairs_of, np.searchsorted(unique[0], np.arange(4)))
+
