@@ -23,11 +23,12 @@ from .program import PRODUCT, Grouped, Phase, with_roots
 def with_product(scope: Tracer, phase: Phase) -> tuple[Phase, Expr | None]:
     """The phase with the product that its edges choose as a source column, and the product.
 
-    The phase as it is and None if there is no such product, or if edges read more of the source or
-    return new values; the products of all nodes are then a column of the nodes.
+    The phase as it is and None if there is no such product, if edges read more of the source or
+    return new values, or if an aggregator takes several passes; the products of all nodes are then a
+    column of the nodes.
     """
     found = [e for e in phase.order if _is_chosen(e)]
-    if len(found) != 1 or phase.result is not None or phase.outputs or not phase.aggregators:
+    if len(found) != 1 or phase.result is not None or phase.outputs or not phase.aggregators or phase.further:
         return phase, None
     (chosen,) = found
     column = scope.leaf("src", PRODUCT, chosen.dims, chosen.dtype, requires_grad=chosen.requires_grad)
