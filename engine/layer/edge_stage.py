@@ -192,13 +192,14 @@ class _Run:
         form = self.phase.grouped
         assert form is not None
 
-        def codes() -> np.ndarray:
-            all_codes = self.edges[form.code]
-            found: np.ndarray = all_codes[s.offset: s.offset + s.n_edges] if form.code in self.inputs.carried else all_codes[s.stored]
+        codes = self.edges[form.code]
+
+        def at() -> np.ndarray:
+            found: np.ndarray = codes[s.offset: s.offset + s.n_edges] if form.code in self.inputs.carried else codes[s.stored]
             check_range(found, form.count, **form.chosen.static)
             return found
 
-        return s.pairs(form.code, codes, form.count, self.product_first)
+        return s.pairs(form.code, codes, at, form.count, self.product_first)
 
     def _columns(self, p: Pass, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
         """The arrays that the ends of a selection's edges lie in."""

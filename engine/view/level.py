@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...ops.backend.edges import EdgeLists
-from ...ops.backend.pairs import Pairs, pairs_of_receivers, pairs_of_senders
+from ...ops.backend.pairs import Pairs, pairs_of_receivers, pairs_of_senders, same_array
 from ...ops.backend.reference import Chunk
 from ...ops.edge.aggregator import Segments
 from ...ops.kernels.batch import group
@@ -100,23 +100,26 @@ class Selection:
         return self._lists(ptr, np.arange(self.n_senders, dtype=np.int32), receiver, at)
 
     @cached_property
-    def by_pair(self) -> dict[tuple[str, int, bool], Pairs]:
-        """Pairs of nodes and codes by the name of the codes, their number, and whether the nodes send, as far as ``pairs`` made them."""
+    def by_pair(self) -> dict[tuple[str, int, bool], tuple[np.ndarray, Pairs]]:
+        """Codes and pairs by the name of the codes, their number, and whether the nodes send, as far as ``pairs`` made them."""
         return {}
 
-    def pairs(self, name: str, codes: Callable[[], np.ndarray], k: int, sending: bool) -> Pairs:
-        """Pairs of a node at one end and a code that have an edge; made once for each name.
+    def pairs(self, name: str, codes: np.ndarray, at: Callable[[], np.ndarray], k: int, sending: bool) -> Pairs:
+        """Pairs of a node at one end and a code that have an edge; made once for each array of codes.
 
         Args:
             name: Name of the codes.
-            codes: Returns the code of each edge in the order of the edges, below k.
+            codes: The array that they are in.
+            at: Returns the code of each edge in the order of the edges, below k.
             k: Number of codes.
             sending: Whether the nodes are the senders.
         """
-        if (name, k, sending) not in self.by_pair:
-            self.by_pair[name, k, sending] = (pairs_of_senders(self.by_receiver, self.by_sender, codes(), k) if sending else
-                                              pairs_of_receivers(self.by_receiver, self.n_senders, codes(), k))
-        return self.by_pair[name, k, sending]
+        of, made = self.by_pair.get((name, k, sending), (None, None))
+        if made is None or not same_array(of, codes):
+            made = (pairs_of_senders(self.by_receiver, self.by_sender, at(), k) if sending else
+                    pairs_of_receivers(self.by_receiver, self.n_senders, at(), k))
+            self.by_pair[name, k, sending] = codes, made
+        return made
 
     def of_code(self, codes: np.ndarray, code: int) -> Selection | None:
         """The edges with a code, of all those in storage order; None if there are none."""

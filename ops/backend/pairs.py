@@ -16,6 +16,11 @@ IN_ORDER = np.zeros(0, np.int32)
 PAIRS_PER_BLOCK = 1024
 
 
+def same_array(x: np.ndarray | None, y: np.ndarray) -> bool:
+    """Whether both are the same memory, as repeated reads of a column in memory are, and not only equal numbers."""
+    return x is y or (x is not None and x.ctypes.data == y.ctypes.data and (x.shape, x.strides, x.dtype) == (y.shape, y.strides, y.dtype))
+
+
 @dataclass
 class Pairs:
     """The pairs at one end of the edges, ordered by code and then by row.
@@ -56,7 +61,7 @@ class Pairs:
             carried: Which of both.
         """
         of, copied = self._ordered.get(name, (None, None))
-        if of is not values or copied is None:
+        if copied is None or not same_array(of, values):
             lists = self.senders
             if carried:
                 rows = lists.offset + lists.at

@@ -11,6 +11,7 @@ from traced import trace
 import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer import edge_stage
+from graphtheta.engine.view.level import Selection
 from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.ops.backend import edges, pairs
 from graphtheta.ops.backend.fused import backend_scope
@@ -141,3 +142,12 @@ def test_groups_are_split_by_code_in_ascending_order_of_rows(rng):
         np.testing.assert_array_equal(np.diff(bounds), sizes)
         np.testing.assert_array_equal(pairs_of, np.searchsorted(unique[0], np.arange(4)))
 
+
+@pytest.mark.parametrize("sending", [True, False])
+def test_pairs_are_made_again_for_other_codes(sending):
+    ptr, row, other = np.array([0, 2, 3]), np.array([0, 1], np.int32), np.array([0, 1, 0], np.int32)
+    edges_of = Selection((0, 0), row, ptr, other, 2, np.arange(3), 0)
+    codes, others = np.array([0, 1, 0]), np.array([1, 1, 1])
+    first = edges_of.pairs("kind", codes, lambda: codes, 2, sending)
+    assert edges_of.pairs("kind", codes[:], lambda: codes, 2, sending) is first
+    assert edges_of.pairs("kind", others, lambda: others, 2, sending).bounds.tolist() == [0, 0, 2]
