@@ -7,8 +7,8 @@ combinations of shared matrices (section 2.2, "basis"), or block-diagonal ("bloc
 
     W_r = sum over b of  comp_rb V_b            W_r = diag(Q_r1, ..., Q_rB)
 
-Gather chooses a product by ``edge.relation``; the planner computes those that edges choose. Bases,
-and sparse features, are multiplied by transform, and gather combines or chooses the products. Blocks
+Gather chooses a product by ``edge.relation``; the planner computes those that edges choose.
+Transform multiplies bases and sparse features, and gather combines or chooses the products. Blocks
 differ for each relation, so they are multiplied on the edge.
 
 Departures: c_vr counts edges of the whole graph, also in sampled batches, where importance weights
