@@ -33,7 +33,8 @@ _FRONT = {
     **dict.fromkeys(("pagerank", "components", "degree", "core_number", "triangles", "label_propagation",
                      "bfs", "sssp", "betweenness", "random_walks"), "analytics.functions"),
     "analyse": "analytics.analyse", "Algorithm": "analytics.algorithm", "ALGORITHMS": "analytics.registry",
-    "to_torch": "exporting.network", "counterpart": "exporting.layers", "TensorBoard": "train.loggers", "MLflow": "train.loggers",
+    "to_torch": "exporting.network", "counterpart": "exporting.layers", "to_onnx": "exporting.onnx",
+    "TensorBoard": "train.loggers", "MLflow": "train.loggers",
 }
 _MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry", "Linear": "mlp", "MLP": "mlp",
            "BatchNorm": "norm", "LayerNorm": "norm", "per_relation": "per_relation",

@@ -18,7 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 # the metric of each page
-EXAMPLES = {"citation": "accuracy", "molecules": "auc", "traffic": "r2", "trust": "mrr", "recommend": "mrr", "deep": "accuracy"}
+EXAMPLES = {"citation": "accuracy", "molecules": "auc", "traffic": "r2", "trust": "mrr", "recommend": "ndcg20", "deep": "accuracy"}
 COMMAND = re.compile(r"^graphtheta train ((?:.*\\\n)*.*)$", re.MULTILINE)
 FILE = re.compile(r"^```python\n# file: (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
