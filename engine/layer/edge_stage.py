@@ -165,7 +165,7 @@ class _Run:
                     self._sweep(p, [s for s in p.selections if s.kinds[1] == MASTER], halo, {}, {})
                 with ledger.stage("move"):
                     shared = {c: x.view(state[c].dtype) for c, x in move.end().items()}
-                partial = {name: agg.beside(shared, self.phase.shapes(name), self.dtype)}
+                partial = {name: agg.beside(shared, p.receivers.plan.n_halo, self.phase.shapes(name), self.dtype)}
                 with ledger.stage("gather"):
                     self._sweep(p, [s for s in p.selections if s.kinds[1] == MIRROR], halo, partial, {})
                 self._merge_partial(self._send_partial(p, partial), p)

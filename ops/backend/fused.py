@@ -79,7 +79,7 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
     spilled, hubs = {}, receivers.traversal.hubs
     if len(hubs):
-        spilled = {name: agg.beside({c: x[hubs] for c, x in states[name].items()}, phase.shapes(name), variant.dtype)
+        spilled = {name: agg.beside({c: states[name][c][hubs] for c in agg.shared}, len(hubs), phase.shapes(name), variant.dtype)
                    for name, agg in phase.aggregators.items()}
     spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
     with _naming_index(phase, columns, values):

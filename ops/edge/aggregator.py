@@ -116,9 +116,8 @@ class Aggregator(ABC):
         """The columns of a partial state that are merged into that of the master."""
         return state if self.partial is None else {name: state[name] for name in self.partial}
 
-    def beside(self, given: State, shapes: list[Shape], dtype: Any) -> State:
-        """A neutral state for further edges of some rows, given the shared columns of these."""
-        n = len(next(iter(given.values())))
+    def beside(self, given: State, n: int, shapes: list[Shape], dtype: Any) -> State:
+        """A neutral state for further edges of n rows, given the shared columns of these."""
         return self.start(n, shapes, dtype) | {name: given[name].copy() for name in self.shared}
 
     @abstractmethod

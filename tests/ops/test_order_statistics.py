@@ -42,7 +42,7 @@ def summed(agg: Any, n: int, chunks: list[tuple[np.ndarray, np.ndarray, np.ndarr
         if number:
             agg.refine(state, number)
         for row, x, gid in chunks:
-            other = agg.beside(state, [shape], dtype)
+            other = agg.beside(state, n, [shape], dtype)
             if len(row):
                 order = np.lexsort((gid, row))
                 start = np.flatnonzero(np.concatenate(([True], row[order][1:] != row[order][:-1])))
