@@ -1,8 +1,8 @@
 """Divides a graph whose edges are in files: only rank 0 may have arrays over all nodes, and for some methods only.
 
 Rules are computed where they are needed. Owners that other node partitioners compute are stored in
-a distributed table. An edge placement that is no rule runs on rank 0, which sends each edge to its
-worker.
+a distributed table. Workers read shares of the edges, and send each edge to its worker. What cannot
+be divided runs on rank 0, which reads and sends all edges.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphtheta.errors import GraphThetaError
 
 from ..comm.communicator import Comm
 from .edge_source import EdgeChunk, EdgeSource
-from .partitioner import EdgeRule, assigned, block_bounds, block_owner, checked, find_pair
+from .partitioner import allowed, block_bounds, block_owner, checked, find_pair
 from .table import Table
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def divide(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
     n, size, first = source.n_nodes, comm.size, comm.rank == 0
     runs = first or not partitioner.sequential
-    made = _agreed(comm, lambda: assigned(partitioner, source, comm, edge_placement) if runs else None)
+    made = _agreed(comm, lambda: allowed(partitioner.divide(source, comm), partitioner, edge_placement) if runs else None)
 
     def known(ids: np.ndarray) -> np.ndarray:
         assert made is not None
@@ -62,16 +62,15 @@ def divide(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     if not partitioner.by_rule:
         ids = np.arange(*(block_bounds(n, comm.rank, size) if not partitioner.sequential else (0, n if first else 0)))
         owner = Table(comm, ids, _agreed(comm, lambda: known(ids) if runs else NO_WORKERS), block_owner(n, size)).look_up
-    worker: Callable[[EdgeChunk], np.ndarray] | None
-    said = f"partitioner={placement.name}"
-    if comm.broadcast(made is not None and made.worker is not None):
+    said, own = f"partitioner={placement.name}", comm.broadcast(made is not None and made.worker is not None)
+    worker = None if own else _agreed(comm, lambda: placement.share(source, owner, comm))
+    if worker is not None:
+        return Division(owner, partitioner.by_rule, _dealt(comm, source.share(comm.rank, size), worker, said))
+    if own:
         worker, said = None if made is None else made.worker, f"masters={partitioner.name}"
-    elif isinstance(placement, EdgeRule):
-        rule, share = placement.worker, source.share(comm.rank, size)
-        return Division(owner, partitioner.by_rule, _dealt(comm, share, lambda chunk: rule(chunk, owner, size), said))
     else:
-        owners, place = owner(np.arange(n if first else 0)), placement.place
-        worker = _agreed(comm, lambda: place(source, owners, size) if first else None)
+        owners = owner(np.arange(n if first else 0))
+        worker = _agreed(comm, lambda: placement.place(source, owners, size) if first else None)
     chunks = source.chunks() if worker is not None else iter(())
     return Division(owner, partitioner.by_rule, _dealt(comm, chunks, worker or (lambda chunk: NO_WORKERS), said, first))
 

@@ -27,6 +27,8 @@ from ...ops.autodiff.buffers import taken
 from ..comm.communicator import Comm
 from .edge_source import EdgeChunk, EdgeSource
 
+Owners = Callable[[np.ndarray], np.ndarray]
+
 
 class Assignment(NamedTuple):
     """The result of a partitioner.
@@ -38,7 +40,7 @@ class Assignment(NamedTuple):
             chunk of the source, in order. None leaves the edges to the edge placement.
     """
 
-    owner: Callable[[np.ndarray], np.ndarray]
+    owner: Owners
     worker: Callable[[EdgeChunk], np.ndarray] | None = None
 
 
@@ -50,8 +52,7 @@ class Partitioner(ABC):
         name: Name in a job.
         by_rule: Whether ``assign`` reads the number of nodes only and returns a function that
             computes owners from ids, without messages.
-        sequential: Whether ``assign`` and what it returns send no messages, so that rank 0 can run
-            them alone for edges in files.
+        sequential: Whether rank 0 runs ``divide`` alone, and what it returns sends no messages.
     """
 
     name: ClassVar[str]
@@ -68,6 +69,10 @@ class Partitioner(ABC):
 
         Collective: all ranks of comm.
         """
+
+    def divide(self, source: EdgeSource, comm: Comm) -> Assignment:
+        """The same for edges in files, of which each worker reads its share; ``owner`` may be collective. By default, ``assign``."""
+        return self.assign(source, comm)
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ class EdgePlacement(ABC):
 
     @abstractmethod
     def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Callable[[EdgeChunk], np.ndarray]:
-        """Prepare to place the edges. For edges in files, rank 0 places them alone.
+        """Prepare to place the edges.
 
         Args:
             source: The edges.
@@ -118,19 +123,37 @@ class EdgePlacement(ABC):
             of the source, in order.
         """
 
+    def share(self, source: EdgeSource, owner: Owners, comm: Comm) -> Callable[[EdgeChunk], np.ndarray] | None:
+        """The same for edges in files, of which each worker places its share. By default None: rank 0 places all.
+
+        Args:
+            source: The edges.
+            owner: Function from ids of nodes to their owners; it may be collective.
+            comm: The workers.
+
+        Returns:
+            Function like that of ``place``, called equally often on all ranks.
+
+        Collective: all ranks of comm.
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class EdgeRule(EdgePlacement):
     """An edge placement that computes the worker of an edge from its id and the owners of its ends."""
 
+    def share(self, source: EdgeSource, owner: Owners, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+        return lambda chunk: self.worker(chunk, owner, comm.size)
+
     @abstractmethod
-    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+    def worker(self, chunk: EdgeChunk, owner: Owners, size: int) -> np.ndarray:
         """Workers of the edges of a chunk, [n] int.
 
         Args:
             chunk: The edges.
-            owner: Function from ids of nodes to their owners; for edges in files it may be
-                collective, so it must be called equally often on all ranks.
+            owner: Function from ids of nodes to their owners; it may be collective, so it must be
+                called equally often on all ranks.
             size: Number of workers.
         """
 
@@ -144,7 +167,7 @@ class EdgesBySource(EdgeRule):
 
     name = "1d-src"
 
-    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+    def worker(self, chunk: EdgeChunk, owner: Owners, size: int) -> np.ndarray:
         return owner(chunk.src)
 
 
@@ -154,7 +177,7 @@ class EdgesByDestination(EdgeRule):
 
     name = "1d-dst"
 
-    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+    def worker(self, chunk: EdgeChunk, owner: Owners, size: int) -> np.ndarray:
         return owner(chunk.dst)
 
 
@@ -168,7 +191,7 @@ class EdgesOnGrid(EdgeRule):
 
     name = "vertex-cut"
 
-    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+    def worker(self, chunk: EdgeChunk, owner: Owners, size: int) -> np.ndarray:
         cols = size // next(r for r in range(isqrt(size), 0, -1) if size % r == 0)
         return (owner(chunk.src) // cols) * cols + owner(chunk.dst) % cols
 
@@ -204,7 +227,7 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     Collective: all ranks of comm.
     """
     placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
-    made, n, name = assigned(partitioner, source, comm, edge_placement), source.n_nodes, partitioner.name
+    made, n, name = allowed(partitioner.assign(source, comm), partitioner, edge_placement), source.n_nodes, partitioner.name
     owners = checked(made.owner(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes")
     said = f"partitioner={placement.name}" if made.worker is None else f"masters={name}"
     workers = placement.place(source, owners, comm.size) if made.worker is None else made.worker
@@ -212,23 +235,16 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
 
 
 def find_pair(edge_placement: str, node_partitioner: str, seed: int) -> tuple[EdgePlacement, Partitioner]:
-    """The edge placement and the node partitioner of a job; see ``assign``.
-
-    Raises:
-        ConfigError: Unknown name or option.
-    """
+    """The edge placement and the node partitioner of a job; arguments and errors are those of ``assign``."""
     return _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(node_partitioner, seed)
 
 
-def assigned(partitioner: Partitioner, source: EdgeSource, comm: Comm, edge_placement: str) -> Assignment:
-    """What a partitioner returns for some edges.
+def allowed(made: Assignment, partitioner: Partitioner, edge_placement: str) -> Assignment:
+    """What a partitioner returned.
 
     Raises:
         ConfigError: It places edges itself, and so does the edge placement.
-
-    Collective: all ranks of comm, unless the partitioner is sequential.
     """
-    made = partitioner.assign(source, comm)
     if made.worker is not None and edge_placement != DEFAULT_PLACEMENT:
         raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={partitioner.name}, which places edges itself; drop "
                           "--partitioner")

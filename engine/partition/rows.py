@@ -13,14 +13,13 @@ import numpy as np
 from ...ops.autodiff.buffers import by_blocks
 from ...ops.kernels.sort import mark_ends
 from ...ops.partition.pairs import numbered, occurrences
+from ...ops.partition.row_order import sample_step, votes
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
 from .directory import DenseDirectory, Directory
 from .edge_source import EdgeChunk, EdgeSource
 from .relation import EdgeBlock
 
-# rows of 128 numbers that fit into a few megabytes of cache; edges sampled to order the rows
-CACHED_ROWS, SAMPLED_EDGES = 1 << 13, 1 << 20
 # makes a directory from the workers and this worker's masters in the order of their rows
 MakeDirectory = Callable[[Comm, np.ndarray], Directory]
 
@@ -46,24 +45,6 @@ class Rows(NamedTuple):
     blocks: list[EdgeBlock]
     edges: np.ndarray
     directory: Directory
-
-
-def sample_step(n_edges: int) -> int:
-    """Distance between the global ids of edges that are sampled to order the rows."""
-    return max(1, n_edges // SAMPLED_EDGES)
-
-
-def votes(by_degree: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    """How many sampled edges are close in memory if rows are ordered by degree, and if they are ordered by id, [2] int64.
-
-    By falling degree, the rows that many edges read are adjacent. By id, the rows of adjacent ids
-    are adjacent, which is better if ids follow communities.
-
-    Args:
-        by_degree: Rows of the sources in the order by degree, [n] int32.
-        src, dst: Rows of the sources and destinations in the order by id, [n] int32.
-    """
-    return np.array([np.count_nonzero(by_degree < CACHED_ROWS), np.count_nonzero(np.abs(src - dst) < CACHED_ROWS)])
 
 
 def whole_rows(graph: Any, source: EdgeSource, comm: Comm, owner: np.ndarray, worker: Callable[[EdgeChunk], np.ndarray],

@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops.partition.pairs import WIDEST, numbered, occurrences
+from ...ops.partition.row_order import sample_step, votes
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
 from .directory import ComputedDirectory, LocalDirectory, TableDirectory
 from .division import Division
 from .edge_source import EdgeSource
 from .partitioner import block_bounds
-from .rows import MakeDirectory, Rows, sample_step, votes
+from .rows import MakeDirectory, Rows
 from .table import Route
 
 

@@ -13,12 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
-from graphtheta.engine.partition.partitioner import EdgePlacement, EdgeRule
+from graphtheta.engine.partition.partitioner import EdgePlacement, EdgeRule, Owners
 from graphtheta.ops.partition.copies import mark_copies
 from graphtheta.ops.partition.greedy_edges import place_by_load, place_by_score
-from graphtheta.partitioners.stream import capacity, check_option, degrees
+from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.rng import Purpose, bits, key
+from graphtheta.streaming.blocks import Blocks
+from graphtheta.streaming.degrees import block_degrees
+from graphtheta.streaming.shared import SharedPlacement
 
 Workers = Callable[[EdgeChunk], np.ndarray]
 
@@ -38,12 +43,12 @@ class RandomCut(EdgeRule):
     name = "random"
     seed: int = 0
 
-    def worker(self, chunk: EdgeChunk, owner: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+    def worker(self, chunk: EdgeChunk, owner: Owners, size: int) -> np.ndarray:
         return (bits(key(self.seed, Purpose.PLACEMENT), chunk.ids) % np.uint64(size)).astype(np.int32)
 
 
 @dataclass(frozen=True)
-class HybridCut(EdgePlacement):
+class HybridCut(SharedPlacement):
     """By destination, and by source if the destination has a high in-degree.
 
     Attributes:
@@ -55,9 +60,9 @@ class HybridCut(EdgePlacement):
     name = "hybrid"
     threshold: int = 100
 
-    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Workers:
-        high = degrees(source, outgoing=False) > self.threshold
-        return lambda chunk: owners[np.where(high[chunk.dst], chunk.src, chunk.dst)]
+    def workers(self, source: EdgeSource, owner: Owners, comm: Comm, size: int) -> Workers:
+        blocks, high = Blocks(comm, source.n_nodes), block_degrees(source, comm, outgoing=False) > self.threshold
+        return lambda chunk: owner(np.where(blocks.look_up(high, chunk.dst), chunk.src, chunk.dst))
 
 
 @dataclass(frozen=True)
@@ -142,4 +147,4 @@ class LibraCut(GreedyCut):
     name = "libra"
 
     def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
-        return place_by_load, degrees(source), (key, room)
+        return place_by_load, block_degrees(source, SerialComm()), (key, room)

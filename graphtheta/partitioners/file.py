@@ -3,29 +3,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
-from graphtheta.engine.partition.partitioner import Assignment, Partitioner
+from graphtheta.engine.partition.partitioner import Owners
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.npy import read_npy
+from graphtheta.npy import map_npy
+from graphtheta.streaming.blocks import Blocks
+from graphtheta.streaming.shared import SharedPartitioner
 
 
 @dataclass(frozen=True)
-class FilePartitioner(Partitioner):
+class FilePartitioner(SharedPartitioner):
     """Owners from an .npy file of one integer for each node, such as another tool wrote for this number of workers.
+
+    Each worker reads those of a block of ids.
 
     Attributes:
         path: The file.
     """
 
     name = "file"
-    sequential = True
     path: str = ""
 
-    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
+    def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
         if not self.path:
             raise ConfigError("masters=file needs the file of owners; give masters=file:path=owners.npy")
-        owner = read_npy(self.path, "owners", "iu", 1)
-        if len(owner) != source.n_nodes:
-            raise FormatError(f"{self.path} holds {len(owner)} owners; expected one integer for each of the {source.n_nodes} nodes")
-        return Assignment(owner.__getitem__)
+        given, n = map_npy(self.path), source.n_nodes
+        if given.shape != (n,) or given.dtype.kind not in "iu":
+            raise FormatError(f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected the owners, one integer for "
+                              f"each of the {n} nodes")
+        blocks = Blocks(comm, n)
+        own = np.array(given[blocks.first: blocks.last])
+        return lambda ids: blocks.look_up(own, ids)

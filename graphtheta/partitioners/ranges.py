@@ -1,37 +1,74 @@
-"""Node partitioners that cut the ids into ranges of equal weight, which keep the locality of the numbering."""
+"""Node partitioners that cut the ids into ranges of equal weight, which keep the locality of the numbering.
+
+Each worker weighs the nodes of a block of ids.
+"""
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
-from graphtheta.engine.partition.partitioner import Assignment, Partitioner
-from graphtheta.partitioners.stream import check_option, degrees
+from graphtheta.engine.partition.partitioner import Owners, block_bounds
+from graphtheta.partitioners.stream import check_option
+from graphtheta.streaming.degrees import block_degrees
+from graphtheta.streaming.shared import SharedPartitioner
 
 
-def ranges(weight: np.ndarray, size: int) -> Assignment:
+def ranges(weight: np.ndarray, comm: Comm, n: int, size: int) -> Owners:
     """Owners by ranges of ids: each takes nodes until it has its share of the weight that is left.
 
-    A range exceeds the share by less than the weight of its last node.
+    A range exceeds the share by less than the weight of its last node. The ranges that end in the
+    block of a worker are found there, from the first worker to the last.
 
     Args:
-        weight: Weight of each node, [n] int64.
-        size: Number of workers.
+        weight: Weight of each node of this worker's block of ids, [n_block] int64.
+        comm: The workers.
+        n: Number of nodes.
+        size: Number of ranges.
+
+    Collective: all ranks of comm.
     """
-    total = np.cumsum(weight)
-    ends, taken = np.empty(size, np.int64), 0
-    for p in range(size):
-        share = (weight.sum() - taken) / (size - p)
-        ends[p] = min(int(np.searchsorted(total, taken + share)) + 1, len(weight))
-        taken = int(total[ends[p] - 1])
-    ends[-1] = len(weight)
-    return Assignment(lambda ids: np.searchsorted(ends, ids, side="right"))
+    weights = np.array(comm.all_gather(int(weight.sum())))
+    total = weights[: comm.rank].sum() + np.cumsum(weight)
+    first = block_bounds(n, comm.rank, comm.size)[0]
+    # for each range the first node beyond it, then the number of ranges found, and the weight in them
+    found = np.zeros(size + 2, np.int64)
+    for rank in range(comm.size):
+        here, following = comm.rank == rank, comm.rank == rank + 1
+        if here:
+            _find_ends(found, total, first, int(weights.sum()))
+        sends = [(rank + 1, found)] if here and rank + 1 < comm.size else []
+        comm.move_begin(sends, [(rank, found)] if following else [], Tag.ROWS).end()
+    ends = comm.broadcast(found[:-2], comm.size - 1)
+    # rounding may leave the last ones
+    ends[-1] = n
+    return lambda ids: np.searchsorted(ends, ids, side="right")
+
+
+def _find_ends(found: np.ndarray, total: np.ndarray, first: int, weight: int) -> None:
+    """Find the ranges that end in a block of ids.
+
+    Args:
+        found: Ends of all ranges, the number found, and the weight in them, [size + 2] int64; changed.
+        total: Weight of the nodes up to each one of the block, [n] int64.
+        first: The first node of the block.
+        weight: That of all nodes.
+    """
+    size = len(found) - 2
+    while found[-2] < size:
+        taken = found[-1]
+        at = int(np.searchsorted(total, taken + (weight - taken) / (size - found[-2])))
+        if at == len(total):
+            break
+        found[found[-2]], found[-1] = first + at + 1, total[at]
+        found[-2] += 1
 
 
 @dataclass(frozen=True)
-class DegreeBlockPartitioner(Partitioner):
+class DegreeBlockPartitioner(SharedPartitioner):
     """Ranges of ids that have about the same number of edges: a node weighs its degree, plus ``node``.
 
     Attributes:
@@ -39,25 +76,23 @@ class DegreeBlockPartitioner(Partitioner):
     """
 
     name = "degree-block"
-    sequential = True
     node: int = 1
 
     def __post_init__(self) -> None:
         check_option(self, "node", self.node >= 1, "at least 1")
 
-    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        return ranges(degrees(source) + self.node, comm.size)
+    def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
+        return ranges(block_degrees(source, comm) + self.node, comm, source.n_nodes, size)
 
 
 @dataclass(frozen=True)
-class GeminiPartitioner(Partitioner):
+class GeminiPartitioner(SharedPartitioner):
     """The chunks of Gemini: ranges of ids, in which a node weighs its out-degree + 8 (workers - 1).
 
     Source: Zhu et al., OSDI 2016, https://www.usenix.org/conference/osdi16/technical-sessions/presentation/zhu
     """
 
     name = "gemini"
-    sequential = True
 
-    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        return ranges(degrees(source, incoming=False) + 8 * (comm.size - 1), comm.size)
+    def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
+        return ranges(block_degrees(source, comm, incoming=False) + 8 * (size - 1), comm, source.n_nodes, size)

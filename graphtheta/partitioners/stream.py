@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.errors import ConfigError
-from graphtheta.ops.partition.neighbours import add_degrees, fill_neighbours
+from graphtheta.ops.partition.neighbours import fill_neighbours
+from graphtheta.streaming.degrees import block_degrees
 
 # neighbours that are in memory at a time, unless the graph has more than half as many nodes
 NEIGHBOURS = 1 << 25
@@ -28,20 +30,9 @@ class Neighbourhoods(NamedTuple):
     near: np.ndarray
 
 
-def degrees(source: EdgeSource, incoming: bool = True, outgoing: bool = True) -> np.ndarray:
-    """Edges of each node, [n_nodes] int64; a loop that is both incoming and outgoing counts twice."""
-    degree = np.zeros(source.n_nodes, np.int64)
-    for chunk in source.chunks():
-        if outgoing:
-            add_degrees(chunk.src, degree)
-        if incoming:
-            add_degrees(chunk.dst, degree)
-    return degree
-
-
 def neighbour_bounds(source: EdgeSource) -> np.ndarray:
     """Bounds of each node's neighbours in a list of those of all nodes, [n_nodes + 1] int64; reads all edges once."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(degrees(source))))
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(block_degrees(source, SerialComm()))))
 
 
 def neighbourhoods(source: EdgeSource, at_most: int = NEIGHBOURS, bounds: np.ndarray | None = None) -> Iterator[Neighbourhoods]:

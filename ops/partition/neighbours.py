@@ -8,10 +8,10 @@ from ..compile.jit import jit
 
 
 @jit()
-def add_degrees(ends, degree):  # type: ignore[no-untyped-def]
-    """degree[v] += 1 for each v in ``ends``."""
+def add_degrees(ends, first, degree):  # type: ignore[no-untyped-def]
+    """degree[v - first] += 1 for each v in ``ends``."""
     for v in ends:
-        degree[v] += 1
+        degree[v - first] += 1
 
 
 @jit()

@@ -11,9 +11,9 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
-from graphtheta.engine.partition.rows import CACHED_ROWS, SAMPLED_EDGES
 from graphtheta.ops.partition import pairs
 from graphtheta.ops.partition.pairs import dealt_pairs, occurrences, sorted_pairs
+from graphtheta.ops.partition.row_order import CACHED_ROWS, SAMPLED_EDGES
 
 ODD = graphs.odd_graphs()
 

@@ -12,12 +12,12 @@ import pytest
 import ranks
 
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition import rows
 from graphtheta.engine.partition.directory import ComputedDirectory, DenseDirectory, TableDirectory
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, Assignment, EdgePlacement, Partitioner
 from graphtheta.errors import ConfigError, PartitionError
+from graphtheta.ops.partition import row_order
 from graphtheta.partitioners.registry import EDGE_PLACEMENTS as ALL_PLACEMENTS
 
 ODD = graphs.odd_graphs()
@@ -91,8 +91,8 @@ def test_partitions_are_equal(placement, size, tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [1, 3])
 def test_both_orders_of_rows(size, tmp_path, monkeypatch):
     """A sample of the edges of all workers decides, as for a graph in memory."""
-    monkeypatch.setattr(rows, "SAMPLED_EDGES", 50)
-    monkeypatch.setattr(rows, "CACHED_ROWS", 12)
+    monkeypatch.setattr(row_order, "SAMPLED_EDGES", 50)
+    monkeypatch.setattr(row_order, "CACHED_ROWS", 12)
     rng, node = np.random.default_rng(0), np.arange(200)
     near = graphs.fill(node, (node + rng.integers(1, 9, 200)) % 200, 200)
     hubs = graphs.fill(199 - rng.integers(0, 10, 600), rng.integers(0, 200, 600), 200)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
@@ -131,7 +132,7 @@ def test_sizes_of_blocks():
 def test_ranges_have_equal_weight():
     weight = np.random.default_rng(0).integers(0, 50, 300)
     for size in (1, 2, 7, 60):
-        owner = ranges(weight, size).owner(np.arange(300))
+        owner = ranges(weight, SerialComm(), 300, size)(np.arange(300))
         assert np.all(np.diff(owner) >= 0) and owner.max() < size
         assert np.bincount(owner, weight).max() <= weight.sum() / size + weight.max()
 
@@ -369,7 +370,7 @@ def test_owners_from_a_file(tmp_path):
     with pytest.raises(PartitionError, match="masters=file: the owners of 40 nodes range from 0 to 2; expected 0 to 1"):
         assigned(GRAPH, 2, f"file:path={path}")
     np.save(path, owner[1:])
-    with pytest.raises(FormatError, match="holds 39 owners; expected one integer for each of the 40 nodes"):
+    with pytest.raises(FormatError, match="holds int64 numbers of shape .39.; expected the owners, one integer for each of the 40 nodes"):
         assigned(GRAPH, 3, f"file:path={path}")
     with pytest.raises(FormatError, match="other"):
         assigned(GRAPH, 3, f"file:path={tmp_path / 'other.npy'}")
