@@ -1,7 +1,7 @@
-"""Greedy streaming over the nodes in the order of their ids: LDG and Fennel, in one pass or several.
+"""Greedy streaming over the nodes: LDG and Fennel, in one pass or several.
 
-The result depends on the order of the ids and not on the order or the chunks of the edges. Besides
-the owners, a group of neighbourhoods is in memory; see ``neighbourhoods``.
+There are as many streams as parts. The result depends on the order of the ids and not on the order
+or the chunks of the edges, and not on the number of workers that compute the streams.
 """
 from __future__ import annotations
 
@@ -10,33 +10,95 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import EdgeSource
-from graphtheta.engine.partition.partitioner import Assignment, Partitioner
+from graphtheta.engine.partition.partitioner import Owners
 from graphtheta.ops.partition.greedy_nodes import place_nodes
-from graphtheta.partitioners.stream import capacity, check_option, neighbour_bounds, neighbourhoods
+from graphtheta.partitioners.stream import capacity, check_option
+from graphtheta.streaming.nodes import Chunk, NodeStreams
+from graphtheta.streaming.shared import SharedPartitioner
 
 
-def stream(source: EdgeSource, owner: np.ndarray, size: int, scale: np.ndarray, cost: np.ndarray, passes: int) -> None:
-    """Give each node to the worker of the highest neighbours * scale[load] - cost[load], with room.
-
-    Each pass starts with empty workers and counts neighbours by their latest owners.
+class Streamed:
+    """Parts of nodes, which streams choose together.
 
     Args:
         source: The edges.
-        owner: Owner of each node, -1 for none, [n_nodes] int32; changed.
-        size: Number of workers.
-        scale, cost: By the nodes that a worker has, [capacity] float64.
-        passes: Number of passes.
+        comm: The workers: one, or ``size``.
+        size: Number of parts, and of streams.
+        owner: Part of each node that this worker streams, -1 for none, [n] int32; changed.
+
+    Collective: all ranks of comm.
     """
-    bounds = neighbour_bounds(source) if passes else None
-    for _ in range(passes):
-        load = np.zeros(size, np.int64)
-        for group in neighbourhoods(source, bounds=bounds):
-            place_nodes(*group, owner, load, scale, cost)
+
+    def __init__(self, source: EdgeSource, comm: Comm, size: int, owner: np.ndarray | None = None):
+        self._comm, self._size, self._streams = comm, size, NodeStreams(source, comm, size)
+        blocks = self._streams.blocks
+        self._owner = np.full(blocks.last - blocks.first, -1, np.int32) if owner is None else owner
+
+    def owners(self, ids: np.ndarray) -> np.ndarray:
+        """Parts of some nodes, [n] int32.
+
+        Collective: all ranks.
+        """
+        return self._streams.blocks.look_up(self._owner, ids)
+
+    def run(self, scale: np.ndarray, cost: np.ndarray) -> None:
+        """Give each node to the part of the highest neighbours * scale[load] - cost[load], with room.
+
+        All parts are empty at the beginning. Neighbours count by their latest parts.
+
+        Args:
+            scale, cost: By the nodes that a part has, [capacity] float64.
+
+        Collective: all ranks.
+        """
+        load = np.zeros(self._size, np.int64)
+        for chunks in self._streams.rounds():
+            load = self._round(chunks, load, len(scale) - load, scale, cost)
+
+    def _round(self, chunks: list[Chunk], load: np.ndarray, room: np.ndarray, scale: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        """Place the nodes of a round; returns the loads after it.
+
+        A stream does not see what others place in the round, and gets a share of the room of each
+        part, so that no part exceeds its capacity. Nodes that find no room in these shares are
+        dealt out at the end of the round, to the least loaded parts.
+        """
+        size, first = self._size, self._streams.blocks.first
+        placed, left, found = np.zeros(size, np.int64), np.zeros(size, np.int64), []
+        for chunk in chunks:
+            number = (chunk.stream + np.arange(size)) % size
+            share = room * (number + 1) // size - room * number // size
+            out = np.empty(len(chunk.ptr) - 1, np.int32)
+            place_nodes(chunk.first, chunk.ptr, chunk.near, self._seen(chunk.near), load.copy(), share, chunk.stream, scale, cost, out)
+            placed += np.bincount(out[out >= 0], minlength=size)
+            left[chunk.stream] = np.count_nonzero(out < 0)
+            found.append(out)
+        placed, left = self._comm.all_sum(np.stack((placed, left)))
+        load = load + placed
+        by_load = np.argsort(load, kind="stable")
+        ends = np.cumsum((len(scale) - load)[by_load])
+        for chunk, out in zip(chunks, found, strict=True):
+            before = left[: chunk.stream].sum()
+            out[out < 0] = by_load[np.searchsorted(ends, before + np.arange(left[chunk.stream]), side="right")]
+            self._owner[chunk.first - first: chunk.first - first + len(out)] = out
+        filled = np.minimum(ends, left.sum())
+        load[by_load] += np.diff(filled, prepend=0)
+        return load
+
+    def _seen(self, near: np.ndarray) -> np.ndarray:
+        """Latest parts of neighbours; each is looked up once.
+
+        Collective: all ranks.
+        """
+        if self._comm.size == 1:
+            return self.owners(near)
+        ids, at = np.unique(near, return_inverse=True)
+        return self.owners(ids)[at]
 
 
 def refine(source: EdgeSource, owner: np.ndarray, size: int, slack: float, passes: int) -> None:
-    """Passes of LDG from these owners; see ``stream``.
+    """Passes of LDG from these owners, on one worker.
 
     Args:
         source: The edges.
@@ -45,12 +107,20 @@ def refine(source: EdgeSource, owner: np.ndarray, size: int, slack: float, passe
         slack: Nodes of a worker are at most (1 + slack) times the mean.
         passes: Number of passes.
     """
-    room = capacity(source.n_nodes, size, slack)
-    stream(source, owner, size, 1 - np.arange(room) / room, np.zeros(room), passes)
+    if passes:
+        streamed = Streamed(source, SerialComm(), size, owner)
+        for _ in range(passes):
+            streamed.run(*ldg_score(source.n_nodes, size, slack))
+
+
+def ldg_score(n: int, size: int, slack: float) -> tuple[np.ndarray, np.ndarray]:
+    """Scale and cost by load of LDG, [capacity] float64 each."""
+    room = capacity(n, size, slack)
+    return 1 - np.arange(room) / room, np.zeros(room)
 
 
 @dataclass(frozen=True)
-class LdgPartitioner(Partitioner):
+class LdgPartitioner(SharedPartitioner):
     """Linear deterministic greedy: most neighbours, times the share of the worker's room that is left.
 
     Attributes:
@@ -63,7 +133,6 @@ class LdgPartitioner(Partitioner):
     """
 
     name = "ldg"
-    sequential = True
     slack: float = 0.1
     passes: int = 1
 
@@ -71,14 +140,15 @@ class LdgPartitioner(Partitioner):
         check_option(self, "slack", self.slack >= 0, "at least 0")
         check_option(self, "passes", self.passes >= 1, "at least 1")
 
-    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        owner = np.full(source.n_nodes, -1, np.int32)
-        refine(source, owner, comm.size, self.slack, self.passes)
-        return Assignment(owner.__getitem__)
+    def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
+        streamed = Streamed(source, comm, size)
+        for _ in range(self.passes):
+            streamed.run(*ldg_score(source.n_nodes, size, self.slack))
+        return streamed.owners
 
 
 @dataclass(frozen=True)
-class FennelPartitioner(Partitioner):
+class FennelPartitioner(SharedPartitioner):
     """Fennel: most neighbours, minus the derivative of alpha load^gamma.
 
     Attributes:
@@ -91,7 +161,6 @@ class FennelPartitioner(Partitioner):
     """
 
     name = "fennel"
-    sequential = True
     gamma: float = 1.5
     alpha: float = 0.0
     slack: float = 0.1
@@ -103,12 +172,12 @@ class FennelPartitioner(Partitioner):
         check_option(self, "slack", self.slack >= 0, "at least 0")
         check_option(self, "passes", self.passes >= 1, "at least 1")
 
-    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        n, room = source.n_nodes, capacity(source.n_nodes, comm.size, self.slack)
-        power = self.gamma - 1
-        alpha = self.alpha or source.n_edges * comm.size**power / max(n, 1)**self.gamma
+    def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
+        n, room, power = source.n_nodes, capacity(source.n_nodes, size, self.slack), self.gamma - 1
+        alpha = self.alpha or source.n_edges * size**power / max(n, 1)**self.gamma
         # a square root is the same to the bit on every machine, other powers may not be
         raised = np.sqrt(np.arange(room)) if power == 0.5 else np.arange(room) ** power
-        owner = np.full(n, -1, np.int32)
-        stream(source, owner, comm.size, np.ones(room), alpha * self.gamma * raised, self.passes)
-        return Assignment(owner.__getitem__)
+        streamed = Streamed(source, comm, size)
+        for _ in range(self.passes):
+            streamed.run(np.ones(room), alpha * self.gamma * raised)
+        return streamed.owners

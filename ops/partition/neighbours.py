@@ -32,3 +32,20 @@ def fill_neighbours(src, dst, first, last, free, near):  # type: ignore[no-untyp
         if first <= d < last:
             near[free[d - first]] = s
             free[d - first] += 1
+
+
+@jit()
+def fill_lists(at, other, first, free, near):  # type: ignore[no-untyped-def]
+    """Append other[i] to the list of the node at[i], for each i.
+
+    Args:
+        at, other: Nodes, [n] integers.
+        first: The node of the first list.
+        free: Next position in each list, -1 for nodes whose lists are not filled, [n_lists] int64; changed.
+        near: All lists; changed.
+    """
+    for i in range(len(at)):
+        v = at[i] - first
+        if free[v] >= 0:
+            near[free[v]] = other[i]
+            free[v] += 1

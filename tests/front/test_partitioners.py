@@ -52,24 +52,6 @@ def neighbours(graph, v):
 # ---- rules against plain twins
 
 
-@pytest.mark.parametrize("passes", [1, 3])
-@pytest.mark.parametrize("masters", ["ldg", "fennel"])
-def test_node_streams_equal_their_twins(masters, passes):
-    k, n, room = 3, GRAPH.n_nodes, 14
-    alpha = np.sqrt(k) * GRAPH.n_edges / n**1.5
-    owner = np.full(n, -1)
-    for _ in range(passes):
-        load = np.zeros(k)
-        for v in range(n):
-            near = owner[neighbours(GRAPH, v)]
-            found = np.bincount(near[near >= 0], minlength=k)
-            score = found * (1 - load / room) if masters == "ldg" else found - alpha * 1.5 * np.sqrt(load)
-            score[load >= room] = -np.inf
-            owner[v] = min(range(k), key=lambda p: (-score[p], load[p], p))
-            load[owner[v]] += 1
-    np.testing.assert_array_equal(assigned(GRAPH, k, f"{masters}:slack=0.05,passes={passes}")[0], owner)
-
-
 @pytest.mark.parametrize("start", ["yes", "no"])
 @pytest.mark.parametrize("name", ["hdrf", "oblivious", "libra"])
 @pytest.mark.parametrize("size", [3, 70])
@@ -370,7 +352,7 @@ def test_owners_from_a_file(tmp_path):
     with pytest.raises(PartitionError, match="masters=file: the owners of 40 nodes range from 0 to 2; expected 0 to 1"):
         assigned(GRAPH, 2, f"file:path={path}")
     np.save(path, owner[1:])
-    with pytest.raises(FormatError, match="holds int64 numbers of shape .39.; expected the owners, one integer for each of the 40 nodes"):
+    with pytest.raises(FormatError, match=r"holds int64 numbers of shape \[39\]; expected the owners, one integer for each of the 40"):
         assigned(GRAPH, 3, f"file:path={path}")
     with pytest.raises(FormatError, match="other"):
         assigned(GRAPH, 3, f"file:path={tmp_path / 'other.npy'}")

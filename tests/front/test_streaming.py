@@ -1,16 +1,19 @@
-"""Partitioners that workers compute together, each from its share of the edges: equal to one worker alone, without arrays over all nodes."""
+"""Partitioners that workers compute together, each from its share of the edges: equal to one worker alone."""
 from __future__ import annotations
 
 import graphs
 import numpy as np
 import pytest
 
+import graphtheta as gt
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.division import divide
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, assign
 from graphtheta.errors import FormatError, PartitionError
 from graphtheta.partitioners.report import OneOf
+from graphtheta.streaming import nodes
 from graphtheta.streaming.shared import SharedPartitioner, SharedPlacement
 
 NODES = [name for name, kind in PARTITIONERS.items() if issubclass(kind, SharedPartitioner)]
@@ -42,14 +45,47 @@ def together(graph, size, masters="hash", placement="1d-src", chunk=17):
     return ranks[0][0], workers
 
 
+@pytest.mark.parametrize("rounds", [256, 5])
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("masters", ["ldg", "fennel"])
+def test_node_streams_equal_their_twins(masters, passes, rounds, monkeypatch):
+    monkeypatch.setattr(nodes, "MOST", rounds)
+    graph = ODD["some"]
+    k, n, room, step = 3, graph.n_nodes, 14, 1 if rounds > 14 else 3
+    alpha, owner = np.sqrt(k) * graph.n_edges / n**1.5, np.full(n, -1)
+    for load in np.zeros((passes, k), int):
+        for begin in range(0, 14, step):
+            free, known = room - load, load.copy()
+            seen, left = owner.copy(), []
+            for own_part, (first, last) in enumerate([(0, 14), (14, 27), (27, 40)]):
+                number, sees, own = (own_part + np.arange(k)) % k, seen.copy(), known.copy()
+                share = free * (number + 1) // k - free * number // k
+                for v in range(first + begin, min(first + begin + step, last)):
+                    ends = (graph.dst[graph.src == v], graph.src[graph.dst == v])
+                    near = sees[[u for end in ends for u in end if u != v]]
+                    found = np.bincount(near[near >= 0], minlength=k)
+                    score = found * (1 - own / room) if masters == "ldg" else found - alpha * 1.5 * np.sqrt(own)
+                    able = [p for p in range(k) if share[p] > 0]
+                    if not able:
+                        left.append(v)
+                        continue
+                    p = owner[v] = sees[v] = min(able, key=lambda p: (-score[p], own[p], (p - own_part) % k))
+                    own[p], share[p], load[p] = own[p] + 1, share[p] - 1, load[p] + 1
+            order = np.argsort(load, kind="stable")
+            owner[left] = np.repeat(order, (room - load)[order])[: len(left)]
+            load += np.bincount(owner[left], minlength=k)
+    np.testing.assert_array_equal(alone(graph, k, f"{masters}:slack=0.05,passes={passes}")[0], owner)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_many_workers_find_what_one_does(size, tmp_path):
     pairs = [(masters, "1d-src") for masters in NODES] + [("block", placement) for placement in EDGES]
-    assert {"degree-block", "gemini", "file"} <= set(NODES) and "hybrid" in EDGES
+    assert {"degree-block", "gemini", "file", "ldg", "fennel"} <= set(NODES) and "hybrid" in EDGES
     for name, graph in ODD.items():
         np.save(tmp_path / "owners.npy", np.arange(graph.n_nodes) * 7 % size)
         for masters, placement in pairs if size <= graph.n_nodes else []:
-            pair = f"file:path={tmp_path}/owners.npy" if masters == "file" else masters, placement + ":threshold=3" * (placement == "hybrid")
+            options = {"file": f":path={tmp_path}/owners.npy", "hybrid": ":threshold=3", "ldg": ":passes=2,slack=0"}
+            pair = masters + options.get(masters, ""), placement + options.get(placement, "")
             for x, y in zip(together(graph, size, *pair), alone(graph, size, *pair), strict=True):
                 np.testing.assert_array_equal(x, y, f"{name} {pair}")
 
@@ -57,8 +93,26 @@ def test_many_workers_find_what_one_does(size, tmp_path):
 def test_no_worker_reads_more_than_its_share(monkeypatch):
     """Also the owners and degrees that it holds are those of a block of ids."""
     monkeypatch.setattr(GraphEdges, "chunks", lambda self: pytest.fail("reads all edges"))
-    for masters in ("degree-block", "gemini"):
+    for masters in ("degree-block", "gemini", "ldg", "fennel:passes=2"):
         together(ODD["some"], 3, masters, "hybrid:threshold=3")
+
+
+def test_rounds_in_memory_do_not_matter(monkeypatch):
+    """Neighbours of a few rounds are read at a time, on one worker and on many."""
+    for masters in ("ldg:passes=2", "fennel"):
+        whole = alone(ODD["some"], 3, masters)[0]
+        with monkeypatch.context() as few:
+            few.setattr(nodes.NodeStreams.__init__, "__defaults__", (1,))
+            assert len(list(nodes.NodeStreams(GraphEdges(ODD["some"]), SerialComm(), 3)._groups())) > 2
+            for found in (alone(ODD["some"], 3, masters)[0], together(ODD["some"], 3, masters)[0]):
+                np.testing.assert_array_equal(found, whole)
+
+
+def test_streams_cut_what_one_stream_does():
+    """Communities of consecutive ids and shuffled ones; hubs. The factor is that over hash."""
+    for graph, factor in ((gt.load("sbm:n_nodes=2000,n_edges=16000,classes=8,inside=0.9"), 0.3), (gt.load("rmat:scale=12"), 1)):
+        cut = {masters: gt.partition_report(graph, 4, masters).edge_cut for masters in ("hash", "ldg:passes=5", "fennel:passes=5")}
+        assert max(cut["ldg:passes=5"], cut["fennel:passes=5"]) < factor * cut["hash"]
 
 
 def test_errors_of_a_file_are_raised_on_all_workers(tmp_path):
