@@ -1,8 +1,9 @@
 """Edge placements: vertex-cuts, which divide the edges of a node among workers.
 
-Greedy ones stream over the edges in the order of their ids, on which the result depends; it does
-not depend on the chunks. They remember on which workers each node has a copy: a bit for each
-worker, and some bytes, for each node. No worker has more than (1 + slack) times the mean edges.
+Greedy ones place edges in streams of consecutive ids, one for each worker; the result depends on
+their order and number, and not on the chunks. They remember on which workers each node has a copy:
+a bit for each worker, and some bytes, for each node. No worker has more than (1 + slack) times the
+mean edges.
 """
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
-from graphtheta.engine.partition.partitioner import EdgePlacement, EdgeRule, Owners
+from graphtheta.engine.partition.partitioner import EdgeRule, Owners
 from graphtheta.ops.partition.copies import mark_copies
 from graphtheta.ops.partition.greedy_edges import place_by_load, place_by_score
 from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.rng import Purpose, bits, key
 from graphtheta.streaming.blocks import Blocks
 from graphtheta.streaming.degrees import block_degrees
+from graphtheta.streaming.edges import EdgeStreams
 from graphtheta.streaming.shared import SharedPlacement
 
 Workers = Callable[[EdgeChunk], np.ndarray]
@@ -66,7 +67,7 @@ class HybridCut(SharedPlacement):
 
 
 @dataclass(frozen=True)
-class GreedyCut(EdgePlacement):
+class GreedyCut(SharedPlacement):
     """A greedy vertex-cut.
 
     Attributes:
@@ -83,28 +84,28 @@ class GreedyCut(EdgePlacement):
         check_option(self, "slack", self.slack >= 0, "at least 0")
 
     @abstractmethod
-    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
-        """The compiled loop, its degrees [n_nodes] int64, and its settings.
+    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+        """The compiled loop, the degrees that it begins with for the nodes of this worker's block or None for none, and its settings.
 
         Args:
             source: The edges.
+            comm: The workers.
             key: Key of ties.
-            room: The most edges of a worker.
+
+        Collective: all ranks of comm.
         """
 
-    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Workers:
-        copies, load = no_copies(source.n_nodes, size), np.zeros(size, np.int64)
+    def workers(self, source: EdgeSource, owner: Owners, comm: Comm, size: int) -> Workers:
+        blocks = Blocks(comm, source.n_nodes)
+        n = blocks.last - blocks.first
+        copies = no_copies(n, size)
         if self.owners:
-            mark_copies(np.arange(source.n_nodes), owners, copies)
-        room = capacity(source.n_edges, size, self.slack)
-        loop, degree, settings = self.rule(source, np.uint64(key(self.seed, Purpose.PLACEMENT)), room)
-
-        def workers(chunk: EdgeChunk) -> np.ndarray:
-            out = np.empty(len(chunk.ids), np.int32)
-            loop(chunk.ids, chunk.src, chunk.dst, copies, degree, load, settings, out)
-            return out
-
-        return workers
+            mark_copies(np.arange(n), owner(np.arange(blocks.first, blocks.last)), copies)
+        loop, degree, settings = self.rule(source, comm, np.uint64(key(self.seed, Purpose.PLACEMENT)))
+        degree = np.zeros(n, np.int64) if degree is None else degree
+        found = EdgeStreams(source, comm, size, loop, settings, copies, degree).place(capacity(source.n_edges, size, self.slack))
+        first = source.n_edges * comm.rank // comm.size
+        return lambda chunk: found[chunk.ids - first]
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,8 @@ class HdrfCut(GreedyCut):
     name = "hdrf"
     balance: float = 1.1
 
-    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
-        return place_by_score, np.zeros(source.n_nodes, np.int64), (key, float(self.balance), True, room)
+    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+        return place_by_score, None, (key, float(self.balance), True)
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,8 @@ class ObliviousCut(GreedyCut):
 
     name = "oblivious"
 
-    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
-        return place_by_score, np.zeros(source.n_nodes, np.int64), (key, 1.0, False, room)
+    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+        return place_by_score, None, (key, 1.0, False)
 
 
 @dataclass(frozen=True)
@@ -146,5 +147,5 @@ class LibraCut(GreedyCut):
 
     name = "libra"
 
-    def rule(self, source: EdgeSource, key: np.uint64, room: int) -> tuple[Any, np.ndarray, tuple[Any, ...]]:
-        return place_by_load, block_degrees(source, SerialComm()), (key, room)
+    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+        return place_by_load, block_degrees(source, comm), (key,)

@@ -15,6 +15,7 @@ from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners
 from graphtheta.ops.partition.greedy_nodes import place_nodes
 from graphtheta.partitioners.stream import capacity, check_option
+from graphtheta.streaming.dealing import settle, share_of_room
 from graphtheta.streaming.nodes import Chunk, NodeStreams
 from graphtheta.streaming.shared import SharedPartitioner
 
@@ -55,35 +56,25 @@ class Streamed:
         """
         load = np.zeros(self._size, np.int64)
         for chunks in self._streams.rounds():
-            load = self._round(chunks, load, len(scale) - load, scale, cost)
+            load = self._round(chunks, load, scale, cost)
 
-    def _round(self, chunks: list[Chunk], load: np.ndarray, room: np.ndarray, scale: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    def _round(self, chunks: list[Chunk], load: np.ndarray, scale: np.ndarray, cost: np.ndarray) -> np.ndarray:
         """Place the nodes of a round; returns the loads after it.
 
         A stream does not see what others place in the round, and gets a share of the room of each
         part, so that no part exceeds its capacity. Nodes that find no room in these shares are
         dealt out at the end of the round, to the least loaded parts.
         """
-        size, first = self._size, self._streams.blocks.first
-        placed, left, found = np.zeros(size, np.int64), np.zeros(size, np.int64), []
+        found = []
         for chunk in chunks:
-            number = (chunk.stream + np.arange(size)) % size
-            share = room * (number + 1) // size - room * number // size
             out = np.empty(len(chunk.ptr) - 1, np.int32)
-            place_nodes(chunk.first, chunk.ptr, chunk.near, self._seen(chunk.near), load.copy(), share, chunk.stream, scale, cost, out)
-            placed += np.bincount(out[out >= 0], minlength=size)
-            left[chunk.stream] = np.count_nonzero(out < 0)
+            place_nodes(chunk.first, chunk.ptr, chunk.near, self._seen(chunk.near), load.copy(),
+                        share_of_room(len(scale) - load, chunk.stream), chunk.stream, scale, cost, out)
             found.append(out)
-        placed, left = self._comm.all_sum(np.stack((placed, left)))
-        load = load + placed
-        by_load = np.argsort(load, kind="stable")
-        ends = np.cumsum((len(scale) - load)[by_load])
+        load = settle(self._comm, [chunk.stream for chunk in chunks], found, load, len(scale))
         for chunk, out in zip(chunks, found, strict=True):
-            before = left[: chunk.stream].sum()
-            out[out < 0] = by_load[np.searchsorted(ends, before + np.arange(left[chunk.stream]), side="right")]
-            self._owner[chunk.first - first: chunk.first - first + len(out)] = out
-        filled = np.minimum(ends, left.sum())
-        load[by_load] += np.diff(filled, prepend=0)
+            first = chunk.first - self._streams.blocks.first
+            self._owner[first: first + len(out)] = out
         return load
 
     def _seen(self, near: np.ndarray) -> np.ndarray:

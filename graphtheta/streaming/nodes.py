@@ -15,12 +15,11 @@ from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import block_bounds
 from graphtheta.ops.partition.neighbours import fill_lists
 from graphtheta.streaming.blocks import Blocks
+from graphtheta.streaming.dealing import n_rounds
 from graphtheta.streaming.degrees import block_degrees, shared_chunks
 
 # neighbours that a worker has in memory at a time, unless it streams more than half as many nodes
 NEIGHBOURS = 1 << 25
-# rounds of all streams together, and the fewest and most of one
-ROUNDS, FEWEST, MOST = 1 << 15, 16, 256
 
 
 class Chunk(NamedTuple):
@@ -63,7 +62,7 @@ class NodeStreams:
         self._at_most = max(at_most, 2 * len(self._degree))
         self._bounds = [block_bounds(n, stream, size) for stream in self.own]
         longest = -(-n // size)
-        self._step = -(-longest // min(MOST, max(FEWEST, ROUNDS // size))) or 1
+        self._step = -(-longest // n_rounds(size)) or 1
         self._rounds = -(-longest // self._step)
 
     def rounds(self) -> Iterator[list[Chunk]]:

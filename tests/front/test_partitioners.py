@@ -20,7 +20,7 @@ from graphtheta.partitioners.clusters import pack
 from graphtheta.partitioners.pairs import PAIRS, pair_of
 from graphtheta.partitioners.ranges import ranges
 from graphtheta.partitioners.report import OneOf
-from graphtheta.rng import Purpose, bits, key, shuffle
+from graphtheta.rng import Purpose, key, shuffle
 
 GRAPH = graphs.random_graph(40, 160)
 BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain",
@@ -50,45 +50,6 @@ def neighbours(graph, v):
 
 
 # ---- rules against plain twins
-
-
-@pytest.mark.parametrize("start", ["yes", "no"])
-@pytest.mark.parametrize("name", ["hdrf", "oblivious", "libra"])
-@pytest.mark.parametrize("size", [3, 70])
-def test_edge_streams_equal_their_twins(name, start, size):
-    owners, found = assigned(GRAPH, size, "block", f"{name}:owners={start},slack=0.2") if size < 40 else wide(name, start)
-    graph = GRAPH if size < 40 else WIDE
-    copies = [{owners[v]} if start == "yes" else set() for v in range(graph.n_nodes)]
-    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
-    seen, load, room = np.zeros(graph.n_nodes, int), np.zeros(size, int), max(-(-graph.n_edges // size), int(1.2 * graph.n_edges / size))
-    draws = bits(key(7, Purpose.PLACEMENT), np.arange(graph.n_edges))
-    for e, (u, v) in enumerate(zip(graph.src, graph.dst, strict=True)):
-        seen[u] += 1
-        seen[v] += 1
-        if name == "libra":
-            low, high = (u, v) if degree[u] <= degree[v] else (v, u)
-            allowed = copies[u] & copies[v] or copies[low] or copies[high]
-            free = [p for p in allowed if load[p] < room] or [p for p in range(size) if load[p] < room]
-            best = sorted(p for p in free if load[p] == min(load[free]))
-        else:
-            share = seen[u] / (seen[u] + seen[v])
-            of_u, of_v = (2 - share, 1 + share) if name == "hdrf" else (1, 1)
-            score = [(1.1 if name == "hdrf" else 1) * (load.max() - load[p]) / (1 + load.max() - load.min())
-                     + (of_u * (p in copies[u]) + of_v * (p in copies[v])) if load[p] < room else -1 for p in range(size)]
-            best = [p for p in range(size) if score[p] == max(score)]
-        p = best[int(draws[e] % np.uint64(len(best)))]
-        assert found[e] == p, e
-        load[p] += 1
-        copies[u].add(p)
-        copies[v].add(p)
-
-
-WIDE = graphs.random_graph(80, 200)
-
-
-def wide(name, start):
-    """More workers than a word has bits."""
-    return assigned(WIDE, 70, "block", f"{name}:owners={start},slack=0.2")
 
 
 def test_nodes_near_blocks():

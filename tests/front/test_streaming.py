@@ -13,7 +13,8 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, assign
 from graphtheta.errors import FormatError, PartitionError
 from graphtheta.partitioners.report import OneOf
-from graphtheta.streaming import nodes
+from graphtheta.rng import Purpose, bits, key
+from graphtheta.streaming import dealing, nodes
 from graphtheta.streaming.shared import SharedPartitioner, SharedPlacement
 
 NODES = [name for name, kind in PARTITIONERS.items() if issubclass(kind, SharedPartitioner)]
@@ -49,7 +50,7 @@ def together(graph, size, masters="hash", placement="1d-src", chunk=17):
 @pytest.mark.parametrize("passes", [1, 3])
 @pytest.mark.parametrize("masters", ["ldg", "fennel"])
 def test_node_streams_equal_their_twins(masters, passes, rounds, monkeypatch):
-    monkeypatch.setattr(nodes, "MOST", rounds)
+    monkeypatch.setattr(dealing, "MOST", rounds)
     graph = ODD["some"]
     k, n, room, step = 3, graph.n_nodes, 14, 1 if rounds > 14 else 3
     alpha, owner = np.sqrt(k) * graph.n_edges / n**1.5, np.full(n, -1)
@@ -77,14 +78,72 @@ def test_node_streams_equal_their_twins(masters, passes, rounds, monkeypatch):
     np.testing.assert_array_equal(alone(graph, k, f"{masters}:slack=0.05,passes={passes}")[0], owner)
 
 
+@pytest.mark.parametrize("start", ["yes", "no"])
+@pytest.mark.parametrize("name", ["hdrf", "oblivious", "libra"])
+@pytest.mark.parametrize("size, most, slack", [(3, 256, 0.2), (3, 5, 0.0), (70, 256, 0.2)])
+def test_edge_streams_equal_their_twins(name, start, size, most, slack, monkeypatch):
+    """With one edge of a stream in a round, and with several; with more workers than a word has bits."""
+    monkeypatch.setattr(dealing, "MOST", most)
+    graph = ODD["some"] if size < 40 else graphs.random_graph(80, 200)
+    owners, found = alone(graph, size, "block", f"{name}:owners={start},slack={slack}")
+    copies = [{owners[v]} if start == "yes" else set() for v in range(graph.n_nodes)]
+    seen, load = np.zeros(graph.n_nodes, int), np.zeros(size, int)
+    whole, room = degree_of(graph), max(-(-graph.n_edges // size), int((1 + slack) * graph.n_edges / size))
+    draws = bits(key(7, Purpose.PLACEMENT), np.arange(graph.n_edges))
+    rounds = min(most, graph.n_edges // size)
+    for number in range(rounds):
+        placed, left, free, copied, degree = [], [], room - load, [set(c) for c in copies], seen.copy()
+        for own_part in range(size):
+            turn, own, on, so_far = (own_part + np.arange(size)) % size, load.copy(), [set(c) for c in copied], degree.copy()
+            share = free * (turn + 1) // size - free * turn // size
+            part = own_part * rounds + number
+            for e in range(*(graph.n_edges * p // (size * rounds) for p in (part, part + 1))):
+                u, v = graph.src[e], graph.dst[e]
+                so_far[u], seen[u] = so_far[u] + 1, seen[u] + 1
+                so_far[v], seen[v] = so_far[v] + 1, seen[v] + 1
+                able = [p for p in range(size) if share[p] > 0]
+                if not able:
+                    left.append(e)
+                    continue
+                if name == "libra":
+                    low, high = (u, v) if whole[u] <= whole[v] else (v, u)
+                    allowed = [p for p in able if p in (on[u] & on[v] or on[low] or on[high])] or able
+                    best = [p for p in allowed if own[p] == own[allowed].min()]
+                else:
+                    of_u = so_far[u] / (so_far[u] + so_far[v])
+                    of_u, of_v = (2 - of_u, 1 + of_u) if name == "hdrf" else (1, 1)
+                    score = {p: (1.1 if name == "hdrf" else 1) * (own.max() - own[p]) / (1 + own.max() - own.min())
+                             + (of_u * (p in on[u]) + of_v * (p in on[v])) for p in able}
+                    best = [p for p in able if score[p] == max(score.values())]
+                p = best[int(draws[e] % np.uint64(len(best)))]
+                assert found[e] == p, e
+                own[p], share[p] = own[p] + 1, share[p] - 1
+                on[u].add(p)
+                on[v].add(p)
+                placed.append((e, p))
+        load += np.bincount([p for _, p in placed], minlength=size)
+        order = np.argsort(load, kind="stable")
+        dealt = list(zip(left, np.repeat(order, (room - load)[order]), strict=False))
+        load += np.bincount(np.array([p for _, p in dealt], int), minlength=size)
+        for e, p in placed + dealt:
+            assert found[e] == p, e
+            copies[graph.src[e]].add(p)
+            copies[graph.dst[e]].add(p)
+
+
+def degree_of(graph):
+    return np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_many_workers_find_what_one_does(size, tmp_path):
     pairs = [(masters, "1d-src") for masters in NODES] + [("block", placement) for placement in EDGES]
-    assert {"degree-block", "gemini", "file", "ldg", "fennel"} <= set(NODES) and "hybrid" in EDGES
+    assert {"degree-block", "gemini", "file", "ldg", "fennel"} <= set(NODES) and {"hybrid", "hdrf", "oblivious", "libra"} <= set(EDGES)
     for name, graph in ODD.items():
         np.save(tmp_path / "owners.npy", np.arange(graph.n_nodes) * 7 % size)
         for masters, placement in pairs if size <= graph.n_nodes else []:
-            options = {"file": f":path={tmp_path}/owners.npy", "hybrid": ":threshold=3", "ldg": ":passes=2,slack=0"}
+            options = {"file": f":path={tmp_path}/owners.npy", "hybrid": ":threshold=3", "ldg": ":passes=2,slack=0", "hdrf": ":slack=0",
+                       "libra": ":owners=no"}
             pair = masters + options.get(masters, ""), placement + options.get(placement, "")
             for x, y in zip(together(graph, size, *pair), alone(graph, size, *pair), strict=True):
                 np.testing.assert_array_equal(x, y, f"{name} {pair}")
@@ -93,8 +152,9 @@ def test_many_workers_find_what_one_does(size, tmp_path):
 def test_no_worker_reads_more_than_its_share(monkeypatch):
     """Also the owners and degrees that it holds are those of a block of ids."""
     monkeypatch.setattr(GraphEdges, "chunks", lambda self: pytest.fail("reads all edges"))
-    for masters in ("degree-block", "gemini", "ldg", "fennel:passes=2"):
-        together(ODD["some"], 3, masters, "hybrid:threshold=3")
+    pairs = [("degree-block", "hdrf"), ("gemini", "hybrid"), ("ldg", "oblivious"), ("fennel", "libra")]
+    for masters, placement in pairs:
+        together(ODD["some"], 3, masters, placement)
 
 
 def test_rounds_in_memory_do_not_matter(monkeypatch):
