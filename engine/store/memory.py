@@ -1,24 +1,26 @@
-"""Columns in memory: a plain array or CSR rows."""
+"""Columns in memory: a plain array, CSR rows, or rows of several types."""
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 import scipy
 
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import TypedRows
 
 from ...ops.autodiff.buffers import taken
 from ...ops.rows.by_number import take_rows
 from ...ops.rows.row_list import RowList
-from .column import Read, Ready
+from .column import Coded, Read, Ready
 
 
 class MemoryColumn:
     """A column in memory.
 
     Args:
-        values: [n_rows, ...] array, or scipy CSR [n_rows, d].
+        values: [n_rows, ...] array, or scipy CSR or ``TypedRows`` [n_rows, d].
         order: Row of the array that is row i of the column, [n_rows], each once; None if equal. The
             array is not copied unless all rows are read: then it is, once, and the copy replaces
             it.
@@ -33,7 +35,15 @@ class MemoryColumn:
     @property
     def nbytes(self) -> int:
         x, _ = self._held
+        if isinstance(x, TypedRows):
+            return x.nbytes
         return int(sum(a.nbytes for a in ((x.data, x.indices, x.indptr) if self.sparse else (x,))))
+
+    @property
+    def coded(self) -> Coded | None:
+        """Rows of several types as rows of an array, for messages and caches; None for other values."""
+        x, _ = self._held
+        return Coded(_Padded(self, x), x[:0].unpadded) if isinstance(x, TypedRows) else None
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         values, order = self._held
@@ -49,6 +59,22 @@ class MemoryColumn:
         if self.sparse or not values.flags.c_contiguous or not values.dtype.isnative:
             return None
         return RowList(values, rows if order is None else order[rows])
+
+
+class _Padded:
+    """Rows of several types with their types, filled up to equal widths."""
+
+    sparse = False
+
+    def __init__(self, column: MemoryColumn, like: TypedRows):
+        self._column = column
+        self.shape = (column.shape[0], like[:0].padded().shape[1])
+        self.dtype = column.dtype
+        # of rows in memory
+        self.nbytes = prod(self.shape) * self.dtype.itemsize
+
+    def read_begin(self, rows: np.ndarray | None) -> Read:
+        return Ready(self._column.read_begin(rows).end().padded())
 
 
 def empty_column(shape: tuple[int, ...], dtype: np.dtype, sparse: bool) -> MemoryColumn:

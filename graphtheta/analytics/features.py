@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -88,12 +89,12 @@ def scaled(values: np.ndarray, mean: float, centre: float, deviation: float) -> 
     return x / deviation if deviation else np.zeros(len(x))
 
 
-def joined(x: object, columns: np.ndarray) -> object:
+def joined(x: Any, columns: np.ndarray) -> Any:
     """Features with further columns; sparse ones stay sparse."""
     if x is None:
         return columns
     if is_sparse(x):
         import scipy.sparse as sp
 
-        return sp.csr_array(sp.hstack([x, sp.csr_array(columns)]))
+        return sp.csr_array(sp.hstack([x.tocsr(), sp.csr_array(columns)]))
     return np.concatenate((np.asarray(x), columns), axis=1)

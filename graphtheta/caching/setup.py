@@ -175,7 +175,7 @@ def _longest(partition: Partition) -> dict[str, int]:
     """
     found = {}
     for name, column in _wide(partition).items():
-        if column.sparse:
+        if coded(column).column.sparse:
             some = np.unique(np.linspace(0, partition.n_masters - 1, min(MEASURED_ROWS, partition.n_masters)).astype(np.int64))
             lengths = np.diff(partition.node.read(name, some).indptr)
             own = int(np.quantile(lengths, SHARE_OF_ROWS, method="higher")) if len(lengths) else 0

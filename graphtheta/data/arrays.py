@@ -19,6 +19,7 @@ from graphtheta.data.typed import RELATION, TYPE
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import TypedRows
 
 NODE_MASKS = ("train", "val", "test")
 EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
@@ -229,7 +230,9 @@ class GraphArrays:
             value = getattr(self, field)
             if value is None:
                 continue
-            if is_sparse(value):
+            if isinstance(value, TypedRows):
+                out += [(f"{field}_type", value.kind), *((f"{field}_of_{code}", x) for code, x in enumerate(value.blocks))]
+            elif is_sparse(value):
                 out += [(f"{field}_{part}", getattr(value, part)) for part in ("data", "indices", "indptr")]
             else:
                 out.append((field, value))

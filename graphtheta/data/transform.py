@@ -17,6 +17,7 @@ from graphtheta.data.scale import Scale
 from graphtheta.data.typed import RELATION
 from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
+from graphtheta.typed_rows import TypedRows
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
 NODE_ROWS = ("x", "y", "train", "val", "test")
@@ -296,10 +297,12 @@ def row_normalise(graph: G) -> G:
     Source: preprocess_features of https://github.com/tkipf/gcn
     """
     x = required(graph, "x")
-    total = np.asarray(abs(x).sum(axis=1), np.float64).ravel()
+    total = np.asarray(abs(x.tocsr() if isinstance(x, TypedRows) else x).sum(axis=1), np.float64).ravel()
     scale = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).astype(np.float32)
     if isinstance(x, np.ndarray):
         return graph.replace(x=x * scale[:, None])
+    if isinstance(x, TypedRows):
+        return graph.replace(x=x.mapped([block * scale[own, None] for block, _, own in x.types()]))
     out = x.copy()
     out.data *= np.repeat(scale, np.diff(x.indptr))
     return graph.replace(x=out)

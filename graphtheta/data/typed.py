@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.validation import Origin, check_edges, is_column
+from graphtheta.data.validation import SPARSE_BELOW, Origin, check_edges, is_column
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import KIND, MOST_TYPES, TypedRows
 
 TYPE, RELATION = "type", "relation"
+# features of several types are stored apart if they have less than this share of the numbers of a matrix of all
+WORTH = 0.75
 NODE_FIELDS, EDGE_FIELDS = ("x", "y", "train", "val", "test", "node_ids"), ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val",
                                                                             "edge_test")
 
@@ -174,6 +177,15 @@ def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]
         rows = given.get(key, np.zeros((n, 0), np.float32))
         if is_column(rows):
             raise DataError(f"{field}[{key!r}] is a feature store that is read by rows; a graph with types needs arrays")
-        blocks.append(sp.csr_array(rows if is_sparse(rows) else np.asarray(rows).reshape(n, -1)))
-    whole = sp.block_diag(blocks, format="csr")
+        blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, -1))
+    if field == "x" and _apart(blocks):
+        return TypedRows(np.repeat(np.arange(len(blocks), dtype=KIND), [len(x) for x in blocks]), blocks)
+    whole = sp.block_diag([sp.csr_array(x) for x in blocks], format="csr")
     return whole if field == "x" else whole.toarray()
+
+
+def _apart(blocks: Sequence[Any]) -> bool:
+    """Whether the features of each type are stored at their own width: they are dense, and a matrix of all would be larger."""
+    if len(blocks) > MOST_TYPES or any(is_sparse(x) for x in blocks) or any(np.count_nonzero(x) < SPARSE_BELOW * x.size for x in blocks):
+        return False
+    return sum(x.size for x in blocks) < WORTH * sum(map(len, blocks)) * sum(x.shape[1] for x in blocks)

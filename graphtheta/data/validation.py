@@ -13,6 +13,7 @@ import numpy as np
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.npy import in_files, memory_bytes
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import TypedRows
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -109,9 +110,8 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
 
 def check_rows(a: Any, n: int, kind: str, origin: Origin) -> None:
     """The first axis has one row per node or edge."""
-    shape = list(a.shape)
-    if not shape or shape[0] != n:
-        raise origin.shape(f"expected {n} rows, one per {kind}, got shape {shape}", f"give one row for each of the {n} {kind}s")
+    if list(a.shape[:1]) != [n]:
+        raise origin.shape(f"expected {n} rows, one per {kind}, got shape {list(a.shape)}", f"give one row for each of the {n} {kind}s")
 
 
 def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
@@ -122,11 +122,13 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
     if is_column(x):
         check_column(x, n, kind, origin)
         return x
+    if isinstance(x, TypedRows):
+        check_rows(x, n, kind, origin)
+        return x.mapped([check_features(rows, len(rows), kind, f"{field} of type {code}", where) for code, rows in enumerate(x.blocks)])
     if is_sparse(x):
         return check_sparse(x, n, kind, origin)
     x = np.asarray(x)
-    if x.ndim == 1:
-        x = x[:, None]
+    x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2:
         raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
     check_rows(x, n, kind, origin)

@@ -19,6 +19,7 @@ from graphtheta.rewriting.nodes import Kept, chosen, largest_component
 from graphtheta.store.manifest import PARTS, Column, is_store
 from graphtheta.store.reader import Columns
 from graphtheta.store.writer import StoreWriter
+from graphtheta.typed_rows import TypedRows
 
 CHOICES = {"component": ("all", "largest"), "self_loops": ("keep", "drop"), "duplicates": ("keep", "drop"), "reverse": ("keep", "add")}
 # columns of rows of different lengths: the ending of their bounds, and those of their entries
@@ -63,9 +64,7 @@ def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str]
         _check(Path(store), given, nodes)
         columns = Columns(Path(store))
         graph = columns.graph()
-        if RELATION in graph.edge_columns and (duplicates == "drop" or reverse == "add"):
-            raise ConfigError(f"{store}: duplicates=drop and reverse=add compare edges without their relations; use deduplicated() or "
-                              "symmetrised() of the graph, and import that")
+        _check_types(store, graph, nodes is not None or component == "largest", duplicates == "drop" or reverse == "add")
         if nodes is not None:
             mask = chosen(graph, nodes, comm)
     except GraphThetaError as e:
@@ -96,6 +95,16 @@ def _check(store: Path, given: dict[str, str], nodes: Any) -> None:
                           "in the next")
     if not is_store(store):
         raise FormatError(f"{store} is no store; make one with graphtheta import")
+
+
+def _check_types(store: Any, graph: Graph, fewer_nodes: bool, compares: bool) -> None:
+    """Refuse what does not regard types and relations; ``compares`` is whether edges are compared by their ends."""
+    if RELATION in graph.edge_columns and compares:
+        raise ConfigError(f"{store}: duplicates=drop and reverse=add compare edges without their relations; use deduplicated() or "
+                          "symmetrised() of the graph, and import that")
+    if isinstance(graph.x, TypedRows) and fewer_nodes:
+        raise ConfigError(f"{store}: the features of each type are stored apart, and nodes cannot be left out in the store; use subset() "
+                          "or largest_component() of the graph, and import that")
 
 
 def _write(columns: Columns, graph: Graph, kept: Kept, edges: Edges, writer: StoreWriter, comm: Comm) -> None:

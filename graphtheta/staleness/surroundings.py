@@ -43,6 +43,7 @@ def _joined(p: Partition, plan: MovePlan, rows: np.ndarray, own: Any) -> Any:
     comm = p.halo_comm
     if not is_sparse(own):
         return np.concatenate((own, Exchange(comm, plan).to_mirrors({"": own})[""][rows]))
+    own = own.tocsr()
     sent = [own[plan.rows[a:b]] for a, b in zip(plan.send_ptr[:-1], plan.send_ptr[1:], strict=True)]
     # SciPy chooses the type of indices by the rows that it slices, which differ between workers
     index = np.int32 if own.shape[1] < 2**31 else np.int64

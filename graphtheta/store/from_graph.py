@@ -18,6 +18,7 @@ from graphtheta.store.narrow import Rounding, narrowed, rows_of
 from graphtheta.store.reader import CSR_PARTS, FIELDS
 from graphtheta.store.text import text_parts
 from graphtheta.store.writer import ColumnWriter, StoreWriter
+from graphtheta.typed_rows import TypedRows
 
 
 def write_store(graph: Graph, folder: str | os.PathLike[str], comm: Comm, features: str = "stored") -> Rounding | None:
@@ -88,7 +89,10 @@ def columns_of(graph: Graph, narrow: list[tuple[str, Any]]) -> Iterator[tuple[st
     yield from (("node", f"x{part}", values) for part, values in narrow)
     features: tuple[tuple[str, str, Any], ...] = (("node", "x", None if narrow else graph.x), ("edge", "attr", graph.edge_attr))
     for group, name, x in features:
-        if is_sparse(x):
+        if isinstance(x, TypedRows):
+            yield group, f"{name}.type", x.kind
+            yield from ((group, f"{name}.{code}.rows", block) for code, block in enumerate(x.blocks))
+        elif is_sparse(x):
             parts = (x.data, x.indices, x.indptr, np.array(x.shape, np.int64))
             yield from ((group, name + part, values) for part, values in zip(CSR_PARTS, parts, strict=True))
         elif x is not None:

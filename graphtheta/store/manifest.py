@@ -18,8 +18,8 @@ VERSION: Literal[1] = 1
 # bytes of a manifest: 64 characters per block of 16 MiB leave room for 16 TiB of columns
 MOST_BYTES = 1 << 26
 AGAIN = "import the source again with `graphtheta import`"
-# columns that have another number of rows than nodes or edges: parts of CSR rows, texts and quantised columns
-PARTS = (".data", ".indices", ".indptr", ".shape", ".bytes", ".offsets", ".scale", ".zero")
+# columns that have another number of rows than nodes or edges: parts of CSR rows, texts, quantised columns, and rows of types
+PARTS = (".data", ".indices", ".indptr", ".shape", ".bytes", ".offsets", ".scale", ".zero", ".rows")
 # types of node features that an import can choose
 FEATURES = ("stored", "float16", "int8")
 Group = Literal["node", "edge"]

@@ -17,6 +17,7 @@ from graphtheta.sparse import csr
 from graphtheta.store.checksum import block_sums, share
 from graphtheta.store.manifest import AGAIN, Column, Manifest, file_name, read_manifest
 from graphtheta.store.text import StoredTexts
+from graphtheta.typed_rows import KIND, TypedRows
 
 CSR_PARTS = (".data", ".indices", ".indptr", ".shape")
 # columns of a group, and the fields of a graph that they become
@@ -121,6 +122,8 @@ class Columns:
         """Features in one of their forms: read by rows, as they are or as codes, or CSR; None if there are none."""
         if (group, name) in self._known:
             return self.column(group, name)
+        if (group, f"{name}.type") in self._known:
+            return self.typed(group, name)
         if (group, f"{name}.codes") not in self._known:
             return self.sparse(group, name)
         scale, zero = self.array(group, f"{name}.scale"), self.array(group, f"{name}.zero")
@@ -152,6 +155,17 @@ class Columns:
                               f"{AGAIN}")
         data, indices, indptr, shape = parts
         return csr(data, indices, indptr, shape, f"{self.folder}: column {group}.{name}")
+
+    def typed(self, group: str, name: str) -> TypedRows:
+        """Rows of several types, mapped."""
+        kind, blocks = self.array(group, f"{name}.type"), list[np.ndarray]()
+        while (block := self.array(group, f"{name}.{len(blocks)}.rows")) is not None:
+            blocks.append(block)
+        if kind is None or kind.ndim != 1 or kind.dtype != KIND or any(x.ndim != 2 or x.dtype != blocks[0].dtype for x in blocks) or \
+                np.bincount(kind, minlength=len(blocks)).tolist() != [len(x) for x in blocks] or not blocks:
+            raise FormatError(f"{self.folder}: columns {group}.{name}.type, {name}.0.rows, {name}.1.rows and so on do not fit together; "
+                              f"{AGAIN}")
+        return TypedRows(kind, blocks)
 
     def texts(self, group: str, name: str) -> StoredTexts:
         """Texts, which are read when they are needed."""

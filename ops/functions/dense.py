@@ -8,10 +8,12 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import TypedRows
 
 from ..autodiff.buffers import by_blocks, empty, run_parts
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
+from ..rows.by_number import take_rows
 from ..rows.stored import StoredRows
 from .elementwise import add
 from .rows import has_rows, same_dtype, trailing
@@ -31,6 +33,8 @@ def matmul_p(x: Any, w: Any) -> Any:
 
 def product(x: Any, w: Any) -> Any:
     """x @ w of two axes each, by blocks of rows; each thread runs BLAS with one thread."""
+    if isinstance(x, TypedRows):
+        return _typed_product(x, w)
     out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
     if is_sparse(x):
         from ..kernels.sparse import rows_times
@@ -44,6 +48,8 @@ def product(x: Any, w: Any) -> Any:
 
 def long_product(x: Any, g: Any) -> Any:
     """x.T @ g of two axes each: products of parts of the long axis, added in order."""
+    if isinstance(x, TypedRows):
+        return np.concatenate([long_product(block, taken(g, own)) for block, _, own in x.types()])
     if is_sparse(x):
         return _sparse_long_product(x, g)
     count = max(1, min(_PARTS, x.shape[0] // _ROWS))
@@ -63,6 +69,19 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     parts = np.zeros((count, x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
     run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count)
     return parts.sum(axis=0) if count > 1 else parts[0]
+
+
+def _typed_product(x: TypedRows, w: Any) -> Any:
+    """The rows of each type against the rows of w that belong to its columns."""
+    out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
+    for block, columns, own in x.types():
+        out[own] = product(block, w[columns])
+    return out
+
+
+def taken(x: Any, rows: Any) -> Any:
+    """Rows of x by number, or adjacent ones, which are not copied."""
+    return x[rows] if isinstance(rows, slice) else take_rows(x, rows)
 
 
 def flat(x: Any) -> Any:

@@ -15,6 +15,7 @@ from graphtheta import rng
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import TypedRows
 
 from ..autodiff.expr import Expr, tracer, tracing
 from ..autodiff.primitive import defvjp, primitive
@@ -30,12 +31,15 @@ def dropout_p(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
     """x / (1 - rate) with probability 1 - rate, else 0, elementwise; x itself without a key."""
     if key is None:
         return x
+    if isinstance(x, TypedRows):
+        return x.mapped([_drop(block, ids[own], key, rate, site, columns.start) for block, columns, own in x.types()])
     if is_sparse(x):
         return _drop_entries(x, ids, key, rate, site)
     return _drop(x, ids, key, rate, site)
 
 
-def _drop(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
+def _drop(x: Any, ids: Any, key: Any, rate: float, site: int, column: int = 0) -> Any:
+    """The array after dropout; its first column has this number."""
     # numba takes longer to import than many programs to run
     from ..kernels.dropout import drop
     from ..kernels.pool import run_blocks
@@ -46,7 +50,7 @@ def _drop(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
 
     def block(b: int) -> None:
         rows = slice(b * step, (b + 1) * step)
-        drop(flat[rows], ids[rows], folded, _threshold(rate), _scale(x, rate), out[rows])
+        drop(flat[rows], ids[rows], folded, _threshold(rate), _scale(x, rate), column, out[rows])
 
     run_blocks(block, -(-len(ids) // step))
     return out.reshape(x.shape)

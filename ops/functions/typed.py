@@ -14,8 +14,7 @@ from ..autodiff.buffers import empty
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
-from ..rows.by_number import take_rows
-from .dense import flat, long_product, product
+from .dense import flat, long_product, product, taken
 from .embedding import check_range
 from .rows import has_rows, same_dtype, same_rows, trailing
 
@@ -30,17 +29,13 @@ def _groups(index: np.ndarray, k: int) -> Iterator[tuple[int, Any]]:
         yield i, slice(int(rows[0]), int(rows[-1]) + 1) if adjacent else rows
 
 
-def _taken(x: Any, rows: Any) -> Any:
-    return x[rows] if isinstance(rows, slice) else take_rows(x, rows)
-
-
 @primitive("typed_matmul", rowwise=False, sparse=True, traits=Traits(work="contraction"))
 def typed_matmul_p(x: Any, w: Any, index: Any) -> Any:
     """The last axis of each row of x against the second axis of the matrix that its integer chooses."""
     check_range(index, len(w), "the index", "the matrices")
     out = empty((*x.shape[:-1], *w.shape[2:]), np.result_type(x.dtype, w.dtype))
     for i, rows in _groups(index, len(w)):
-        part = _taken(x, rows)
+        part = taken(x, rows)
         out[rows] = product(flat(part), w[i].reshape(w.shape[1], prod(w.shape[2:]))).reshape(*part.shape[:-1], *w.shape[2:])
     return out
 
@@ -50,7 +45,7 @@ def _typed_matmul_x(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
         return None
     out, width = empty(x.shape, g.dtype), prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
-        part = _taken(g, rows)
+        part = taken(g, rows)
         out[rows] = product(part.reshape(part.size // max(1, width), width), w[i].reshape(w.shape[1], width).T).reshape(-1, *x.shape[1:])
     return out
 
@@ -58,8 +53,8 @@ def _typed_matmul_x(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
 def _typed_matmul_w(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
     out, width = np.zeros_like(w), prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
-        part = _taken(g, rows)
-        out[i] = long_product(flat(_taken(x, rows)), part.reshape(part.size // max(1, width), width)).reshape(w.shape[1:])
+        part = taken(g, rows)
+        out[i] = long_product(flat(taken(x, rows)), part.reshape(part.size // max(1, width), width)).reshape(w.shape[1:])
     return out
 
 

@@ -8,12 +8,12 @@ from .hash import COLUMN, draw, mix
 
 
 @jit()
-def drop(x, ids, key, threshold, scale, out):  # type: ignore[no-untyped-def]
-    """out[i, j] = x[i, j] * scale where the hash of (key, ids[i], j) is at least the threshold, else 0."""
+def drop(x, ids, key, threshold, scale, column, out):  # type: ignore[no-untyped-def]
+    """out[i, j] = x[i, j] * scale where the hash of (key, ids[i], column + j) is at least the threshold, else 0."""
     for i in range(x.shape[0]):
         h = draw(key, ids[i])
         for j in range(x.shape[1]):
-            out[i, j] = x[i, j] * scale if mix(h + np.uint64(j + 1) * COLUMN) >= threshold else x.dtype.type(0)
+            out[i, j] = x[i, j] * scale if mix(h + np.uint64(column + j + 1) * COLUMN) >= threshold else x.dtype.type(0)
 
 
 @jit()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import TypedRows
 
 from ..autodiff.buffers import by_blocks, empty
 
@@ -25,6 +26,8 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
     Returns:
         [m, ...].
     """
+    if isinstance(x, TypedRows):
+        return x.taken(rows, take_rows)
     if is_sparse(x) or not x.flags.c_contiguous or prod(x.shape[1:]) <= 1:
         return x[rows]
     width = prod(x.shape[1:]) * x.dtype.itemsize

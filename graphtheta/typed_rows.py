@@ -1,0 +1,120 @@
+"""Rows of several types, each dense and of the width of its type.
+
+They stand for a matrix that has the columns of all types side by side, and 0 outside of those of
+the own type. Only the own values are stored, so rows of T types take the memory of their numbers,
+where a dense matrix takes T times as much and a sparse one adds a column number to each value.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+# of a type; a graph has few
+KIND = np.dtype(np.uint8)
+MOST_TYPES = 1 << 8
+
+
+class TypedRows:
+    """A matrix [n, d] of rows of several types; it has the methods of SciPy's sparse matrices that the engine uses.
+
+    Args:
+        kind: Type of each row, [n] integers of type ``KIND``.
+        blocks: For each type its rows in order, [n of the type, width] each, of one float type. At
+            least one.
+
+    Attributes:
+        bounds: Bounds of the columns of each type.
+    """
+
+    def __init__(self, kind: np.ndarray, blocks: Sequence[np.ndarray]):
+        self.kind, self.blocks = kind, tuple(blocks)
+        self.bounds: list[int] = np.cumsum([0, *(x.shape[1] for x in blocks)]).tolist()
+        self.shape, self.dtype = (len(kind), self.bounds[-1]), self.blocks[0].dtype
+        self._at: np.ndarray | None = None
+
+    @property
+    def nnz(self) -> int:
+        """Numbers that are stored."""
+        return sum(x.size for x in self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self.kind.nbytes + sum(x.nbytes for x in self.blocks) + (0 if self._at is None else self._at.nbytes)
+
+    def types(self) -> Iterator[tuple[np.ndarray, slice, Any]]:
+        """For each type its rows, its columns, and the numbers of its rows: a slice if they are adjacent."""
+        for code, block in enumerate(self.blocks):
+            own: Any = np.flatnonzero(self.kind == code)
+            if len(own) and own[-1] - own[0] == len(own) - 1:
+                own = slice(int(own[0]), int(own[-1]) + 1)
+            yield block, slice(*self.bounds[code: code + 2]), own
+
+    def __getitem__(self, key: Any) -> TypedRows:
+        """Rows by number, [m] int, by a mask [n], or adjacent ones, which are not copied."""
+        kind = self.kind[key]
+        if isinstance(key, slice):
+            begin, _, step = key.indices(len(self.kind))
+            assert step == 1
+            before, count = (np.bincount(x, minlength=len(self.blocks)) for x in (self.kind[:begin], kind))
+            return TypedRows(kind, [x[a: a + n] for x, a, n in zip(self.blocks, before, count, strict=True)])
+        return self.taken(key, lambda x, rows: x[rows])
+
+    def taken(self, rows: np.ndarray, take: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> TypedRows:
+        """Rows by number, [m] int, or by a mask; ``take`` copies rows [k] int64 of an array."""
+        kind, at = self.kind[rows], self._positions[rows]
+        return TypedRows(kind, [take(x, at[kind == code].astype(np.int64)) for code, x in enumerate(self.blocks)])
+
+    @property
+    def _positions(self) -> np.ndarray:
+        """Number of each row among those of its type, [n]."""
+        if self._at is None:
+            at = np.empty(len(self.kind), np.int32)
+            for block, _, own in self.types():
+                at[own] = np.arange(len(block))
+            self._at = at
+        return self._at
+
+    def astype(self, dtype: Any, copy: bool = True) -> TypedRows:
+        """The same rows of another float type."""
+        return self.mapped([x.astype(dtype, copy=copy) for x in self.blocks])
+
+    def mapped(self, blocks: Sequence[np.ndarray]) -> TypedRows:
+        """Rows of the same types with other values, [n of the type, width] each."""
+        return TypedRows(self.kind, blocks)
+
+    def toarray(self) -> np.ndarray:
+        """The matrix as an array."""
+        out = np.zeros(self.shape, self.dtype)
+        for block, columns, own in self.types():
+            out[own, columns] = block
+        return out
+
+    def tocsr(self) -> Any:
+        """The matrix as a CSR array, with all numbers of each row."""
+        import scipy.sparse as sp
+
+        widths = np.diff(self.bounds)[self.kind]
+        ends = np.concatenate(([0], np.cumsum(widths)))
+        first = np.asarray(self.bounds)[self.kind]
+        at = np.arange(ends[-1]) - np.repeat(ends[:-1] - first, widths)
+        data = np.empty(ends[-1], self.dtype)
+        for block, _, own in self.types():
+            begin = ends[:-1][own]
+            data[begin[:, None] + np.arange(block.shape[1])] = block
+        return sp.csr_array((data, at, ends), shape=self.shape)
+
+    def padded(self) -> np.ndarray:
+        """The type of each row, then its values and 0 up to the largest width, [n, 1 + width]."""
+        out = np.zeros((len(self.kind), 1 + max(x.shape[1] for x in self.blocks)), self.dtype)
+        out[:, 0] = self.kind
+        for block, _, own in self.types():
+            out[own, 1: 1 + block.shape[1]] = block
+        return out
+
+    def unpadded(self, rows: np.ndarray) -> TypedRows:
+        """Rows of the same types and widths as these, from what ``padded`` returned for them."""
+        kind = rows[:, 0].astype(KIND)
+        return TypedRows(kind, [rows[kind == code, 1: 1 + x.shape[1]] for code, x in enumerate(self.blocks)])
