@@ -199,7 +199,7 @@ def _blocks(x: Any, own: Sequence[Any], own_widths: Sequence[int], wanted: Seque
     import scipy.sparse as sp
 
     # a last column of zeros, for types that the graph does not have
-    padded = sp.hstack([x, sp.csr_array((x.shape[0], 1), dtype=x.dtype)], format="csc") if is_sparse(x) else \
+    padded = sp.hstack([x.tocsr(), sp.csr_array((x.shape[0], 1), dtype=x.dtype)], format="csc") if is_sparse(x) else \
         np.concatenate((np.asarray(x), np.zeros((x.shape[0], 1), x.dtype)), axis=1)
     found = padded[:, taken]
     return sp.csr_array(found) if is_sparse(found) else frozen(np.ascontiguousarray(found))
