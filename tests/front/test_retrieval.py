@@ -72,9 +72,8 @@ def test_values_equal_a_loop_over_the_sources_on_any_workers(graph: gt.Graph, re
     assert (ids == np.arange(graph.n_nodes)).all()
     wanted = by_loop(graph, h, relation)
     assert {name: one[name] for name in wanted} == pytest.approx(wanted, rel=1e-12)
-    for size, placement in ((2, {"partitioner": "1d-dst"}), (4, {"partitioner": "vertex-cut", "masters": "block"})):
-        for found, _ in run_simulated(size, measured, graph, **keys, **placement):
-            assert {name: found[name] for name in one} == pytest.approx(one, rel=1e-9)
+    for found, _ in run_simulated(3, measured, graph, **keys, partitioner="vertex-cut"):
+        assert {name: found[name] for name in one} == pytest.approx(one, rel=1e-9)
 
 
 def test_equal_scores_share_their_places() -> None:

@@ -51,7 +51,7 @@ def summed(agg: Any, n: int, chunks: list[tuple[np.ndarray, np.ndarray, np.ndarr
     return state
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.integers(1, 4), st.integers(1, 5))
 def test_totals_and_edges_equal_sorting_for_any_split(seed: int, integers: bool, n_chunks: int, k: int) -> None:
     rng, n, e = np.random.default_rng(seed), 5, 23
@@ -69,6 +69,19 @@ def test_totals_and_edges_equal_sorting_for_any_split(seed: int, integers: bool,
             middle = np.sort(x[mine, f])[(len(mine) - 1) // 2] if len(mine) else 0
             assert MEDIAN.finish(median)[r, f] == middle
             assert median["edge"][r, f] == gid[mine][x[mine, f] == middle].min(initial=NO_EDGE)
+
+
+@pytest.mark.parametrize("agg", [TopK(2), MEDIAN], ids=lambda agg: agg.name)
+def test_gradients_equal_differences(agg: Any) -> None:
+    rng = np.random.default_rng(5)
+    row, x, gid = rng.integers(0, 4, 15), rng.standard_normal((15, 2)), rng.permutation(15)
+    state = summed(agg, 5, [(row, x, gid)])
+    total = agg.finish(state)
+    g, v = rng.standard_normal(total.shape), rng.standard_normal(x.shape)
+    columns = agg.backward_state(state, total, g)
+    (found,) = agg.backward({name: y[row] for name, y in columns.items()}, [x], gid, None)
+    up, down = (np.vdot(g, agg.finish(summed(agg, 5, [(row, x + t * v, gid)]))) for t in (1e-6, -1e-6))
+    assert np.vdot(found, v) == pytest.approx((up - down) / 2e-6, rel=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -102,11 +115,6 @@ class Orders(gt.Layer):
 
     def apply(self, node, total):
         return gt.concat([total.median, total.mean, gt.flatten(total.top3)])
-
-
-def test_layers_pass_the_checks() -> None:
-    report = gt.check(Orders(3, 4))
-    assert report.gradients < 1e-6 and report.workers < 1e-9
 
 
 def example(integers: bool = False) -> gt.Graph:
@@ -150,14 +158,12 @@ def run(comm, graph, backend, dtype, direction, placement=("1d-src", "hash")):
     return comm.all_sum(values), grads, sum(t.forward for t in active.traffic), sent
 
 
-@pytest.mark.parametrize("integers", [False, True])
-@pytest.mark.parametrize("direction", ["in", "both"])
+@pytest.mark.parametrize(("integers", "direction"), [(False, "in"), (True, "both")])
 def test_numbers_are_the_same_on_any_workers_and_back_end(integers: bool, direction: str) -> None:
     graph = example(integers)
     ((one, grads, _, _),) = run_simulated(1, run, graph, "reference", "float64", direction)
     for size, placement, backend in ((1, ("1d-src", "hash"), "fused"), (2, ("1d-dst", "block"), "fused"),
-                                     (3, ("vertex-cut", "hash"), "fused"), (4, ("vertex-cut", "block"), "reference"),
-                                     (4, ("1d-src", "hash"), "fused")):
+                                     (3, ("vertex-cut", "hash"), "fused"), (4, ("vertex-cut", "block"), "reference")):
         for values, found, predicted, sent in run_simulated(size, run, graph, backend, "float64", direction, placement):
             np.testing.assert_allclose(values, one, rtol=1e-13, atol=1e-13)
             for a, b in zip(found, grads, strict=True):
