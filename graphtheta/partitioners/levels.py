@@ -50,6 +50,15 @@ class Streamed:
         self._whole: list[Neighbourhoods] = []
         self.mass = np.broadcast_to(np.int64(1), source.n_nodes)
 
+    @property
+    def degree(self) -> np.ndarray:
+        """Neighbours of each node, [n_nodes] int64."""
+        return np.diff(self._bounds)
+
+    def cut(self, part: np.ndarray) -> int:
+        """The number of edges between different parts of nodes, [n_nodes]; reads all edges once."""
+        return sum(int(np.count_nonzero(part[chunk.src] != part[chunk.dst])) for chunk in self._source.chunks())
+
     def groups(self) -> Iterator[Group]:
         for group in self._whole or neighbourhoods(self._source, self._at_most, self._bounds):
             if len(group.ptr) - 1 == self._source.n_nodes:

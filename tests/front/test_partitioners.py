@@ -24,7 +24,7 @@ from graphtheta.rng import Purpose, key, shuffle
 
 GRAPH = graphs.random_graph(40, 160)
 BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain",
-            "leiden", "grem", "grem:slack=0", "grem:share=0.01,cycles=2")
+            "leiden", "grem", "grem:slack=0", "grem:share=0.01,cycles=2", "grem:degrees=no")
 NODES = (*BALANCED, "degree-block", "gemini", "metis")
 GREEDY = ("hdrf", "hdrf:owners=no,slack=0", "oblivious", "libra", "libra:owners=no")
 EDGES = (*GREEDY, "random", "hybrid:threshold=3")
