@@ -246,7 +246,7 @@ def test_a_long_run_is_watched(tmp_path: Path) -> None:
 def test_random_jobs_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path) -> None:
     rows = [row for row in run_bench("equality", tmp_path, "--jobs", "20", "--seed", "4", "--fused", "0.1") if "job" in row]
     assert len(rows) == 20 and all(row["difference"] < 1e-9 and row["sensitive"] is None and not row["note"] for row in rows)
-    assert len({row["model"] for row in rows}) == 7 and len({row["strategy"] for row in rows}) == 3
+    assert len({row["model"] for row in rows}) == 8 and len({row["strategy"] for row in rows}) == 3
     assert {row["optimiser"] for row in rows if row["norm"] == "batch"} == {"adam", "adamw", "sgd", "momentum"}
     assert len({row["targets"] for row in rows}) == 5 and {row["back end"] for row in rows} == {"fused", "reference"}
 

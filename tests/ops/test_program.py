@@ -194,7 +194,7 @@ def test_gradients_flow_only_where_they_are_wanted():
     (lambda e: e.src.z * e.src.s * np.ones(7), "sum", ShapeError, r"gather of Mine: mul cannot take \[edges, 2, 3\]"),
     (lambda e: e.src.z * np.float32(1) * Parameter(np.ones(3, np.float32)), "sum", UserFunctionError,
      r"gather of Mine: values of types float32, float64"),
-    (lambda e: e.src.z, "median", ConfigError, r"median"),
+    (lambda e: e.src.z, "middle", ConfigError, r"middle"),
 ])
 def test_errors_name_layer_stage_and_remedy(gather, sum, error, message):
     with pytest.raises(error, match=message):
