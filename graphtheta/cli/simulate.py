@@ -13,10 +13,10 @@ from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import choices
 from graphtheta.logger import start_logging
-from graphtheta.planning.machine import Machine, machine, read
+from graphtheta.planning.machine import POST, Machine, machine, read
 from graphtheta.planning.plan import MODES
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.simulation.cluster import POST, Cluster
+from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.report import draw, report
 from graphtheta.simulation.simulate import VIEWS, Point, simulated
 from graphtheta.train.prepare import load_graph

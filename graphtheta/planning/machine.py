@@ -66,6 +66,9 @@ MEMORY = [NODES, EDGES]
 # where two workers cannot be started: seconds of a byte, and of a message besides its bytes, most of
 # them of the interpreter at both ends
 BYTE, LATENCY = 2e-10, 1e-4
+# seconds that MPICH takes to send and receive a message between two processes of a machine, with
+# what the interpreter does for a message
+POST = 8e-6
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,10 @@ class Machine:
         Args:
             sent, messages: Of each worker, [size].
             workers: Workers of a machine.
-            counted: Whether the interpreter's time of messages is counted elsewhere, which is nearly all
+            counted: Whether the interpreter's time around messages is counted elsewhere, which is most
                 of what they take within a machine.
         """
-        each = 0.0 if counted else self.message
+        each = POST if counted else self.message
         return float(sent.max() * self.byte + messages.max() * each) * max(1.0, workers / self.cores)
 
 

@@ -232,7 +232,7 @@ class _Way:
         """Seconds of an epoch in which the workers make views: their work, and messages, for which they wait."""
         share = self.sampled.steps / rehearsal.views
         seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
-        # simulated workers spent the interpreter's time of their messages
+        # simulated workers spent the interpreter's time around their messages
         waits = self.machine.transfer(rehearsal.sent, rehearsal.messages, self.together, True)
         return share * (seconds + waits)
 

@@ -16,8 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from graphtheta.caching.setup import make_caches, with_cached_columns
+from graphtheta.engine.comm.channel import Send
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.comm.wrapped import WrappedComm
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.step import Training
@@ -45,7 +47,7 @@ class Rehearsal:
     Attributes:
         views: Number of these views.
         sent, messages: Bytes and messages of each worker, [size] int64.
-        seconds: Processor seconds of each worker, on one thread, [size].
+        seconds: Processor seconds of each worker, on one thread, without those of messages, [size].
         held: Bytes of caches and macrobatches of each worker, [size] int64.
         hits, misses: Rows of all workers that caches held, and that they did not.
         macrobatch: Groups of views that are expanded together.
@@ -111,10 +113,29 @@ class _Maker(Training):
         return [0.0] * n
 
 
-def _worker(comm: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None) -> list[float]:
+class _Posts(WrappedComm):
+    """Knows the processor seconds of messages: a simulated worker copies and checks them, which costs more than to send them."""
+
+    seconds = 0.0
+
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+        began = thread_time()
+        receive = super()._post(sends, recvs, tag, at_most)
+        self.seconds += thread_time() - began
+
+        def finish() -> None:
+            began = thread_time()
+            receive()
+            self.seconds += thread_time() - began
+
+        return finish
+
+
+def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None) -> list[float]:
     """The figures of a worker, in the order in which ``rehearse`` reads them."""
     # of this thread, which is that of the worker
     pool.set_threads(1)
+    comm = _Posts(inner)
     comm.machines = np.arange(comm.size) // per_machine
     independent = job.mode == "independent" and comm.size > 1
     each = job.views_per_step or (comm.size if independent else 1)
@@ -130,9 +151,9 @@ def _worker(comm: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_ma
     if ahead is None and not caches.nbytes:
         # loads kernels and code, which a cache or macrobatches spread over an epoch
         maker.run(1, 0, min(each, n))
-    before, began = comm.ledger.snapshot(), thread_time()
+    before, began = comm.ledger.snapshot(), thread_time() - comm.seconds
     maker.run(0, 0, n)
-    seconds, since = thread_time() - began, comm.ledger.since(before)
+    seconds, since = thread_time() - comm.seconds - began, comm.ledger.since(before)
     sent = [sum(book[field] for book in since.values()) for field in ("bytes", "messages")]
     n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
     return [n, *sent, seconds, n_bytes, *map(float, caches.counts()), macrobatch]

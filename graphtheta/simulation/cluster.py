@@ -5,10 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from graphtheta.planning.machine import Machine
-
-# of MPICH between two processes of a machine, with what the interpreter does for a message
-POST = 8e-6
+from graphtheta.planning.machine import POST, Machine
 
 
 @dataclass(frozen=True)
