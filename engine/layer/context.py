@@ -89,6 +89,7 @@ class ActiveGraph:
 
     Attributes:
         x: Input features of the nodes the first layer needs.
+        n: Number of rows of node values before the first layer; transform runs for no others.
         directions: Directions of the layers run so far.
         supersteps: These layers, and decoders, in the order of calls.
         traffic: Bytes that this worker sends, for each phase of the supersteps.
@@ -105,6 +106,7 @@ class ActiveGraph:
         self.settings = pass_settings()
         self.wanted = -1
         self.found: Var | None = None
+        self.n = view.space.n
         self._inputs = inputs
         if READOUT in view.partition.node.readable():
             view.space.counted = view.node_column(READOUT, view.space.n) == 0
@@ -126,7 +128,7 @@ class ActiveGraph:
         Raises:
             ColumnError: There is no such column, or it holds what the model predicts.
         """
-        n = self.view.space.n if n is None else n
+        n = self.n if n is None else n
         if name in self._inputs:
             return prefix(self._inputs[name], n)
         if name not in self.node_names():
@@ -211,6 +213,20 @@ class ActiveGraph:
         """Called with the result of a superstep, given its number."""
         if number == self.wanted:
             self.found = out
+
+    def counts(self, level: Level) -> Counts:
+        """The size of a level on which the order of a product and a sum depends."""
+        return level.counts
+
+    def sent(self, columns: dict[str, Any], names: list[str], level: Level) -> dict[str, Any]:
+        """Columns for all rows of a level, given for the first ``n`` rows at most.
+
+        Args:
+            columns: Node columns of a superstep.
+            names: Those that edges read at senders.
+            level: The level it runs over.
+        """
+        return columns
 
     def given(self, x: Var, n: int) -> Var:
         """The first n rows of a value, as the input of a layer that needs n rows."""

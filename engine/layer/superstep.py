@@ -112,12 +112,13 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     if (ingredients := graph.settings.ingredients(layer)) is not None:
         return _apply_precomputed(layer, ingredients, owner, graph, h)
     level = graph.next_level(layer)
-    step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts, along=graph.along)
+    step = Superstep(owner, layer.direction, made_by=layer, counts=graph.counts(level), along=graph.along)
     graph.supersteps.append(step)
-    given = {name: _as_rows(owner, name, x, graph, level.n_in) for name, x in {"h": h, **extra}.items()}
+    n = min(level.n_in, graph.n)
+    given = {name: _as_rows(owner, name, x, graph, n) for name, x in {"h": h, **extra}.items()}
     with ledger.stage("transform"), naming(f"transform of {owner}"):
-        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))
-    columns = _check_transform(owner, made, given, graph, level.n_in)
+        made = layer.transform(NodeColumns(layer, "transform", given, graph, n, step))
+    columns = _check_transform(owner, made, given, graph, n)
     step.stored = {n: n for n in graph.node_names() if n not in columns}
     step.stored |= {n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)}
     program = step.program = _program(layer, owner, columns, graph, level)
@@ -142,7 +143,7 @@ def _run_decoder(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGra
 
 def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, graph: ActiveGraph, h: Any) -> Any:
     """Apply to precomputed totals; the layer uses no level of the view."""
-    n = graph.view.space.n
+    n = graph.n
     check_direction(layer, 0, ingredients.direction)
     step = Superstep(owner, layer.direction, made_by=layer)
     graph.supersteps.append(step)
@@ -181,6 +182,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     # columns that neither transform nor the planner has made are stored
     graph.read_begin((n for phase in program.phases for kind in ("src", "dst") for n in phase.reads[kind] if n not in columns), level.n_in)
     columns = {**columns, **hoisted.columns(columns, graph, level)}
+    columns = graph.sent(columns, [n for n in columns if any(n in phase.reads["src"] for phase in program.phases)], level)
     for phase in program.phases:
         nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n not in COMPUTED], level)
@@ -205,16 +207,16 @@ class _Hoisted:
 
     def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Level) -> dict[str, Any]:
         """The hoisted columns; those read at destinations only have the receiving rows only."""
-        wanted = self._program.columns
+        wanted, n_in = self._program.columns, min(level.n_in, graph.n)
         if not wanted:
             return {}
         for e in ordered(wanted.values()):
             if e.leaf is not None and e.leaf[0] == "node":
-                self._known[e] = given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], level.n_in)
+                self._known[e] = given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], n_in)
         sent = {n for phase in self._program.phases for n in phase.reads["src"]}
         with graph.ledger.stage("transform"):
             # columns with more rows first, so that values read at both ends are computed once
-            return {name: self._value(wanted[name], self._known, level.n_in if name in sent else level.n_out)
+            return {name: self._value(wanted[name], self._known, n_in if name in sent else level.n_out)
                     for name in sorted(wanted, key=lambda n: n not in sent)}
 
     def operand(self, number: int) -> Any:

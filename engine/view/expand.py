@@ -128,7 +128,7 @@ class _Sweep:
 
 
 def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: Sampler | None = None,
-               excluded: np.ndarray | None = None, step: int = 0) -> GraphView:
+               excluded: np.ndarray | None = None, step: int = 0, first: np.ndarray | None = None) -> GraphView:
     """The view of target nodes and their k-hop neighbourhood, of as many hops as the model has.
 
     Args:
@@ -137,6 +137,7 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
         sampler: Keeps a sample of the in-edges; None keeps all.
         excluded: Mask of local edges in storage order that no message may use, or None.
         step: Number of the training step, for the sampler's draws.
+        first: Mask of the masters that come before others found in the same hop, [n_masters] bool, or None.
 
     Collective: all ranks of the partition.
     """
@@ -147,7 +148,10 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
         for hop in range(depth(layers) - 1, -1, -1):
             along = all_passes(partition, (x for x in supersteps if x.from_end == len(found)))
             sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step, cutoff=cutoff) for key, x in along.items()}
-            frame.append([rows for sweep in sweeps.values() for rows in sweep.masters_read()])
+            read = [rows for sweep in sweeps.values() for rows in sweep.masters_read()]
+            if first is not None:
+                frame.append([rows[first[rows]] for rows in read])
+            frame.append(read)
             if cutoff is not None:
                 cutoff = np.append(cutoff, _no_cutoffs(len(frame.rows) - len(cutoff), cutoff.dtype))
                 for sweep in sweeps.values():

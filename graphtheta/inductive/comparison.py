@@ -14,7 +14,6 @@ from graphtheta.inductive.fingerprints import column_hashes, edge_hashes
 from graphtheta.inductive.frontier import READ, Changes
 from graphtheta.inductive.kept import Kept
 from graphtheta.inference.on_graph import ModelOnGraph
-from graphtheta.inference.reads import columns_read
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.recovery.tensors import checksum
 from graphtheta.wording import did_you_mean
@@ -40,7 +39,7 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
     found = {name: p.node.read(name) for name in DEGREES.values()}
     if not values:
         return found
-    read = columns_read(model.model, p, layers)
+    read = model.columns_read
     of_nodes, of_edges = ([name.partition(".")[2] for name in read if name.startswith(f"{kind}.")] for kind in ("node", "edge"))
     found[OWN] = column_hashes(p.node, of_nodes)
     return found | {EDGES[reverse]: edge_hashes(p, of_edges, model.setup.info.ids, reverse) for reverse in directions_of(layers)}
@@ -75,8 +74,7 @@ def check_comparison(model: ModelOnGraph, compare: str) -> None:
 
 def degrees_read_by(model: ModelOnGraph) -> set[str]:
     """The degrees that the model reads, at nodes or at their edges."""
-    read = columns_read(model.model, model.partition, model.probe.layers)
-    return {name.partition(".")[2] for name in read} & set(DEGREES.values())
+    return {name.partition(".")[2] for name in model.columns_read} & set(DEGREES.values())
 
 
 def changes_since(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]) -> Changes:

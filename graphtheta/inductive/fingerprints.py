@@ -19,15 +19,17 @@ import numpy as np
 
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
-from graphtheta.engine.partition.relation import EDGE, EdgeBlock
+from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.view.level import halo_map
+from graphtheta.ops.kernels.fingerprint import hash_edges, hash_rows
 from graphtheta.rng import Purpose, bits, key
 from graphtheta.sparse import is_sparse
 
-# rows of edges and nodes that are read at a time, and bytes of rows that are hashed at a time
-BLOCK, CACHED = 1 << 14, 1 << 18
-WORD, WORDS, HALF = np.dtype(np.uint32), np.dtype(np.uint64), np.uint64(32)
+# rows of edges and nodes that are read at a time
+BLOCK = 1 << 14
+WORD, WORDS = np.dtype(np.uint32), np.dtype(np.uint64)
+IN_ORDER = np.zeros(0, np.int32)
 
 
 def row_hashes(x: Any, name: str = "") -> np.ndarray:
@@ -42,18 +44,12 @@ def row_hashes(x: Any, name: str = "") -> np.ndarray:
         return _sums(row_hashes(x.data, name) * bits(seed, x.indices), x.indptr)
     out = np.zeros(len(x), np.uint64)
     flat = np.ascontiguousarray(x).reshape(len(x), prod(x.shape[1:]))
-    if not flat.size:
-        return out
-    size = flat.shape[1] * flat.dtype.itemsize
-    # longer texts elsewhere in the array, which pad a text with zeros, do not change its hash
-    word = WORD if size % WORDS.itemsize or flat.dtype.kind == "U" else WORDS
-    odd, step = bits(seed, np.arange(size // word.itemsize)) | np.uint64(1), max(1, CACHED // size)
-    for a in range(0, len(x), step):
-        words = flat[a: a + step].view(word).astype(WORDS)
-        # a change of the highest bits alone would vanish in a product modulo 2**64
-        words ^= words >> HALF
-        np.einsum("ij,j->i", words, odd, out=out[a: a + step])
-    return _mixed(out)
+    if flat.size:
+        # longer texts elsewhere in the array, which pad a text with zeros, do not change its hash
+        short = flat.shape[1] * flat.dtype.itemsize % WORDS.itemsize or flat.dtype.kind == "U"
+        words = flat.view(WORD if short else WORDS)
+        hash_rows(words, bits(seed, np.arange(words.shape[1])) | np.uint64(1), out)
+    return out
 
 
 def column_hashes(store: ColumnStore, names: Iterable[str]) -> np.ndarray:
@@ -78,13 +74,14 @@ def edge_hashes(partition: Partition, names: Iterable[str], ids: Callable[[np.nd
     Collective: all ranks of the partition.
     """
     relation, of_node = partition.relations[EDGE], row_hashes(ids(partition.gid))
-    columns = column_hashes(partition.edge, names)
+    names = list(names)
+    columns = column_hashes(partition.edge, names) if names else np.zeros(0, np.uint64)
     found = {MASTER: np.zeros(partition.n_masters, np.uint64), MIRROR: np.zeros(partition.n_mirrors, np.uint64)}
     for block in relation.blocks:
         sender, receiver = block.kinds(reverse)
-        ptr, ends, stored = _listed(block, reverse)
-        other = of_node[ends + sender * partition.n_masters]
-        found[receiver] += _sums(_mixed(other + columns[stored]), ptr)
+        ptr, others, edges = ((block.out_indptr, block.out_dst, block.out_edge) if reverse else
+                              (block.in_indptr, block.in_src, IN_ORDER))
+        hash_edges(ptr, others, edges, block.start, of_node[sender * partition.n_masters:], columns, found[receiver])
     plan, mirrors = relation.served(reverse)[1]
     lookup = halo_map(partition, mirrors)
     halo = found[MIRROR] if lookup is None else found[MIRROR][mirrors]
@@ -92,13 +89,6 @@ def edge_hashes(partition: Partition, names: Iterable[str], ids: Callable[[np.nd
     own = {"hash": found[MASTER].view(np.int64)}
     Exchange(partition.halo_comm, plan).to_masters_add({"hash": halo.view(np.int64)}, own)
     return own["hash"].view(np.uint64)
-
-
-def _listed(block: EdgeBlock, reverse: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bounds of the edges of each receiving row of a block, their other ends, and their storage positions."""
-    if reverse:
-        return block.out_indptr, block.out_dst, block.start + block.out_edge
-    return block.in_indptr, block.in_src, np.arange(block.start, block.start + block.n_edges)
 
 
 def _sums(x: np.ndarray, ptr: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from graphtheta.inductive.comparison import (
 )
 from graphtheta.inductive.frontier import READ, changed_rows, needed_rows
 from graphtheta.inductive.kept import Kept, LayerFiles, writing
-from graphtheta.inference.block_graph import edge_name, value_name
+from graphtheta.inference.block_graph import Sent, edge_name, sent_name, value_name
 from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.inference.layerwise import Blocks, LayerWise
 from graphtheta.inference.on_graph import ModelOnGraph
@@ -94,6 +94,8 @@ class _Found:
 
     def read(self, name: str, rows: np.ndarray) -> np.ndarray:
         """A copy of some rows."""
+        if name not in self._found:
+            return self._kept.read(name, rows)
         known, values = self._found[name]
         at = np.minimum(np.searchsorted(known, rows), max(len(known) - 1, 0))
         here = known[at] == rows if len(known) else np.zeros(len(rows), bool)
@@ -141,7 +143,7 @@ class Grown:
                 error = e
             model.comm.agree(error)
             assert kept is not None
-            self._kept, self._changed = kept, changed_rows(p, layers, changes)
+            self._kept, self._given, self._changed = kept, changes.values, changed_rows(p, layers, changes)
         new = ~kept.known
         any_change = changes.values | np.logical_or.reduce(list(changes.edges.values()))
         total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
@@ -201,16 +203,19 @@ class Grown:
             raise ConfigError(f"{folder}: later calls read the earlier values from this folder; choose another one")
         every = np.arange(p.n_masters)
         with on.setup.scope(), _writing(on, folder) as files:
-            passes, found, needed = self._passes(np.ones(p.n_masters, bool))
+            passes, found, needed = self._passes(np.ones(p.n_masters, bool), keeps=True)
             out = self._outputs(passes, needed[0] if needed else np.ones(p.n_masters, bool), every)
-            for i in range(len(passes.made)):
-                files.add(value_name(i), found.read(value_name(i), every))
+            for i, made in enumerate(passes.made):
+                for name in (value_name(i), *(sent_name(i, column) for column in made.sent)):
+                    files.add(name, found.read(name, every))
             files.add(OUTPUTS, out)
 
-    def _passes(self, wanted: np.ndarray) -> tuple[LayerWise, _Found, list[np.ndarray]]:
+    def _passes(self, wanted: np.ndarray, keeps: bool = False) -> tuple[LayerWise, _Found, list[np.ndarray]]:
         """Passes over the rows that some masters need, the values that they find, and these rows by hop."""
         on, found, needed = self._on, _Found(self._kept), list[np.ndarray]()
-        passes = LayerWise(on.model, on.partition, on.probe, found, lambda hops: self._blocks(needed, hops))
+        # values that a layer reads are changed where they were computed one hop before
+        sent = Sent(keeps, lambda hop: needed[hop + 1] if hop + 1 < len(needed) else self._given)
+        passes = LayerWise(on.model, on.partition, on.probe, found, lambda hops: self._blocks(needed, hops), sent, on.made)
         carrying = {hop.from_end for hop, made in zip(on.probe.layers, passes.made, strict=True) if made.edges}
         needed += needed_rows(on.partition, on.probe.layers, self._changed, wanted, carrying)
         return passes, found, needed
@@ -265,8 +270,7 @@ class Grown:
         n = self._on.partition.n_masters
         rows = needed[hops[0].from_end if hops else 0] if needed else np.ones(n, bool)
         limit = self._on.setup.limit
-        blocks = [np.arange(n)] if limit is None else limit.divided(hops)
-        return [block[rows[block]] for block in blocks]
+        return [np.flatnonzero(rows)] if limit is None else [block[rows[block]] for block in limit.divided(hops)]
 
     def _wanted(self, nodes: Any, appended: bool) -> np.ndarray | None:
         """The masters that count."""
@@ -303,7 +307,7 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
     p, limit = model.partition, model.setup.limit
     with model.setup.scope(), _writing(model, folder) as files:
         blocks: Callable[[list[Hop]], Blocks] = (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
-        passes = LayerWise(model.model, p, model.probe, files, blocks)
+        passes = LayerWise(model.model, p, model.probe, files, blocks, Sent(keeps=True))
         files.add(OUTPUTS, np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value))
         _drop_edge_values(passes, files)
 

@@ -23,10 +23,12 @@ from graphtheta.inductive.fingerprints import row_hashes
 from graphtheta.inference.spill import ArrayFiles
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
-MARK, VERSION = "layers.json", 1
+MARK, VERSION = "layers.json", 2
 FLAG = "--keep-layers"
 AGAIN = "compute them again with keep_layers (--keep-layers)"
 CHECK = ".check"
+# ids are looked up in a table if the largest is at most so many times their number
+DENSE = 8
 
 
 class Array(BaseModel):
@@ -203,6 +205,8 @@ class Kept:
         Raises:
             FormatError: A row is damaged.
         """
+        if len(self._files) == 1:
+            return self._files[0].read(name, self._row[rows])
         out = None
         for k, files in enumerate(self._files):
             mine = np.flatnonzero(self._part[rows] == k)
@@ -224,6 +228,13 @@ def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray
     if not n or (n <= len(ids) and np.array_equal(given, ids[:n])):
         # the usual case: nodes were appended, and the worker is the same
         return np.arange(n), np.arange(n)
+    if ids.dtype.kind == given.dtype.kind == "i" and min(ids.min(initial=0), given.min()) >= 0 and (
+            largest := int(max(ids.max(initial=0), given.max()))) <= DENSE * n:
+        row_of = np.full(largest + 1, -1, np.int32)
+        row_of[given] = np.arange(n, dtype=np.int32)
+        at = row_of[ids]
+        mine = np.flatnonzero(at >= 0)
+        return mine, at[mine]
     order, own = np.argsort(given, kind="stable"), np.argsort(ids, kind="stable")
     # a search for ascending ids reads memory in order
     at = order[np.minimum(np.searchsorted(given[order], ids[own]), n - 1)]

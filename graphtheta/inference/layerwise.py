@@ -26,7 +26,7 @@ from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Hop, depth
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.inference.block_graph import BlockGraph, Finished, edge_name, shapes, value_name
+from graphtheta.inference.block_graph import BlockGraph, Finished, Made, Sent, edge_name, sent_name, shapes, value_name
 from graphtheta.inference.spill import Values
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
@@ -45,16 +45,20 @@ class LayerWise:
         probe: Of the model.
         spill: Gets the values of all layers of this worker's masters and edges.
         blocks: Rows of masters whose values are computed at a time.
+        sent: What becomes of the columns that edges read at senders; None if a pass computes all of them and keeps none.
+        made: What each layer makes, if it is known.
 
     Attributes:
         rows, edges: Rows and edges of all passes of this worker so far.
         made: What each layer makes.
     """
 
-    def __init__(self, model: Model, partition: Partition, probe: Probe, spill: Values, blocks: Callable[[list[Hop]], Blocks]):
+    def __init__(self, model: Model, partition: Partition, probe: Probe, spill: Values, blocks: Callable[[list[Hop]], Blocks],
+                 sent: Sent | None = None, made: list[Made] | None = None):
+        self._sent = sent
         self._model, self._partition, self._spill, self._blocks = model, partition, spill, blocks
         self._layers, self._supersteps = probe.layers, probe.supersteps
-        self.made = shapes(model, partition, probe.layers)
+        self.made = shapes(model, partition, probe.layers) if made is None else made
         self.rows = self.edges = 0
 
     def layer(self, superstep: int) -> np.ndarray:
@@ -125,6 +129,8 @@ class LayerWise:
                 self._spill.create(value_name(i), (self._partition.n_masters, *shape), dtype)
                 for name, (shape, dtype) in self.made[i].edges.items():
                     self._spill.create(edge_name(i, name), (self._partition.n_local_edges, *shape), dtype)
+                for name, (shape, dtype) in self.made[i].sent.items() if self._sent is not None and self._sent.keeps else ():
+                    self._spill.create(sent_name(i, name), (self._partition.n_masters, *shape), dtype)
         except FormatError as e:
             error = e
         self._partition.halo_comm.agree(error)
@@ -134,14 +140,18 @@ class LayerWise:
         p = self._partition
         targets = np.zeros(p.n_masters, bool)
         targets[rows] = True
-        view = k_hop_view(p, targets, [Hop(self._layers[i].direction, 0) for i in running])
+        fresh = None if self._sent is None or self._sent.fresh is None else self._sent.fresh(self._layers[running[0]].from_end)
+        view = k_hop_view(p, targets, [Hop(self._layers[i].direction, 0) for i in running], first=fresh)
         self.rows += len(rows)
         self.edges += sum(level.n_edges for level in {id(x): x for x in view.levels}.values())
-        graph = BlockGraph(view, self.made, running, self._spill)
+        n = None if fresh is None else int(np.count_nonzero((fresh | targets)[view.rows]))
+        graph = BlockGraph(view, self.made, running, self._spill, self._sent, n)
         with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused), suppress(Finished):
             self._model.run(graph)
         for i, x in graph.results.items():
             self._spill.write(value_name(i), rows, np.asarray(x.value[: len(rows)]))
+        for name, x in graph.sent_results.items():
+            self._spill.write(name, rows, np.asarray(x.value[: len(rows)]))
         for name, (stored, values) in graph.edge_results.items():
             self._spill.write(name, stored, values)
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,8 +16,10 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.step import QUIET
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.evaluation.evaluate import SPLITS, Evaluator
+from graphtheta.inference.block_graph import Made, shapes
 from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.inference.limited import Limited
+from graphtheta.inference.reads import columns_read
 from graphtheta.inference.some import predicted
 from graphtheta.job.job import Job
 from graphtheta.outputs.formats import Rows
@@ -82,6 +85,16 @@ class ModelOnGraph:
         self.setup, self._unlabelled = setup, unlabelled
         self.job, self.comm, self.model = setup.job, setup.comm, setup.model
         self.partition, self.probe = setup.partition, setup.probe
+
+    @cached_property
+    def columns_read(self) -> list[str]:
+        """Names of the stored columns that the model reads, see ``graphtheta.inference.reads``."""
+        return columns_read(self.model, self.partition, self.probe.layers)
+
+    @cached_property
+    def made(self) -> list[Made]:
+        """What each layer makes."""
+        return shapes(self.model, self.partition, self.probe.layers)
 
     @np.errstate(**QUIET)
     def measure(self) -> dict[str, float]:

@@ -5,15 +5,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from graphtheta.errors import FormatError
+from graphtheta.ops.rows.by_number import take_rows
 
-# rows that are copied at a time, so that few pages of a file are mapped at once
-BLOCK = 1 << 16
+# bytes that are copied at a time, so that few pages of a file are mapped at once
+COPIED = 1 << 25
 
 
 class Values(Protocol):
@@ -74,20 +76,28 @@ class ArrayFiles:
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         """Set some rows, [n] int64, to values [n, ...]."""
-        for a in range(0, len(rows), BLOCK):
-            self._mapped(name, "r+")[rows[a: a + BLOCK]] = values[a: a + BLOCK]
+        step = self._step(name)
+        for a in range(0, len(rows), step):
+            self._mapped(name, "r+")[rows[a: a + step]] = values[a: a + step]
 
     def read(self, name: str, rows: np.ndarray) -> np.ndarray:
         """A copy of some rows, [n] int64."""
-        shape, dtype = self._arrays[name]
+        (shape, dtype), step = self._arrays[name], self._step(name)
+        if 0 < len(rows) <= step:
+            return np.asarray(take_rows(self._mapped(name, "r"), rows))
         out = np.empty((len(rows), *shape[1:]), dtype)
-        for a in range(0, len(rows), BLOCK):
-            out[a: a + BLOCK] = self._mapped(name, "r")[rows[a: a + BLOCK]]
+        for a in range(0, len(rows), step):
+            out[a: a + step] = take_rows(self._mapped(name, "r"), rows[a: a + step])
         return out
+
+    def _step(self, name: str) -> int:
+        """Rows of an array that are copied at a time."""
+        shape, dtype = self._arrays[name]
+        return max(1, COPIED // max(1, prod(shape[1:]) * dtype.itemsize))
 
     def _mapped(self, name: str, mode: Any) -> np.ndarray:
         shape, dtype = self._arrays[name]
-        return np.memmap(self._folder / name, dtype, mode, shape=shape)
+        return np.asarray(np.memmap(self._folder / name, dtype, mode, shape=shape))
 
 
 class Spill(ArrayFiles):

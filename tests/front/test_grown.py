@@ -280,14 +280,14 @@ def test_refusals(tmp_path: Path) -> None:
         run_simulated(2, keep(Centred, OLD))
     with pytest.raises(ConfigError, match="layers are kept of a task with outputs of nodes"):
         run_simulated(2, keep("sage", OLD.replace(y=None, train=None, val=None, test=None), task="link", eval_negatives=3))
-    file = tmp_path / "kept" / "part-00000" / "layer-0"
+    file = tmp_path / "kept" / "part-00000" / "layer-0-sent-z"
     data = bytearray(file.read_bytes())
     data[: len(data)] = b"\x11" * len(data)
     file.write_bytes(data)
-    with pytest.raises(FormatError, match=r"layer-0: row \d+ is damaged: it does not match its checksum"):
+    with pytest.raises(FormatError, match=r"layer-0-sent-z: row \d+ is damaged: it does not match its checksum"):
         run_simulated(1, since, tmp_path / "kept", lambda _: None)
     file.write_bytes(bytes(data[:-1]))
-    with pytest.raises(FormatError, match="layer-0: expected a file of"):
+    with pytest.raises(FormatError, match="layer-0-sent-z: expected a file of"):
         run_simulated(2, since, tmp_path / "kept", lambda _: None)
 
 

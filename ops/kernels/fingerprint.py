@@ -1,0 +1,50 @@
+"""64-bit hashes of rows and of the edges of nodes; ``graphtheta.inductive.fingerprints`` says what they are."""
+from __future__ import annotations
+
+import numpy as np
+
+from ..compile.jit import jit
+from .hash import draw
+
+HALF, ZERO = np.uint64(32), np.uint64(0)
+
+
+@jit()
+def hash_rows(words, odd, out):  # type: ignore[no-untyped-def]
+    """Hashes of rows.
+
+    Args:
+        words: [n, m] uint32 or uint64.
+        odd: [m] uint64.
+        out: [n] uint64; changed.
+    """
+    for i in range(len(words)):
+        total = ZERO
+        for j in range(words.shape[1]):
+            word = np.uint64(words[i, j])
+            # a change of the highest bits alone would vanish in a product modulo 2**64
+            total += (word ^ (word >> HALF)) * odd[j]
+        out[i] = draw(ZERO, total)
+
+
+@jit()
+def hash_edges(ptr, others, edges, start, of_node, of_edge, out):  # type: ignore[no-untyped-def]
+    """Add the hashes of the edges of each row.
+
+    Args:
+        ptr: Bounds of the edges of each row, [n + 1].
+        others: Row at the other end of each edge.
+        edges: Position of each edge in storage, counted from ``start``; empty if they are in order.
+        start: Position of the first edge in storage.
+        of_node: Hashes of the rows at the other end, uint64.
+        of_edge: Hashes of the columns of all edges in storage, uint64; empty if none count.
+        out: [n] uint64; changed.
+    """
+    for row in range(len(ptr) - 1):
+        total = ZERO
+        for e in range(ptr[row], ptr[row + 1]):
+            value = of_node[others[e]]
+            if len(of_edge):
+                value += of_edge[start + (edges[e] if len(edges) else e)]
+            total += draw(ZERO, value)
+        out[row] += total
