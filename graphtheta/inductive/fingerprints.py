@@ -54,12 +54,14 @@ def row_hashes(x: Any, name: str = "") -> np.ndarray:
 
 def column_hashes(store: ColumnStore, names: Iterable[str]) -> np.ndarray:
     """A hash of the rows of some columns together, [n_rows] uint64."""
-    out = np.zeros(store.n_rows, np.uint64)
-    for name in names:
-        for a in range(0, store.n_rows, BLOCK):
-            rows = np.arange(a, min(a + BLOCK, store.n_rows))
-            out[rows] += row_hashes(store.read(name, rows), name)
-    return _mixed(out)
+    names, out = list(names), np.empty(store.n_rows, np.uint64)
+    for a in range(0, store.n_rows, BLOCK):
+        rows = np.arange(a, min(a + BLOCK, store.n_rows))
+        block = np.zeros(len(rows), np.uint64)
+        for name in names:
+            block += row_hashes(store.read(name, rows), name)
+        out[a: a + BLOCK] = _mixed(block)
+    return out
 
 
 def edge_hashes(partition: Partition, names: Iterable[str], ids: Callable[[np.ndarray], np.ndarray], reverse: bool) -> np.ndarray:
