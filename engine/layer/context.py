@@ -22,6 +22,7 @@ from ...ops.autodiff.tape import Var, current, needs_grad
 from ...ops.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram
 from ...ops.functions.rows import prefix
+from ...ops.rows.row_list import RowList
 from ...ops.rows.stored import StoredRows, holds_sparse
 from ..partition.relation import READOUT, RELATION
 from ..view.level import NO_ROWS, Counts, Level
@@ -112,6 +113,7 @@ class ActiveGraph:
             view.space.counted = view.node_column(READOUT, view.space.n) == 0
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level]] = {}
+        self._lent: dict[tuple[str, int], RowList | None] = {}
         self._along: tuple[int, float] | None = None
 
     @property
@@ -140,7 +142,13 @@ class ActiveGraph:
         # narrow rows are copied: together they are compact
         wide = prod(column.shape[1:]) * column.dtype.itemsize >= LINE
         return StoredRows(partial(self.view.node_column, name), (n, *column.shape[1:]), column.dtype,
-                          self.view.listed(name, n) if wide else None, space, label)
+                          self.view.listed(name, n) if wide else None, space, label, self._lent_rows(name, n))
+
+    def _lent_rows(self, name: str, n: int) -> RowList | None:
+        """All rows of a column where they are in memory, if this pass is the first to read them."""
+        if (name, n) not in self._lent:
+            self._lent[name, n] = self.view.lent(name, n)
+        return self._lent[name, n]
 
     def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool, bool]]:
         """Of all node columns the trailing shape, dtype, and whether they need a gradient, are sparse, are stored."""

@@ -1,6 +1,7 @@
 """Columns in memory: a plain array, CSR rows, or rows of several types."""
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -23,11 +24,13 @@ class MemoryColumn:
         values: [n_rows, ...] array, or scipy CSR or ``TypedRows`` [n_rows, d].
         order: Row of the array that is row i of the column, [n_rows], each once; None if equal. The
             array is not copied unless all rows are read: then it is, once, and the copy replaces
-            it.
+            it. Products of the first pass over all rows read them where they are (``lent``): a
+            copy takes as long as three passes gain by it, and evaluation is one pass.
     """
 
     def __init__(self, values: Any, order: np.ndarray | None = None):
         self._held = values, order
+        self._lent = False
         self.shape: tuple[int, ...] = values.shape
         self.dtype: np.dtype = values.dtype
         self.sparse = is_sparse(values)
@@ -49,16 +52,37 @@ class MemoryColumn:
         values, order = self._held
         if rows is not None:
             return Ready(take_rows(values, rows if order is None else order[rows]))
+        return Ready(values) if order is None else _Whole(self)
+
+    def whole(self) -> Any:
+        """All rows in order; the copy replaces rows in another order."""
+        values, order = self._held
         if order is not None:
             values = taken(values, order)
             self._held = values, None
-        return Ready(values)
+        return values
+
+    def lent(self) -> RowList | None:
+        """All rows where they are, for the first pass that asks; None if they are in order, and for later passes."""
+        values, order = self._held
+        first, self._lent = not self._lent, True
+        return RowList(values, order) if first and order is not None else None
 
     def listed(self, rows: np.ndarray) -> RowList | None:
         values, order = self._held
         if self.sparse or not values.flags.c_contiguous or not values.dtype.isnative:
             return None
         return RowList(values, rows if order is None else order[rows])
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A read of all rows, which are copied when it ends."""
+
+    column: MemoryColumn
+
+    def end(self) -> Any:
+        return self.column.whole()
 
 
 class _Padded:

@@ -103,6 +103,15 @@ class ColumnStore:
         """
         return listed_rows(self.column(name), rows)
 
+    def lent(self, name: str) -> RowList | None:
+        """All rows of a column where they are in memory, for the first pass that asks; None if they must be read.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        column = self.column(name)
+        return column.lent() if isinstance(column, MemoryColumn) else None
+
     def prefixes(self, rows: np.ndarray | None) -> PrefixReader:
         """A reader of prefixes of these rows; None for all rows."""
         return PrefixReader(self.read_begin, self.listed, rows)

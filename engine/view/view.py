@@ -72,6 +72,10 @@ class GraphView:
         """The same rows where they are stored; None if they must be copied; KeyError if there is no such column."""
         return self._node.listed(name, n)
 
+    def lent(self, name: str, n: int) -> RowList | None:
+        """The same rows where they are in memory, if they are all rows, for the first pass that asks; otherwise None."""
+        return self.partition.node.lent(name) if self.rows is None and n == self.partition.n_masters else None
+
     def edge_column(self, name: str) -> np.ndarray:
         """A stored edge column, in storage order; KeyError if there is none."""
         return self.partition.edge.read(name)

@@ -14,7 +14,8 @@ from ..autodiff.buffers import by_blocks, empty, run_parts
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
 from ..rows.by_number import take_rows
-from ..rows.stored import StoredRows
+from ..rows.row_list import RowList
+from ..rows.stored import StoredRows, in_blocks
 from .elementwise import add
 from .rows import has_rows, same_dtype, trailing
 
@@ -85,8 +86,8 @@ def taken(x: Any, rows: Any) -> Any:
 
 
 def flat(x: Any) -> Any:
-    """All axes but the last as one; sparse rows have no more than two."""
-    return x if is_sparse(x) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+    """All axes but the last as one; sparse rows have no more than two, and so have lists of rows here."""
+    return x if is_sparse(x) or isinstance(x, RowList) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
 def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
@@ -128,7 +129,7 @@ def matmul(x: Any, w: Any) -> Any:
         raise ShapeError(f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}")
     if trailing(x)[-1] != trailing(w)[0]:
         raise ShapeError(f"matmul: the last axis of x {_shown(x)} must be as long as the first of w {_shown(w)}")
-    return matmul_p(x, w)
+    return matmul_p(in_blocks(x) if len(trailing(x)) == 1 else x, w)
 
 
 @primitive("to_dense", sparse=True, traits=Traits(work="none", structural=True))

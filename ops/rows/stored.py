@@ -25,12 +25,15 @@ class StoredRows(Var):
         listed: The same rows where they are stored; None if they must be copied.
         space: The rows.
         name: Name of the column, for messages.
+        lent: The same rows where they are in memory, for products only, which copy a block at a
+            time: edges read each row many times, for which one copy is better.
     """
 
-    __slots__ = ("_dtype", "_listed", "_read", "_shape", "_value")
+    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_value")
 
     def __init__(self, read: Callable[[int], np.ndarray], shape: tuple[int, ...], dtype: Any, listed: RowList | None, space: RowSpace,
-                 name: str):
+                 name: str, lent: RowList | None = None):
+        self._lent = lent
         self._read, self._shape, self._dtype, self._listed = read, shape, np.dtype(dtype), listed
         self.space, self.needs_grad, self.name, self.made_in = space, False, name, None
         self._value: np.ndarray | None = None
@@ -54,6 +57,11 @@ class StoredRows(Var):
         """The rows where they are stored; None if they were copied or must be."""
         return self._listed if self._value is None else None
 
+    @property
+    def lent(self) -> RowList | None:
+        """The rows where products read them; None if they were copied or must be."""
+        return self._lent if self._value is None else None
+
     def cut(self, space: RowSpace) -> StoredRows:
         """The first rows, those of a space nested in this one."""
         listed = None if self._listed is None else self._listed.first(space.n)
@@ -64,6 +72,12 @@ def rows_of(x: Any) -> Any:
     """The values of x as edges read them: a ``RowList`` where possible, otherwise as ``value_of``."""
     listed = x.in_place if isinstance(x, StoredRows) else None
     return value_of(x) if listed is None else listed
+
+
+def in_blocks(x: Any) -> Any:
+    """x for a product, which reads blocks of rows: a variable of a ``RowList`` for rows lent to products, otherwise x."""
+    found = x.lent if isinstance(x, StoredRows) else None
+    return x if found is None else Var(found, x.space, name=x.name)
 
 
 def holds_sparse(x: Any) -> bool:
