@@ -14,6 +14,8 @@ from .edges import EdgeLists
 IN_ORDER = np.zeros(0, np.int32)
 # pairs of one code that a product takes at a time
 PAIRS_PER_BLOCK = 1024
+# parts of the rows, and pairs of one code in each, that a smaller graph is divided into for the threads
+FEW_PARTS, LEAST_PAIRS = 8, 64
 
 
 def same_array(x: np.ndarray | None, y: np.ndarray) -> bool:
@@ -79,7 +81,7 @@ class Pairs:
     def by_row(self) -> list[list[tuple[int, int, int]]]:
         """Blocks of pairs (code, begin, end) in parts of rows that no two parts share."""
         k, n = len(self.bounds) - 1, int(self.row.max(initial=-1)) + 1
-        count = max(1, self.n // (PAIRS_PER_BLOCK * k))
+        count = max(1, self.n // (PAIRS_PER_BLOCK * k), min(FEW_PARTS, self.n // (LEAST_PAIRS * k)))
         cuts = np.arange(1, count) * n // count
         ends = np.stack([self.bounds[c] + np.concatenate(
             ([0], np.searchsorted(self.row[self.bounds[c]: self.bounds[c + 1]], cuts), [self.bounds[c + 1] - self.bounds[c]]))

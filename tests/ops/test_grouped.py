@@ -151,3 +151,16 @@ def test_pairs_are_made_again_for_other_codes(sending):
     first = edges_of.pairs("kind", codes, lambda: codes, 2, sending)
     assert edges_of.pairs("kind", codes[:], lambda: codes, 2, sending) is first
     assert edges_of.pairs("kind", others, lambda: others, 2, sending).bounds.tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize(("n", "codes"), [(1, 1), (40, 3), (3000, 2), (9000, 4)])
+def test_parts_of_rows_share_no_row_and_have_each_pair_once(n, codes):
+    rows = [np.flatnonzero(np.arange(n) % (code + 1) == 0).astype(np.int32) for code in range(codes)]
+    made = pairs.Pairs(np.concatenate(rows), np.append(0, np.cumsum([len(r) for r in rows])), None, lambda: None)
+    parts = made.by_row
+    assert sorted(p for part in parts for _, begin, end in part for p in range(begin, end)) == list(range(made.n))
+    assert all(made.bounds[code] <= begin < end <= made.bounds[code + 1] for part in parts for code, begin, end in part)
+    of = [set(np.concatenate([made.row[begin:end] for _, begin, end in part]).tolist()) for part in parts]
+    assert sum(map(len, of)) == len(set().union(*of))
+    # also a graph of some thousand pairs occupies several threads
+    assert (len(parts) > 1) == (n >= 3000)
