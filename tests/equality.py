@@ -86,19 +86,22 @@ def edge_task(part, graph):
 TASKS = {"node": node_task, "link": link_task, "edge": edge_task}
 
 
-def run(comm, placement, task_name):
-    """Losses and last gradients by (strategy, model), and the edges of every view by strategy."""
+def run(comm, placement, task_name, share=None):
+    """Losses and last gradients by (strategy, model), and the edges of every view by strategy.
+
+    A share of 0 or 1 is one half of the pairs, which has every strategy and every model.
+    """
     graph = example()
     part = build_partition(graph, comm, *placement, dtype=np.float64)
     task, d_out, models = TASKS[task_name](part, graph)
     numbers, edges = {}, {}
     with dtype_scope("float64"):
         built = {name: build(kind, d_out, options, part) for name, (kind, options) in models.items()}
-        for strategy_name, make in STRATEGIES.items():
+        for i, (strategy_name, make) in enumerate(STRATEGIES.items()):
             strategy = make(part, ["in", "in"], task)
             views = [strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch) for i in range(STEPS)]
             edges[strategy_name] = [chosen(comm, level) for view in views for level in view.levels]
-            for name, (model, start) in built.items():
+            for name, (model, start) in list(built.items()) if share is None else list(built.items())[(i + share) % 2:: 2]:
                 model.load_state(start)
                 numbers[strategy_name, name] = train(comm, model, task, views)
     return numbers, edges

@@ -1,7 +1,7 @@
 """Run under mpiexec: the equality matrix on real workers; rank 0 writes the numbers to the file named.
 
-Numbers of workers share the placements among them; simulated ranks have all. On the fused back end, every kernel of which
-is compiled, it is one placement and two models of node tasks.
+Each task has one placement, another one for each number of workers; simulated ranks have all. On the fused back end, every
+kernel of which is compiled, it is one placement and two models of node tasks.
 """
 import sys
 
@@ -12,23 +12,23 @@ from equality import PLACEMENTS, TASKS, run
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.ops.backend.fused import backend_scope
 
-FUSED = {"placements": [("vertex-cut", "hash")], "models": ("sage max", "gat_e"), "tasks": ("node",)}
+FUSED = {"cases": {"node": ("vertex-cut", "hash")}, "models": ("sage max", "gat_e")}
 
 
 def main(path, back_end):
     comm, found = start(), {}
-    tasks, placements = TASKS, PLACEMENTS[comm.size % 2:: 2]
+    # the first task, which has the most models, is on a vertex cut
+    cases = dict(zip(TASKS, PLACEMENTS[::-1][comm.size % 2:: 2], strict=True))
     if back_end == "fused":
-        tasks, placements = FUSED["tasks"], FUSED["placements"]
+        cases = FUSED["cases"]
         equality.MODELS = {name: equality.MODELS[name] for name in FUSED["models"]}
-    for task in tasks:
-        for placement in placements:
-            with backend_scope(back_end):
-                numbers, edges = run(comm, placement, task)
-            for (strategy, model), (losses, grads) in numbers.items():
-                found[f"{task}|{' '.join(placement)}|{strategy}|{model}"] = np.concatenate((losses, grads))
-            for strategy, levels in edges.items():
-                found[f"{task}|{' '.join(placement)}|{strategy}|edges"] = np.concatenate([level.ravel() for level in levels])
+    for task, placement in cases.items():
+        with backend_scope(back_end):
+            numbers, edges = run(comm, placement, task)
+        for (strategy, model), (losses, grads) in numbers.items():
+            found[f"{task}|{' '.join(placement)}|{strategy}|{model}"] = np.concatenate((losses, grads))
+        for strategy, levels in edges.items():
+            found[f"{task}|{' '.join(placement)}|{strategy}|edges"] = np.concatenate([level.ravel() for level in levels])
     if comm.rank == 0:
         np.savez(path, **found)
     return 0
