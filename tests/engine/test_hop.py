@@ -207,8 +207,10 @@ def test_numbers_are_those_of_the_whole_graph_on_any_ranks(number, name):
         close(alone[kind], alone["whole"])
     if "sampled" in alone:
         assert any(not np.allclose(a, b) for a, b in zip(alone["sampled"], alone["whole"], strict=True))
-    # every pair of a node partitioner and an edge placement, by one model or another
-    for size, placement in zip((2, 3, 4), np.roll(graphs.PLACEMENTS, number, axis=0)[::2].tolist(), strict=True):
+    # every pair of a node partitioner and an edge placement, and every number of ranks, by one model or another
+    ways = list(zip((2, 3, 4), np.roll(graphs.PLACEMENTS, number, axis=0)[::2].tolist(), strict=True))
+    del ways[number % 3]
+    for size, placement in ways:
         found = run(name, size, tuple(placement))
         for kind, expected in alone.items():
             close(found[kind], expected)

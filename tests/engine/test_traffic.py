@@ -69,8 +69,9 @@ def measure(comm, task, view, model, bounds):
 PLACEMENTS = [("1d-src", "hash"), ("1d-dst", "block"), ("vertex-cut", "hash")]
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize(("size", "task"), [(1, "node"), (2, "node"), (3, "node"), (4, "node"), (2, "link"), (4, "edge")])
+@pytest.mark.parametrize(("size", "task", "placement"), [
+    (1, "node", PLACEMENTS[2]), *zip((2, 3, 4), ("node",) * 3, PLACEMENTS, strict=True),
+    *((size, task, placement) for size, task in ((2, "link"), (4, "edge")) for placement in PLACEMENTS)])
 def test_what_is_predicted_is_sent(size, task, placement):
     for found in run_simulated(size, run, placement, task):
         for case, (predicted, measured, sent, bound) in found.items():
