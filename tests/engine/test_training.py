@@ -48,7 +48,7 @@ def test_views_in_flight_change_no_number(size: int, schedule: dict[str, Any], s
     # a bias before batch norm has no gradient but rounding, by which Adam would divide
     keys = {**strategy, **schedule, "model": "sage", "norm": "batch", "optimiser": "sgd"}
     one = run_simulated(size, _run, **keys)
-    for in_flight in (2, 5):
+    for in_flight in (2, 5) if size == 1 else (3,):
         for a, b in zip(one, run_simulated(size, _run, **keys, views_in_flight=in_flight), strict=True):
             _same(a, b, exactly=True)
     _same(one[0], run_simulated(1, _run, **keys)[0], exactly=size == 1)
@@ -174,7 +174,7 @@ def under_mpiexec(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[st
 @pytest.mark.slow
 def test_views_in_flight_change_no_number_under_mpiexec(under_mpiexec: dict[int, dict[str, np.ndarray]]) -> None:
     for size, found in under_mpiexec.items():
-        assert len(found) == 9
+        assert len(found) == 6
         for name, numbers in found.items():
             schedule = name.split("|")[0]
             np.testing.assert_array_equal(numbers, found[f"{schedule}|1"], err_msg=f"{name} on {size} ranks")

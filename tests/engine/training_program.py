@@ -7,10 +7,10 @@ import numpy as np
 import graphtheta as gt
 from graphtheta.engine.runtime.start import run_main, start
 
-JOB = {"dataset": "sbm:n_nodes=300,n_edges=1500", "hidden": 8, "epochs": 2, "dtype": "float64", "strategy": "mini", "batch_size": 20,
+JOB = {"dataset": "sbm:n_nodes=300,n_edges=1500", "hidden": 8, "epochs": 1, "dtype": "float64", "strategy": "mini", "batch_size": 20,
        "optimiser": "sgd", "backend": "reference", "fanout": "5,3", "norm": "batch"}
 SCHEDULES = {"plain": {}, "summed": {"views_per_step": 3}, "stale": {"staleness": 2}}
-IN_FLIGHT = (1, 2, 5)
+IN_FLIGHT = (1, 4)
 
 
 def main(path: str) -> int:

@@ -102,8 +102,9 @@ def same(a: Numbers, b: Numbers, exactly: bool) -> None:
         assert all(row == pytest.approx(other, rel=1e-8) for row, other in zip(a[1], b[1], strict=True))
 
 
-@pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (2, 1), (1, 3)])
+@pytest.mark.parametrize(("name", "before", "after"), [
+    # all go on on as many ranks, and on more or on fewer
+    *((name, 2 - i % 2, 2 - i % 2) for i, name in enumerate(RUNS)), *((name, *((1, 3), (2, 1))[i % 2]) for i, name in enumerate(RUNS))])
 def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, before: int, after: int) -> None:
     whole = uninterrupted(name, after)
     steps = whole[1][-1]["step"]

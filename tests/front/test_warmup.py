@@ -55,7 +55,6 @@ def test_workers_compile_each_kernel_once(tmp_path: Path) -> None:
     """And what one worker alone compiled is what two use."""
     once = kept(tmp_path, "warmup", *TINY, "gat", ranks=2)
     assert len(once) > 2 and set(once.values()) == {1}
-    assert not kept(tmp_path, "train", *TINY, "gat", "--partitioner", "vertex-cut", ranks=2)
     assert kept(tmp_path, "warmup", *TINY, "gcn")
     assert not kept(tmp_path, "train", *TINY, "gcn", "--partitioner", "vertex-cut", ranks=2)
 
