@@ -320,7 +320,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, list[str]]] = {
     "predictions that cannot be written": (("predict", "run", "--to", "taken/p.csv"), 1, ["taken/p.csv", "cannot be written"]),
     "no workers": (("info", "--ranks", "0"), 2, ["--ranks", "at least 1"]),
 }
-ON_TWO = ["no such flag", "truncated graph file", "missing column", "loss that diverges", "truncated weights"]
+# before the workers are joined, while they train, and when they read a run; data are among the mistakes in turns
+ON_TWO = ["no such flag", "loss that diverges", "truncated weights"]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-INPUTS = 1500
+INPUTS = 1000
 
 
 def test_readers_accept_what_is_sound_and_refuse_the_rest(tmp_path: Path) -> None:
