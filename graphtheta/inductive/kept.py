@@ -18,12 +18,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inductive.fingerprints import row_hashes
 from graphtheta.inference.spill import ArrayFiles
+from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
 MARK, VERSION = "layers.json", 2
+WHAT = "values of layers"
 FLAG = "--keep-layers"
 AGAIN = "compute them again with keep_layers (--keep-layers)"
 CHECK = ".check"
@@ -115,8 +117,8 @@ def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[La
     folder = folder.absolute()
     aside, part = folder.with_name(folder.name + ".part"), f"part-{comm.rank:05}"
     with exclusive(aside, comm, FLAG):
-        _together(comm, folder, lambda: _begin(folder, aside), comm.rank == 0)
-        _together(comm, folder, lambda: (aside / part).mkdir())
+        together(comm, folder, WHAT, lambda: _begin(folder, aside), comm.rank == 0)
+        together(comm, folder, WHAT, lambda: (aside / part).mkdir())
         files = LayerFiles(aside / part)
         try:
             yield files
@@ -125,7 +127,7 @@ def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[La
             raise
         parts = comm.all_gather({name: array.model_dump() for name, array in files.listed.items()})
         mark = Mark.model_validate({"version": VERSION, "weights": weights, "n_nodes": n_nodes, "parts": parts})
-        _together(comm, folder, lambda: _finish(folder, aside, mark), comm.rank == 0)
+        together(comm, folder, WHAT, lambda: _finish(folder, aside, mark), comm.rank == 0)
 
 
 def _begin(folder: Path, aside: Path) -> None:
@@ -149,20 +151,6 @@ def _finish(folder: Path, aside: Path, mark: Mark) -> None:
         shutil.rmtree(folder)
     aside.rename(folder)
     sync_folder(folder.parent)
-
-
-def _together(comm: Comm, folder: Path, work: Any, here: bool = True) -> None:
-    """Do work that touches files; an error is raised on all ranks."""
-    error: GraphThetaError | None = None
-    try:
-        if here:
-            work()
-    except GraphThetaError as e:
-        error = e
-    except OSError as e:
-        error = FormatError(f"{folder}: values of layers cannot be written: {e.strerror or e}; free disk space, or choose a folder that is "
-                            "writable and on a file system that all workers share")
-    comm.agree(error)
 
 
 class Kept:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import FormatError, GraphThetaError
+from graphtheta.errors import FormatError
 from graphtheta.outputs.formats import Rows, check_format, files_of
+from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
-MARK = "_SUCCESS"
+MARK, WHAT = "_SUCCESS", "the output"
 OWN_FILE = re.compile(rf"part-\d{{5,}}-of-\d{{5,}}(\.\w+)?\.(parquet|csv|npy)(\.part)?|{MARK}(\.part)?|{re.escape(LOCK_FILE)}")
 
 
@@ -42,8 +42,8 @@ class PartFolder:
     def __init__(self, folder: str | Path, form: str, comm: Comm):
         self._folder, self._form, self._comm = Path(os.path.abspath(folder)), form, comm
         self._aside, self._old = (self._folder.with_name(self._folder.name + ending) for ending in (".part", ".replaced"))
-        _together(comm, lambda: check_format(form))
-        _together(comm, lambda: _check_replaceable(self._folder), comm.rank == 0)
+        together(comm, self._folder, WHAT, lambda: check_format(form))
+        together(comm, self._folder, WHAT, lambda: _check_replaceable(self._folder), comm.rank == 0)
 
     def write(self, rows: Rows) -> int:
         """Write the output.
@@ -62,13 +62,13 @@ class PartFolder:
         """
         comm, written, total = self._comm, [], sum(self._comm.all_gather(len(rows.ids)))
         with exclusive(self._aside, comm, "--to"):
-            _together(comm, self._begin, comm.rank == 0)
-            _together(comm, lambda: written.extend(self._write_part(rows)))
+            together(comm, self._folder, WHAT, self._begin, comm.rank == 0)
+            together(comm, self._folder, WHAT, lambda: written.extend(self._write_part(rows)))
             files = [file for part in comm.all_gather(written) for file in part]
             mark: dict[str, Any] = {"values": rows.name, "format": self._form, "rows": total, "files": files}
             if rows.columns:
                 mark["columns"] = rows.columns
-            _together(comm, lambda: self._finish(mark), comm.rank == 0)
+            together(comm, self._folder, WHAT, lambda: self._finish(mark), comm.rank == 0)
         return total
 
     def _begin(self) -> None:
@@ -109,23 +109,6 @@ class PartFolder:
         sync_folder(self._folder.parent)
         if self._old.exists():
             _remove(self._old)
-
-
-def _together(comm: Comm, work: Callable[[], None], here: bool = True) -> None:
-    """Do work that touches files; an error is raised on all ranks.
-
-    Collective: all ranks of comm.
-    """
-    error: GraphThetaError | None = None
-    try:
-        if here:
-            work()
-    except GraphThetaError as e:
-        error = e
-    except OSError as e:
-        error = FormatError(f"{e.filename or 'the output'}: cannot be written: {e.strerror or e}; free disk space, or choose a folder that "
-                            "is writable and on a file system that all workers share")
-    comm.agree(error)
 
 
 def _check_replaceable(folder: Path) -> None:
