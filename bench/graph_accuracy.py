@@ -13,15 +13,12 @@ the Open Graph Benchmark (https://arxiv.org/abs/2005.00687, appendix).
 """
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from harness import table
+from accuracy_rows import command, row
 
 import graphtheta as gt
 
@@ -71,26 +68,8 @@ def run(task: str, seeds: int) -> dict[str, Any]:
             epoch = int(result.best_epoch)
             found.append(100 * result.metrics["test_auc"])
         epochs.append(epoch)
-    return {"task": task, "mean": float(np.mean(found)), "deviation": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0,
-            "epoch": float(np.median(epochs)), "runs": len(found), "seconds": perf_counter() - began, "published": PUBLISHED.get(task, ""),
-            "figures": found}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=[*TU, *MOLECULES], default=[*TU, *MOLECULES])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="JSON lines, one per row")
-    options = parser.parse_args()
-    rows = []
-    for task in options.tasks:
-        rows.append(run(task, options.seeds))
-        if options.out:
-            with options.out.open("a", encoding="utf-8") as f:
-                f.write(json.dumps(rows[-1]) + "\n")
-    print(table(rows, COLUMNS))
-    return 0
+    return row(task, found, epochs, perf_counter() - began, PUBLISHED.get(task, ""))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, [*TU, *MOLECULES], run, COLUMNS, seeds=1))

@@ -13,16 +13,13 @@ square error of test ratings. A seed draws the weights, and of ratings also the 
 """
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness import table
+from accuracy_rows import command, row
 
 import graphtheta as gt
 
@@ -127,26 +124,8 @@ def run(task: str, seeds: int) -> dict[str, Any]:
             macro.append(100 * result.metrics["test_f1_macro"])
         epochs.append(result.best_epoch)
     published = RATED if task == "movielens" else PUBLISHED[int(task.split("-")[1])]
-    return {"task": task, "mean": float(np.mean(found)), "deviation": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0,
-            "macro": float(np.mean(macro)) if macro else None, "epoch": float(np.median(epochs)), "runs": len(found),
-            "seconds": process_time() - began, "published": published, "figures": found}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, metavar="TASK", help=", ".join(TASKS))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="JSON lines, one per row")
-    options = parser.parse_args()
-    rows = []
-    for task in options.tasks:
-        rows.append(run(task, options.seeds))
-        if options.out:
-            with options.out.open("a", encoding="utf-8") as f:
-                f.write(json.dumps(rows[-1]) + "\n")
-    print(table(rows, COLUMNS))
-    return 0
+    return {**row(task, found, epochs, process_time() - began, published), "macro": float(np.mean(macro)) if macro else None}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, TASKS, run, COLUMNS, seeds=5))
