@@ -8,7 +8,7 @@ Edges are given as two int64 arrays in random order. "start" is the time from th
 first step: "construction" (``gt.Graph`` with its checks; ``dgl.graph``; ``Data``), "partition"
 (owners, rows, blocks and columns; all sparse formats of DGL; the sparse matrix of PyG) and what
 else a trainer needs. "copy" is the time to copy the features to the order of rows, which is a part
-of the first step. "total" is the time to the end of the first step, and "two steps" to the end of
+of the second step. "total" is the time to the end of the first step, and "two steps" to the end of
 the second. Kernels are compiled and loaded
 before, with a small graph. Losses of two full-batch steps without dropout must agree.
 
