@@ -8,9 +8,10 @@
 "off" is the simulated time of an epoch over the measured one, minus 1. The speed of the machine is
 measured before. "scaling": GCN of two layers, 128 wide, as in Figure 8 of the paper, on an R-MAT
 graph with as many edges per node as papers100M, with mini-batches of 1 % of the training nodes and
-batches of 1 % of the clusters. "of first" is relative to the fewest workers. With --times, work and
-bytes of each worker count so many times, as in a graph of so many times as many nodes, and messages
-once: R-MAT graphs of all sizes are alike.
+batches of 1 % of the clusters. All batches of clusters are counted, because few have most of the
+edges; and one mini-batch. "of first" is relative to the fewest workers. With --times, work and
+bytes of each worker count so many times, as in a graph of so many times as many nodes; messages,
+sums of gradients and updates count once. R-MAT graphs of all sizes are alike.
 """
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ from overlap import on_links
 import graphtheta as gt
 from graphtheta.engine.comm.delayed import read_link
 from graphtheta.planning.machine import Machine, machine
+from graphtheta.planning.plan import Row
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import EDGE_COUNT
+from graphtheta.planning.work import EDGE_COUNT, NODES, UPDATE_PASSES
 from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.simulate import Point, simulated
 
@@ -56,6 +58,18 @@ class Larger(Cluster):
     def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
         """As of a cluster."""
         return super().transfer(sent * self.times, messages, workers, counted)
+
+    def corrected(self, row: Row, parameters: int) -> Row:
+        """A row without what does not grow with the graph: the bytes of gradients, and updates.
+
+        Args:
+            row: A plan for this cluster.
+            parameters: Bytes of the parameters.
+        """
+        more = self.times - 1
+        summed = more * row.summed / row.workers * self.congestion / self.bandwidth
+        updates = more * row.steps * UPDATE_PASSES * parameters * self.seconds[NODES]
+        return replace(row, compute=row.compute - updates, transfer=row.transfer - summed, carried=row.carried - summed)
 
 
 def job_of(graph: str, case: str, hidden: int, **keys: Any) -> dict[str, Any]:
@@ -98,10 +112,12 @@ def scaling(options: Any, speed: Machine) -> list[dict[str, Any]]:
         job = gt.Job(**job_of(graph, case, 128, **cases[case]))
         modes = ["cooperative"] if case == "cluster" else ["cooperative", "independent"]
         held = skeleton(job, held_graph)
-        points = simulated(held, [job], [1, *options.workers], cluster, modes, views=1, rehearsed=options.rehearsed)
-        one, points = points[0].row, points[1:]
+        parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())
+        counted = sys.maxsize if case == "cluster" else 1
+        points = simulated(held, [job], [1, *options.workers], cluster, modes, views=counted, rehearsed=options.rehearsed)
+        one, *rest = (cluster.corrected(p.row, parameters) for p in points)
         # the search of a view, which one worker makes without messages, is shared; what messages take is not larger
-        points = [Point(replace(p.row, build=p.row.build + (options.times - 1) * one.build / p.row.workers), p.alone) for p in points]
+        points = [Point(replace(row, build=row.build + (options.times - 1) * one.build / row.workers), one.compute) for row in rest]
         for mode in {p.row.mode: 0 for p in points}:
             found = [p for p in points if p.row.mode == mode]
             rows += [_scaled(p, found[0], options.times) for p in found]

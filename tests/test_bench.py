@@ -4,12 +4,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+import graphtheta as gt
+from graphtheta.planning.machine import Machine
+from graphtheta.planning.skeleton import skeleton
+from graphtheta.planning.work import UPDATE_PASSES
+from graphtheta.simulation.cluster import Cluster
+from graphtheta.simulation.simulate import simulated
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 GRAPH = "rmat:scale=8,edge_factor=4,features=8,classes=4"
@@ -307,3 +315,27 @@ def test_a_number_that_changed_is_named(tmp_path: Path) -> None:
     before.write_text("".join(json.dumps(row) + "\n" for row in rows))
     changed = bits("--against", str(before))
     assert changed.returncode == 1 and "1 runs differ" in changed.stdout and changed.stdout.count("DIFFERS") == 1
+
+
+def test_gradients_and_updates_of_a_larger_graph_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    from simulate import Larger
+
+    # only node bytes take time; "bytes" are those of halo moves and of sums of gradients
+    speed = Machine((0.0, 0.0, 1e-9, 0.0, 0.0, 0.0, 0.0), 1.0, 0.0, 0.0, 0.0, 2, 0.0)
+    job = gt.Job(dataset="ring:n=64", model="gcn", hidden=8, backend="reference", keep=0)
+    held = skeleton(job, gt.load("ring:n=64"))
+    parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())
+    rows = []
+    for times in (1, 2, 5):
+        cluster = Larger(**asdict(Cluster.of(speed, 0.0, 1e9)), times=times)
+        rows.append(cluster.corrected(simulated(held, [job], [4], cluster, [""])[0].row, parameters))
+    one, two, five = rows
+    moved, summed = (each / one.workers / 1e9 for each in (one.moved, one.summed))
+    # without updates and sums, work and bytes are in proportion to the size
+    updates = UPDATE_PASSES * parameters * 1e-9
+    assert 0 < updates < one.compute and 0 < summed < one.carried and moved > 0
+    for row, times in ((two, 2), (five, 5)):
+        assert row.compute - updates == pytest.approx(times * (one.compute - updates))
+        assert row.carried - summed == pytest.approx(times * (one.carried - summed))
+        assert row.transfer - row.carried == pytest.approx(one.transfer - one.carried)
