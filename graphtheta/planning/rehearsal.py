@@ -114,7 +114,11 @@ class _Maker(Training):
 
 
 class _Posts(WrappedComm):
-    """Knows the processor seconds of messages: a simulated worker copies and checks them, which costs more than to send them."""
+    """Counts the processor seconds of messages, which simulated workers copy and check; real workers take less to send them.
+
+    Attributes:
+        seconds: Those of this worker so far.
+    """
 
     seconds = 0.0
 

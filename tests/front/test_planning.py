@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,11 +17,12 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.cli.plan import bytes_of
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.comm.simulated import SimComm, run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.memory.bound import Extent
-from graphtheta.planning import messages
+from graphtheta.partitioners.pairs import pair_of
+from graphtheta.planning import messages, rehearsal
 from graphtheta.planning.holding import partition_bytes
 from graphtheta.planning.machine import Machine, _shared
 from graphtheta.planning.placement import Placement
@@ -310,3 +312,29 @@ def test_sizes(text: str, n: int) -> None:
 def test_too_many_workers_are_refused() -> None:
     with pytest.raises(PartitionError, match="at most 40 workers"):
         Placement.of(GRAPH, 41, "1d-src", "hash", 0)
+
+
+def test_a_rehearsal_leaves_out_the_time_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock of each worker that runs in messages alone, views take no time."""
+    clock, post, posted = threading.local(), SimComm._post, []
+
+    def later() -> None:
+        clock.now = getattr(clock, "now", 0.0) + 1
+
+    def slow(self: SimComm, *args: Any) -> Any:
+        later()
+        receive = post(self, *args)
+        posted.append(self.rank)
+
+        def finish() -> None:
+            later()
+            receive()
+
+        return finish
+
+    monkeypatch.setattr(SimComm, "_post", slow)
+    monkeypatch.setattr(rehearsal, "thread_time", lambda: getattr(clock, "now", 0.0))
+    job = gt.Job(**KEYS, **BATCHES["mini"], mode="independent")
+    found = rehearsal.rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4)
+    assert set(posted) == {0, 1} and found.sent.all()
+    assert not found.seconds.any()
