@@ -23,16 +23,21 @@ import os, sys, time
 from pathlib import Path
 file, words = Path("tries"), sys.argv[1:]
 tries = int(file.read_text()) if file.exists() else 0
-word, first = words[min(tries, len(words) - 1)], os.environ.get("PMI_RANK", "0") == "0"
-time.sleep(0.1)
+word, first, others = words[min(tries, len(words) - 1)], os.environ.get("PMI_RANK", "0") == "0", int(os.environ.get("PMI_SIZE", "1")) > 1
+ready = Path("ready-%d" % tries)
+if not first:
+    ready.write_text(str(os.getpid()))
+while others and not (ready.exists() and ready.read_text()):
+    time.sleep(0.02)
 if first:
     file.write_text(str(tries + 1))
 if word.startswith("signal"):
-    # mpiexec of MPICH now and then does not notice that rank 0 was killed; the others then end it
+    # mpiexec of MPICH now and then does not notice that rank 0 was killed; the other then ends it
     time.sleep(0 if first else 20)
     os.kill(os.getpid(), int(word[6:]))
-time.sleep(0.2)
-# mpiexec kills ranks that outlive one with an error, and then reports both
+# mpiexec kills a rank that outlives one with an error, and then reports both
+while first and others and Path("/proc", ready.read_text()).exists():
+    time.sleep(0.02)
 sys.exit(int(word) if first else 0)
 """
 # notes its process, then waits; ends with 75 after SIGTERM and 130 after Ctrl-C, unless it is stubborn
