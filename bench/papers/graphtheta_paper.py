@@ -92,8 +92,8 @@ def scaling() -> Section:
          Row("mini, forward; backward", "1.83 / 1.84; 1.77 / 2.85", ""), Row("cluster, forward; backward", "1.70 / 1.75; 1.74 / 2.45", "")],
         "Simulated, on an R-MAT graph of 131,072 nodes whose work and bytes count 847 times, with links of 25 Gbit/s. These figures are to "
         "be replaced: bytes of gradients and updates counted 847 times too, though they do not grow with the graph, and the only batch "
-        "of clusters that was counted has isolated nodes alone. The bench counts the former once since, and 20 batches of clusters. The model does not tell forward from "
-        "backward. See [Benchmarks](bench.md).",
+        "of clusters that was counted has isolated nodes alone. The bench counts the former once since, and 20 batches of clusters. "
+        "The model does not tell forward from backward. See [Benchmarks](bench.md).",
         ["python bench/simulate.py --parts scaling --scale 17 --times 847"])
 
 
