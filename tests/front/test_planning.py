@@ -242,6 +242,7 @@ def test_the_cost_of_messages_is_that_of_steps_and_of_a_large_move(monkeypatch: 
     monkeypatch.setattr(messages, "JOBS", messages.JOBS[:1])
     monkeypatch.setattr(messages, "WARM", 0)
     monkeypatch.setattr(messages, "TIMED", 1)
+    monkeypatch.setattr(messages, "ROUNDS", 2)
     mine, other = run_simulated(2, messages.program)
     assert mine == other and all(x >= 0 for x in mine) and mine[1] > 0
 
