@@ -8,39 +8,39 @@ from ..kernels.hash import COLUMN, draw, mix
 
 
 @jit()
-def claim(src, dst, block, claimed, key):  # type: ignore[no-untyped-def]
-    """One round of a breadth-first search from many sources, for a chunk of edges.
+def claim(nodes, blocks, first, block, claimed, key):  # type: ignore[no-untyped-def]
+    """One round of a breadth-first search from many sources, for some pairs of a node and a neighbour's block.
 
-    A node without a block is claimed by the adjacent block of the lowest hash.
+    A node without a block is claimed by the block of the lowest hash.
 
     Args:
-        src, dst: The edges, used in both directions.
-        block: Block of each node before the round, -1 for none, int32.
-        claimed: Block that claims each node in this round, -1 for none, int32; changed.
+        nodes: Positions of nodes, [n].
+        blocks: Block of a neighbour of each, [n].
+        first: Id of the node of position 0.
+        block: Block of each node before the round, -1 for none.
+        claimed: Block that claims each node in this round, -1 for none; changed.
         key: Key of the hash.
     """
-    for e in range(len(src)):
-        for far in range(2):
-            v, b = (src[e], block[dst[e]]) if far else (dst[e], block[src[e]])
-            if block[v] < 0 and b >= 0 and claimed[v] != b:
-                old, drawn = claimed[v], draw(key, v)
-                new = mix(drawn + np.uint64(b + 1) * COLUMN)
-                if old < 0 or new < mix(drawn + np.uint64(old + 1) * COLUMN):
-                    claimed[v] = b
+    for i in range(len(nodes)):
+        v, b = nodes[i], blocks[i]
+        if block[v] < 0 and claimed[v] != b:
+            old, drawn = claimed[v], draw(key, first + v)
+            if old < 0 or mix(drawn + np.uint64(b + 1) * COLUMN) < mix(drawn + np.uint64(old + 1) * COLUMN):
+                claimed[v] = b
 
 
 @jit()
-def join(src, dst, block, parent):  # type: ignore[no-untyped-def]
-    """Join the components of nodes without a block; the root of a component is its lowest id.
+def join(src, dst, inside, parent):  # type: ignore[no-untyped-def]
+    """Join components; the root of a component is its lowest id.
 
     Args:
-        src, dst: The edges; those between two nodes without a block count.
-        block: Block of each node, -1 for none.
+        src, dst: The edges.
+        inside: Nodes between which edges count, [n_nodes] bool.
         parent: Forest over the nodes, ids that do not increase towards the root; changed.
     """
     for e in range(len(src)):
         u, v = src[e], dst[e]
-        if block[u] < 0 and block[v] < 0:
+        if inside[u] and inside[v]:
             while parent[u] != u:
                 parent[u] = parent[parent[u]]
                 u = parent[u]
@@ -51,48 +51,46 @@ def join(src, dst, block, parent):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def near_blocks(src, dst, block, near):  # type: ignore[no-untyped-def]
-    """Set the bit of block b in near[v] if v has a neighbour in b.
-
-    Args:
-        src, dst: The edges.
-        block: Block of each node.
-        near: [n_nodes, n_words] uint64; changed.
-    """
-    for e in range(len(src)):
-        s, d = src[e], dst[e]
-        near[s, block[d] >> 6] |= np.uint64(1) << np.uint64(block[d] & 63)
-        near[d, block[s] >> 6] |= np.uint64(1) << np.uint64(block[s] & 63)
+def lower(nodes, x, inside, lowest):  # type: ignore[no-untyped-def]
+    """lowest[v] = min(lowest[v], x) for each node v = nodes[i] inside, and its value x[i]."""
+    for i in range(len(nodes)):
+        v = nodes[i]
+        if inside[v] and x[i] < lowest[v]:
+            lowest[v] = x[i]
 
 
 @jit()
-def spread(src, dst, near, further):  # type: ignore[no-untyped-def]
-    """further[v] |= near[u] for each neighbour u of v.
-
-    Args:
-        src, dst: The edges.
-        near, further: [n_nodes, n_words] uint64; further is changed.
-    """
-    for e in range(len(src)):
-        for w in range(near.shape[1]):
-            further[src[e], w] |= near[dst[e], w]
-            further[dst[e], w] |= near[src[e], w]
+def set_bits(nodes, numbers, near):  # type: ignore[no-untyped-def]
+    """Set bit numbers[i] of the node nodes[i], for each i; near [n_words, n_nodes] uint64 is changed."""
+    for i in range(len(nodes)):
+        near[numbers[i] >> 6, nodes[i]] |= np.uint64(1) << np.uint64(numbers[i] & 63)
 
 
 @jit()
-def count_near(block, near, without, counts):  # type: ignore[no-untyped-def]
-    """counts[b, c] += number of nodes in block c whose bit b is set in near, and not in without.
+def add_bits(nodes, bits, near):  # type: ignore[no-untyped-def]
+    """near[nodes[i]] |= bits[i] for each i; near [n_nodes] uint64 is changed."""
+    for i in range(len(nodes)):
+        near[nodes[i]] |= bits[i]
+
+
+@jit()
+def count_near(block, near, counts):  # type: ignore[no-untyped-def]
+    """counts[b, c] += number of nodes in block c whose bit b is set in near.
 
     Args:
         block: Block of each node.
-        near, without: [n_nodes, n_words] uint64.
-        counts: [n_blocks, n_blocks] int64; changed.
+        near: [n_words, n_nodes] uint64.
+        counts: [n_bits, n_blocks] int64; changed.
     """
-    for v in range(len(block)):
-        for b in range(len(counts)):
-            w, bit = b >> 6, np.uint64(b & 63)
-            if (near[v, w] & ~without[v, w]) >> bit & np.uint64(1):
-                counts[b, block[v]] += 1
+    for w in range(len(near)):
+        for v in range(len(block)):
+            left = near[w, v]
+            b = w << 6
+            while left != 0:
+                if left & np.uint64(1):
+                    counts[b, block[v]] += 1
+                left >>= np.uint64(1)
+                b += 1
 
 
 @jit()

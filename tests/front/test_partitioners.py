@@ -15,7 +15,7 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import CommError, ConfigError, FormatError, PartitionError
-from graphtheta.partitioners import auto, multi_source, stream
+from graphtheta.partitioners import auto, stream
 from graphtheta.partitioners.clusters import pack
 from graphtheta.partitioners.pairs import PAIRS, pair_of
 from graphtheta.partitioners.ranges import ranges
@@ -50,26 +50,6 @@ def neighbours(graph, v):
 
 
 # ---- rules against plain twins
-
-
-def test_nodes_near_blocks():
-    block = np.random.default_rng(0).integers(0, 70, GRAPH.n_nodes).astype(np.int32)
-    one, two = multi_source._near(GraphEdges(GRAPH, 33), block)
-    near = [set(neighbours(GRAPH, v)) for v in range(GRAPH.n_nodes)]
-    for b in range(block.max() + 1):
-        inside = set(np.flatnonzero(block == b))
-        hop = {v for v in range(GRAPH.n_nodes) if near[v] & inside or (v in inside and np.any((GRAPH.src == v) & (GRAPH.dst == v)))}
-        next_hop = {v for v in range(GRAPH.n_nodes) if near[v] & hop or (v in hop and np.any((GRAPH.src == v) & (GRAPH.dst == v)))} - hop
-        for c in set(block) - {b}:
-            members = set(np.flatnonzero(block == c))
-            assert one[b, c] == len(members & hop) and two[b, c] == len(members & next_hop)
-
-
-def test_sizes_of_blocks():
-    block = multi_source._sized(np.repeat([0, 5, 6, 7, 9], [30, 1, 2, 1, 9]), 4, 10)
-    assert np.bincount(block[:30]).max() == 10 and list(np.bincount(block)[-2:]) != [0, 0]
-    sizes = np.bincount(block)
-    assert sizes.max() <= 10 and len(sizes) == 3 + 1 + 1 and sizes.min() >= 4
 
 
 def test_ranges_have_equal_weight():

@@ -138,12 +138,13 @@ def degree_of(graph):
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_many_workers_find_what_one_does(size, tmp_path):
     pairs = [(masters, "1d-src") for masters in NODES] + [("block", placement) for placement in EDGES]
-    assert {"degree-block", "gemini", "file", "ldg", "fennel"} <= set(NODES) and {"hybrid", "hdrf", "oblivious", "libra"} <= set(EDGES)
+    assert {"degree-block", "gemini", "file", "ldg", "fennel", "bgl"} <= set(NODES)
+    assert {"hybrid", "hdrf", "oblivious", "libra"} <= set(EDGES)
     for name, graph in ODD.items():
         np.save(tmp_path / "owners.npy", np.arange(graph.n_nodes) * 7 % size)
         for masters, placement in pairs if size <= graph.n_nodes else []:
-            options = {"file": f":path={tmp_path}/owners.npy", "hybrid": ":threshold=3", "ldg": ":passes=2,slack=0", "hdrf": ":slack=0",
-                       "libra": ":owners=no"}
+            options = {"file": f":path={tmp_path}/owners.npy", "ldg": ":passes=2,slack=0", "bgl": ":blocks=5,hops=1,slack=0.3",
+                       "hybrid": ":threshold=3", "hdrf": ":slack=0", "libra": ":owners=no"}
             pair = masters + options.get(masters, ""), placement + options.get(placement, "")
             for x, y in zip(together(graph, size, *pair), alone(graph, size, *pair), strict=True):
                 np.testing.assert_array_equal(x, y, f"{name} {pair}")
@@ -152,7 +153,7 @@ def test_many_workers_find_what_one_does(size, tmp_path):
 def test_no_worker_reads_more_than_its_share(monkeypatch):
     """Also the owners and degrees that it holds are those of a block of ids."""
     monkeypatch.setattr(GraphEdges, "chunks", lambda self: pytest.fail("reads all edges"))
-    pairs = [("degree-block", "hdrf"), ("gemini", "hybrid"), ("ldg", "oblivious"), ("fennel", "libra")]
+    pairs = [("degree-block", "hdrf"), ("gemini", "hybrid"), ("ldg", "oblivious"), ("fennel", "libra"), ("bgl", "random")]
     for masters, placement in pairs:
         together(ODD["some"], 3, masters, placement)
 

@@ -1,0 +1,155 @@
+"""Connected components and coarse blocks that workers find together, and parts made of them."""
+from __future__ import annotations
+
+from itertools import chain, pairwise
+
+import graphs
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.partitioner import assign
+from graphtheta.partitioners.report import OneOf
+from graphtheta.partitioners.stream import capacity
+from graphtheta.rng import shuffle
+from graphtheta.streaming import coarse
+from graphtheta.streaming.along import HomeEdges
+from graphtheta.streaming.blocks import Blocks
+from graphtheta.streaming.components import components
+
+SIZES = (1, 2, 3, 4)
+GRAPHS = {"some": graphs.random_graph(40, 60), **graphs.odd_graphs()}
+
+
+def joined(size, program, *args):
+    """The results of all workers, for blocks of ids, one after another."""
+    return np.concatenate(run_simulated(size, program, *args))
+
+
+def paths(sizes, seed=0):
+    """Paths of some numbers of nodes, which have random ids, with edges in random order and direction; and the ids of each path."""
+    rng, begins = np.random.default_rng(seed), np.append(0, np.cumsum(sizes))
+    n = int(begins[-1])
+    name = rng.permutation(n)
+    edges = np.concatenate([np.stack((name[a: b - 1], name[a + 1: b])) for a, b in pairwise(begins)], axis=1)
+    edges = edges[:, rng.permutation(edges.shape[1])]
+    graph = gt.Graph(np.where(rng.random(edges.shape[1]) < 0.5, edges, edges[::-1]), n, x=np.ones((n, 1), np.float32))
+    return graph, [name[a:b] for a, b in pairwise(begins)]
+
+
+def near(graph, v):
+    """The other ends of the edges of a node; a loop gives the node."""
+    return {*graph.dst[graph.src == v], *graph.src[graph.dst == v]}
+
+
+def test_neighbours_receive_what_nodes_send():
+    graph = GRAPHS["some"]
+    twice, sends = 2 * np.arange(40), np.arange(40) % 3 > 0
+
+    def program(comm):
+        blocks = Blocks(comm, 40)
+        here = slice(blocks.first, blocks.last)
+        return [(number, blocks.first + int(v), int(x))
+                for number, nodes, values in HomeEdges(GraphEdges(graph, 7), comm).along([twice[here], -twice[here]], sends[here])
+                for v, x in zip(nodes, values, strict=True)]
+
+    ends = [*zip(graph.src, graph.dst, strict=True), *zip(graph.dst, graph.src, strict=True)]
+    sent = sorted((number, v, sign * 2 * u) for u, v in ends if sends[u] for number, sign in ((0, 1), (1, -1)))
+    for size in SIZES:
+        assert sorted(chain.from_iterable(run_simulated(size, program))) == sent
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_components_have_their_lowest_ids(size):
+    graph, found = paths([70, 40, 12, 4, 2, 1, 1])
+    of = joined(size, lambda comm: components(HomeEdges(GraphEdges(graph, 16), comm)))
+    for nodes in found:
+        assert set(of[nodes]) == {nodes.min()}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nodes_outside_connect_none(size):
+    for name, graph in GRAPHS.items():
+        if size > graph.n_nodes:
+            continue
+        outside = np.arange(graph.n_nodes) % 4 == 0
+
+        def program(comm, graph=graph, outside=outside):
+            blocks = Blocks(comm, graph.n_nodes)
+            return components(HomeEdges(GraphEdges(graph, 16), comm), outside[blocks.first: blocks.last])
+
+        expected = np.arange(graph.n_nodes)
+        inside = ~outside[graph.src] & ~outside[graph.dst]
+        for _ in range(graph.n_nodes):
+            lower = np.minimum(expected[graph.src[inside]], expected[graph.dst[inside]])
+            for end in (graph.src, graph.dst):
+                np.minimum.at(expected, end[inside], lower)
+        np.testing.assert_array_equal(joined(size, program), expected, name)
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2, 30])
+def test_search_finds_the_nearest_sources(hops):
+    """A node has a source of as few hops as possible, if hops reach one, through nodes of the same source."""
+    graph = GRAPHS["some"]
+    sources = shuffle(5, np.arange(40))[:4]
+    name = joined(1, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 16), comm), 4, hops, 5))
+    distance = np.where(np.isin(np.arange(40), sources), 0, 99)
+    for hop in range(1, hops + 1):
+        for v in range(40):
+            if distance[v] == 99 and any(distance[u] == hop - 1 for u in near(graph, v)):
+                distance[v] = hop
+    for v in range(40):
+        assert (name[v] in sources) == (distance[v] < 99)
+        if 0 < distance[v] < 99:
+            assert any(distance[u] == distance[v] - 1 and name[u] == name[v] for u in near(graph, v))
+    for size in SIZES[1:]:
+        np.testing.assert_array_equal(joined(size, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 7), comm), 4, hops, 5)), name)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes_of_coarse_blocks(size):
+    name = np.repeat([0, 30, 31, 33, 34], [30, 1, 2, 1, 9])
+
+    def program(comm):
+        blocks = Blocks(comm, len(name))
+        return coarse.sized(blocks, name[blocks.first: blocks.last], 4, 10)
+
+    ranks = run_simulated(size, program)
+    block = np.concatenate([block for block, _ in ranks])
+    # three pieces of the first, the last, and the small ones together
+    assert [len(set(block[a:b])) for a, b in ((0, 30), (30, 34), (34, 43))] == [3, 1, 1] and len(set(block)) == 5
+    for _, nodes in ranks:
+        assert list(nodes) == list(np.bincount(block)) == [10, 10, 10, 9, 4]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("group", [512, 9])
+def test_nodes_near_coarse_blocks(size, group, monkeypatch):
+    monkeypatch.setattr(coarse, "GROUP", group)
+    graph = GRAPHS["some"]
+    block = np.random.default_rng(0).integers(0, 70, 40).astype(np.int32)
+
+    def program(comm, second):
+        blocks = Blocks(comm, 40)
+        return list(coarse.near_blocks(HomeEdges(GraphEdges(graph, 33), comm), block[blocks.first: blocks.last], 70, second))
+
+    beside = [near(graph, v) for v in range(40)]
+    for second in (0, 0.25):
+        for counts in run_simulated(size, program, second):
+            assert len(counts) == 70
+            for b, found in enumerate(counts):
+                inside = set(np.flatnonzero(block == b))
+                one = {v for v in range(40) if beside[v] & inside}
+                two = {v for v in range(40) if beside[v] & one} - one
+                np.testing.assert_array_equal(found, sum(w * np.bincount(block[list(nodes)], minlength=70)
+                                                         for w, nodes in ((1, one), (second, two)) if nodes))
+
+
+@pytest.mark.parametrize("sizes, size, whole", [([42, 40, 30, 12, 4, 2], 3, True), ([60, 30, 30], 3, False), ([1] * 50, 4, True)])
+def test_whole_components_are_not_cut(sizes, size, whole):
+    graph, _ = paths(sizes)
+    owners, _ = assign(GraphEdges(graph, 16), OneOf(size), "1d-src", "grem", 0)
+    assert np.bincount(owners).max() <= capacity(graph.n_nodes, size, 0.1)
+    assert (owners[graph.src] == owners[graph.dst]).all() == whole
