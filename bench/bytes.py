@@ -36,7 +36,8 @@ from graphtheta.ops import Tape
 
 GRAPHS = {"rmat 16": "rmat:scale=16,edge_factor=16,features=64,classes=41", "computers": GRAPHS["computers"]}
 PARTITIONERS, MODELS = ("1d-src", "1d-dst", "vertex-cut"), ("gcn", "gat")
-STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256}}
+STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256},
+                                         "cluster": {"clusters": 50, "clusters_per_batch": 5, "cluster_method": "metis"}}
 COLUMNS = ["graph", "model", "strategy", "partitioner", "ranks", "MB sent", "MB all mirrors", "times less", "halos left"]
 
 

@@ -1,7 +1,7 @@
 """Steps of mini-batches on several workers against DistDGL, with one thread each.
 
     python bench/distributed.py                       GCN: sampled, and all neighbours of 2, 3 layers
-    python bench/distributed.py --cases sampled       one case
+    python bench/distributed.py --cases "4 layers" "5 layers" --graph small
     python bench/distributed.py --peers --graph small GraphTheta alone
 
 A step has the same number of targets over all workers for both: GraphTheta computes them together,
@@ -25,7 +25,9 @@ from own.distributed import build
 from graphtheta.ops.autodiff.init import init_scope
 
 # targets of a step, and neighbours by hop from the targets outwards
-CASES = {"sampled": (1000, "25,10"), "2 layers": (1500, "-1,-1"), "3 layers": (1500, "-1,-1,-1")}
+CASES = {"sampled": (1000, "25,10"), **{f"{n} layers": (1500, ",".join(["-1"] * n)) for n in (2, 3, 4, 5)}}
+# more layers reach the whole graph from every batch
+USUAL = ("sampled", "2 layers", "3 layers")
 COLUMNS = ["case", "contender", "seconds", "least", "times faster", "by least", "nodes", "GiB", "note"]
 
 
@@ -54,7 +56,7 @@ def compete(case: str, graph: Path, options: Any) -> list[Contender]:
 def main() -> int:
     options = parser(__doc__, rounds=3)
     options.set_defaults(threads=1)
-    options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    options.add_argument("--cases", nargs="+", choices=CASES, default=list(USUAL), help=", ".join(CASES))
     options.add_argument("--workers", type=int, default=2, help="of both; 2")
     options.add_argument("--hidden", type=int, default=128, help="width of the layers; 128")
     options.add_argument("--targets", type=int, default=0, help="of a step over all workers; 1000 if sampled, otherwise 1500")

@@ -36,7 +36,7 @@ BASE = {"cs": -1, "ls": 2, "nc": 2000, "d": 1}
 CHANGES: list[dict[str, int]] = [
     {}, {"cs": 10}, {"cs": 25}, {"cs": 50}, {"ls": 0}, {"ls": 1}, {"ls": 4}, {"ls": 8}, {"nc": 100}, {"nc": 500}, {"nc": -1}, {"d": 0},
     {"d": 2}]
-COLUMNS = ["graph", "workers", "cs", "ls", "nc", "d", "L0", "L1", "L2", "MiB", "batches", "mirrors"]
+COLUMNS = ["graph", "workers", "cs", "ls", "nc", "d", "L0", "L1", "L2", "MiB", "imbalance", "batches", "mirrors"]
 
 
 def program(comm: Comm, graph: gt.Graph, targets: int, epochs: int, changes: list[dict[str, int]]) -> list[dict[str, Any]]:
@@ -58,11 +58,11 @@ def measured(comm: Comm, graph: gt.Graph, targets: int, epochs: int, options: di
         return push(chosen, rows, most)
 
     strategy._link.push = counted
-    batches = strategy.steps_per_epoch // comm.size
+    batches, edges = strategy.steps_per_epoch // comm.size, 0
     for epoch in range(epochs):
         if epoch == 1:
             strategy.figures()
-            pushed[:] = 0
+            pushed[:] = edges = 0
         for i in range(batches):
             layer = 0
             view = strategy.batch(epoch, i * comm.size + comm.rank)
@@ -70,12 +70,15 @@ def measured(comm: Comm, graph: gt.Graph, targets: int, epochs: int, options: di
                 layer, n = number + 1, view.levels[number].n_out
                 if hop.from_end:
                     view.revise(number, Var(np.zeros((n, 0), np.float32), view.space.prefix(n)))
+            edges += sum(level.n_edges for level in view.levels)
     strategy.settle()
     found = strategy.figures()
     rows = comm.all_sum(pushed) / comm.size / batches / (epochs - 1)
+    work = np.array(comm.all_gather(edges))
     n_bytes = sum(4 * width * rows[layer] for layer, width in WIDTHS.items())
     return {"L0": 100 * found["hit_rate_0"], "L1": 100 * found["hit_rate_1"], "L2": 100 * found["hit_rate_2"], "MiB": n_bytes / 2**20,
-            "batches": batches, "mirrors": int(comm.all_sum(np.array(mirrors))) / comm.size}
+            "imbalance": 100 * (work.max() / work.mean() - 1), "batches": batches,
+            "mirrors": int(comm.all_sum(np.array(mirrors))) / comm.size}
 
 
 def rows_of(name: str, workers: int, options: Any) -> Iterator[dict[str, Any]]:

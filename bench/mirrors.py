@@ -2,10 +2,12 @@
 
     python bench/mirrors.py
     python bench/mirrors.py --ranks 4 --widths 16 512
+    python bench/mirrors.py --graph rmat:scale=16,edge_factor=13,features=100,classes=47 --ranks 4 --widths 16 200
 
 "held" is the memory of a rank between two steps, the largest of all ranks, with a narrow and with a
 wide network. "mirrors" is the size of one layer's values of its mirrors. If mirrors had values
-between steps, "held" would grow with the width by that size for each layer.
+between steps, "held" would grow with the width by that size for each layer. "peak" is the most memory
+in a step, of the rank with the most; values of mirrors are in it while an operation needs them.
 """
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from typing import Any
 from harness import Contender, finish, parser, race, script
 from overlap import on_links
 
-COLUMNS = ["partitioner", "hidden", "held MB", "mirrors MB", "note"]
+COLUMNS = ["partitioner", "hidden", "held MB", "mirrors MB", "peak MB", "note"]
 PARTITIONERS = ("1d-src", "1d-dst", "vertex-cut")
 STEPS = 5
 
@@ -23,9 +25,9 @@ STEPS = 5
 def row_of(partitioner: str, hidden: int, c: Contender) -> dict[str, Any]:
     """Memory of the ranks of one run."""
     ranks = [rank for run in c.more for rank in run["ranks"]]
-    held, mirrors = (max((rank[name] for rank in ranks), default=0) / 1e6 for name in ("held", "mirrors"))
-    return {"partitioner": partitioner, "hidden": hidden, "held MB": held, "mirrors MB": mirrors, "note": c.error, "seconds": None,
-            "label": f"{partitioner} {hidden}", "version": c.version}
+    held, mirrors, peak = (max((rank[name] for rank in ranks), default=0) / 1e6 for name in ("held", "mirrors", "peak"))
+    return {"partitioner": partitioner, "hidden": hidden, "held MB": held, "mirrors MB": mirrors, "peak MB": peak, "note": c.error,
+            "seconds": None, "label": f"{partitioner} {hidden}", "version": c.version}
 
 
 def main() -> int:
@@ -44,7 +46,7 @@ def main() -> int:
         share = (wide["held MB"] - narrow["held MB"]) / (wide["mirrors MB"] - narrow["mirrors MB"])
         findings.append({"finding": f"{partitioner}: growth with the width, in values of mirrors", "value": share})
         faults += [f"{partitioner}: mirrors seem to keep values"] * (share > 0.5)
-    return finish(options, rows, COLUMNS, faults, findings, bench="mirrors", ranks=options.ranks)
+    return finish(options, rows, COLUMNS, faults, findings, bench="mirrors", graph=options.graph, ranks=options.ranks)
 
 
 if __name__ == "__main__":

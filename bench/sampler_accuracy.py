@@ -50,6 +50,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
         "neighbour", "weighted", "labor", "labor:sequential=yes", "labor:iterations=1", "labor:star=yes", "labor:normalise=yes",
         "labor:kappa=16")},
     "neighbour with replacement": {"sampler": "neighbour", **EDGES, "replace": True},
+    "neighbour, order=proximity": {"sampler": "neighbour", **EDGES, "order": "proximity"},
     "labor with replacement": {"sampler": "labor", **EDGES, "replace": True},
     **{name: {"sampler": name, **VERTICES} for name in ("ladies", "ladies:normalise=yes", "pladies")},
     **{name: {"sampler": f"{name}:{sizes},batches=4", "batch_size": None} for name, sizes in SAINT.items()},

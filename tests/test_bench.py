@@ -177,7 +177,7 @@ def test_macrobatches_save_messages_and_features(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
     rows = run_bench("bytes", tmp_path, "--graphs", GRAPH, "--models", "gcn", "--ranks", "3")
-    assert len(rows) == 6 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)
+    assert len(rows) == 9 and all(row["MB sent"] == row["MB predicted"] < row["MB all mirrors"] and row["halos left"] == 0 for row in rows)
 
 
 @pytest.mark.slow
@@ -232,7 +232,13 @@ def test_hits_of_embeddings_are_counted(tmp_path: Path) -> None:
                      "--batches", "4", "--epochs", "2")
     base, pushed, aged = rows
     assert (pushed["nc"], aged["ls"]) == (-1, 8) and 0 < base["L0"] < 100
-    assert 0 < base["L1"] < aged["L1"] and base["L1"] <= pushed["L1"] and base["MiB"] > 0
+    assert 0 < base["L1"] < aged["L1"] and base["L1"] <= pushed["L1"] and base["MiB"] > 0 and 0 <= base["imbalance"] < 100
+
+
+@pytest.mark.slow
+def test_totals_are_timed(tmp_path: Path) -> None:
+    (row,) = rows_of("totals", tmp_path, "--graphs", GRAPH, "--workers", "2", "--times", "1")
+    assert row["note"] == "" and row["processor"] > 0 and row["MiB"] > 0 and 0.5 <= row["edges"] < 1
 
 
 @pytest.mark.slow

@@ -5,11 +5,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, NamedTuple
+
+from rows import SYSTEMS
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 # width of prose
 WIDTH = 100
+# why a published figure has none of ours beside it
+NO_GRAPH, NO_MACHINES = "graph not at hand", "machines not at hand"
 
 
 class Row(NamedTuple):
@@ -17,13 +22,15 @@ class Row(NamedTuple):
 
     Attributes:
         item: What it is.
-        paper: The published figure.
-        ours: The figure here; empty if there is none, and the section says why.
+        paper: The published figure; empty if ours has none beside it.
+        ours: The figure here; empty if there is none.
+        why: In a few words, why there is none; the section says more.
     """
 
     item: str
     paper: str
     ours: str
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Section:
 
     def text(self) -> str:
         """The section as Markdown."""
-        lines = [f"### {self.title}", "", _line(self.heads), "|---|---|---|", *map(_line, self.rows), "", wrapped(self.why)]
+        lines = [f"### {self.title}", "", _line(self.heads), "|---|---|---|", *map(_cells, self.rows), "", wrapped(self.why)]
         if self.commands:
             lines += ["", "```sh", *self.commands, "```"]
         return "\n".join(lines)
@@ -72,12 +79,24 @@ class Paper:
 
     @property
     def answered(self) -> tuple[int, int]:
-        """Rows with a figure of our own, and all rows."""
-        rows = [row for section in self.sections for row in section.rows]
-        return sum(bool(row.ours) for row in rows), len(rows)
+        """How many published figures have one of ours beside them, and how many a reason for none."""
+        rows = [row for section in self.sections for row in section.rows if row.paper]
+        return sum(bool(row.ours) for row in rows), sum(not row.ours for row in rows)
 
 
-def results(name: str, **keys: object) -> list[dict[str, Any]]:
+def answer(system: str, key: str, ours: str = "", why: str = "") -> Row:
+    """The row of a published figure.
+
+    Args:
+        system, key: Of ``rows.SYSTEMS``.
+        ours: The figure here.
+        why: Why there is none.
+    """
+    found = SYSTEMS[system][key]
+    return Row(found.item, found.figure, ours, why)
+
+
+def results(name: str, /, **keys: object) -> list[dict[str, Any]]:
     """Rows of ``results/NAME.jsonl`` that have these values.
 
     Raises:
@@ -90,9 +109,15 @@ def results(name: str, **keys: object) -> list[dict[str, Any]]:
     return rows
 
 
-def result(name: str, **keys: object) -> dict[str, Any]:
+def result(name: str, /, **keys: object) -> dict[str, Any]:
     """The newest such row."""
     return results(name, **keys)[-1]
+
+
+def difference(row: dict[str, Any], base: dict[str, Any]) -> tuple[float, float]:
+    """Mean difference of the accuracies of two rows with the same seeds, in percent, and its standard error."""
+    each = [a - b for a, b in zip(row["accuracies"], base["accuracies"], strict=True)]
+    return mean(each), stdev(each) / len(each) ** 0.5
 
 
 def wrapped(text: str) -> str:
@@ -104,6 +129,10 @@ def wrapped(text: str) -> str:
             line = ""
         line += f" {word}" if line else word
     return "\n".join([*lines, line])
+
+
+def _cells(row: Row) -> str:
+    return _line((row.item, row.paper, row.ours or (f"*{row.why}*" if row.why else "")))
 
 
 def _line(cells: Sequence[str]) -> str:
