@@ -71,7 +71,7 @@ def batches() -> Section:
         [row("epoch-p3", why="not run"), row("epoch-distdglv2", f"{1000 * wide['seconds']:.0f} ms a batch")],
         f"papers100M has {TRAINED:,} training nodes. An epoch of P3 on 16 workers is therefore {step(2.8, 16, 1000)} each, and one of "
         f"DistDGLv2 on 64 is {step(4.5, 64, 1000)}, with what crosses the network. Ours is the time of a batch of one worker with 2 "
-        "threads, which sends nothing, on an R-MAT graph of Reddit's size.",
+        "threads, which sends nothing, on an R-MAT graph of Reddit's size; it has not been timed with the settings of P3.",
         ["python bench/minibatch.py"])
 
 
