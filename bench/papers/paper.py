@@ -14,7 +14,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 # width of prose
 WIDTH = 100
 # why a published figure has none of ours beside it
-NO_GRAPH, NO_MACHINES = "graph not at hand", "machines not at hand"
+NO_GRAPH, NO_MACHINES = "not at hand", "machines not at hand"
 
 
 class Row(NamedTuple):

@@ -22,18 +22,19 @@ cora-gcn-cluster | Cora, GCN, clusters; Cluster-GCN | 70.47
 citeseer-gcn | Citeseer, GCN, global; DGL; TF-GCN; DGL's README | 71.90; 70.36; 70.30; 70.7
 citeseer-gcn-mini | Citeseer, GCN, mini | 71.90
 citeseer-gcn-cluster | Citeseer, GCN, clusters; Cluster-GCN | 59.43
-pubmed-gcn | Pubmed, GCN, global / mini; DGL; TF-GCN; Cluster-GCN; DGL's README | 80.00 / 79.50; 79.06; 79.00; 75.14; 79.2
-cora-gat | Cora, GAT, global / mini; DGL; DGL's README; GAT | 81.1 / 80.0; 81.4; 82.1; 83.0
-citeseer-gat | Citeseer, GAT, global / mini; DGL; DGL's README; GAT | 71.2 / 70.8; 72.6; 71.0; 72.5
-pubmed-gat | Pubmed, GAT, global / mini; DGL; DGL's README; GAT | 78.7 / 78.6; 78.0; 78.0; 79.0
+pubmed-gcn | Pubmed, GCN; DGL; TF-GCN; DGL's README | 80.00 / 79.50; 79.06; 79.00; 79.2
+pubmed-cluster | Pubmed, GCN; Cluster-GCN | 75.14
+cora-gat | Cora, GAT; DGL twice; GAT's paper | 81.1 / 80.0; 81.4; 82.1; 83.0
+citeseer-gat | Citeseer, GAT; DGL twice; GAT's paper | 71.2 / 70.8; 72.6; 71.0; 72.5
+pubmed-gat | Pubmed, GAT; DGL twice; GAT's paper | 78.7 / 78.6; 78.0; 78.0; 79.0
 cora-sage | Cora, SAGE; DGL's README | 83.3
 citeseer-sage | Citeseer, SAGE; DGL's README | 71.1
 pubmed-sage | Pubmed, SAGE; DGL's README | 78.3
 ppi-gat | PPI, GAT; DGL's README, F1 | .9744
 reddit | Reddit: global / mini / cluster | 96.44 / 95.84 / 95.60
-reddit-others | Reddit: VR-GCN / Cluster-GCN / GraphSAGE / GraphSAINT | 62.48 / 96.23 / 96.20 / 96.44
+reddit-others | Reddit: VR-GCN / Cluster-GCN / SAGE / SAINT | 62.48 / 96.23 / 96.20 / 96.44
 amazon | Amazon: global / mini / cluster | 89.77 / 87.99 / 88.34
-amazon-others | Amazon: VR-GCN / Cluster-GCN / GraphSAGE / GraphSAINT | 71.77 / 75.66 / 77.13 / 76.38
+amazon-others | Amazon: VR-GCN / Cluster-GCN / SAGE / SAINT | 71.77 / 75.66 / 77.13 / 76.38
 alipay-f1 | Alipay, 1,024 workers: F1 | 12.18 / 13.33 / 13.51
 alipay-auc | Alipay: AUC | 87.64 / 88.12 / 88.36
 alipay-hours | Alipay: hours | 30 / 36 / 26
@@ -48,8 +49,8 @@ layer 1 forward | layer 1 forward | 11.02 %
 layer 0 backward | layer 0 backward | 37.90 %
 layer 1 backward | layer 1 backward | 6.05 %
 update | update | 0.13 %
-partition-global | global, mini: times of vertex-cut (plots) | faster
-partition-cluster | cluster: times of vertex-cut (plots) | slower
+partition-global | global, mini: vertex-cut | faster
+partition-cluster | cluster: vertex-cut | slower
 mirrors | Amazon: peak memory of 1D edges against vertex-cut | about -20 %
 distdgl-2 | 2 layers | 1.09x
 distdgl-3 | 3 layers | 1.53x
@@ -66,7 +67,7 @@ vectors-arxiv | arxiv on 4; R-MAT 2^18 on 4 | 3.9M / 0.5M / 0.8M
 vectors-products | products on 8; R-MAT 2^18 on 8 | 68.0M / 12.2M / 15.2M
 vectors-papers | papers100M on 32; R-MAT 2^16 on 32 | 463.6M / 183.6M / 127.4M
 vectors-metis | papers100M on 32, DGL with METIS against without | 249.2M of 463.6M
-vectors-ldbc | LDBC1000 on 48, macrobatches of 1 / 72 / all; R-MAT 2^15 on 8, of 1 / 4 / 16 | 596M / 464M / 363M
+vectors-ldbc | LDBC1000, 1 / 72 / all; R-MAT 2^15, 1 / 4 / 16 | 596M / 464M / 363M
 epoch-arxiv | arxiv on 4 machines | 1.87 / 1.19 / 1.03
 epoch-products | products on 8 | 11.88 / 3.12 / 2.74
 epoch-papers | papers100M on 32 | 41.96 / 6.64 / 5.73
@@ -99,7 +100,7 @@ static | products and papers100M: FIFO with order against static | +20 %
 order-accuracy | final accuracy with proximity order | same
 requests | cross-partition sampling requests | -25 .. -44 %
 sampling | sampling time | -10 .. -20 %
-systems | PaGraph / PyG / DGL / Euler, geometric mean | 1.91 / 3.02 / 7.04 / 20.68x
+systems | PaGraph / PyG / DGL / Euler, mean | 1.91 / 3.02 / 7.04 / 20.68x
 feature-time | feature time against Euler / DGL / PaGraph | -98 / -88 / -57 %
 scaling | scaling, of linear | 76 %
 pipeline | GPU cluster, isolated stages | 2.7x
@@ -113,11 +114,11 @@ edges-neighbour | Reddit: neighbour | 682 / 100 / 9.7
 edges-LABOR-0 | Reddit: LABOR-0 | 177 / 67 / 9.6
 edges-LABOR-1 | Reddit: LABOR-1 | 261 / 116 / 16.7
 edges-LABOR-* | Reddit: LABOR-* | 1070 / 435 / 26.9
-dependent-hits | DGL's example, kappa 1 / 32: misses | 62 / 22 %
-dependent-nodes | DGL's example, LABOR-0, kappa 1 / 32 | 250K / 247K
-dependent-layers | DGL's example, LABOR-0, one draw for a hop / for all hops | 250K / 191K
-dependent-neighbour | DGL's example, neighbour sampling | 518K
-dependent-accuracy | DGL's example, validation accuracy with kappa 32 | same
+dependent-hits | example, kappa 1 / 32: misses | 62 / 22 %
+dependent-nodes | example, LABOR-0, kappa 1 / 32 | 250K / 247K
+dependent-layers | example, draws for each / all hops | 250K / 191K
+dependent-neighbour | example, neighbour sampling | 518K
+dependent-accuracy | example, accuracy, kappa 32 | same
 cooperative-labor | papers100M, GCN, LABOR-0 on 4 / 8 / 16 | 14.5 / 25.3 / 64.2 %
 cooperative-ns | papers100M, GCN, NS | 21.4 / 36.4 / 61.1 %
 cooperative-mag-labor | mag240M, R-GCN, LABOR-0 | 17.7 / 31.2 / 63.0 %
@@ -144,9 +145,9 @@ pipegcn | PipeGCN, Reddit | 97.10
 proteins | GIPA, ogbn-proteins: first / wide and deep, ROC-AUC | .8700 / .8917
 dgl-products | DGL, products: NS / LABOR | .7632 / .797
 arxiv | OGB, arxiv: GCN / SAGE | 71.74 / 71.49
-products | OGB, products: GCN / SAGE / NS / ClusterGCN / SAINT | 75.64 / 78.50 / 78.70 / 78.97 / 79.08
+products | OGB, products: five, see below | 75.64 / 78.50 / 78.70 / 78.97 / 79.08
 citation2 | DGL, citation2 after 10 epochs: MRR | .7386
-fb15k | Marius, FB15k-237 after 10 epochs: MRR | about .25
+fb15k | Marius, FB15k-237, 10 epochs: MRR | about .25
 """
 
 
