@@ -2,35 +2,41 @@
 
     python bench/simulate.py                              2 ranks on slowed links; 256 to 1,024 workers
     python bench/simulate.py --parts check                only the comparison
-    python bench/simulate.py --parts scaling --scale 16   only the scaling, on a smaller graph
+    python bench/simulate.py --parts scaling              only the scaling
+    python bench/simulate.py --parts scaling --cases mini --scale 20
 
 "check": ranks of a thread each on this machine, whose links ``engine/comm/delayed.py`` slows down;
 "off" is the simulated time of an epoch over the measured one, minus 1. The speed of the machine is
-measured before. "scaling": GCN of two layers, 128 wide, as in Figure 8 of the paper, on an R-MAT
-graph with as many edges per node as papers100M, with mini-batches of 1 % of the training nodes and
-batches of 1 % of the clusters. 20 batches of clusters are counted, because most clusters of an R-MAT
-graph are isolated nodes; and one mini-batch. "of first" is relative to the fewest workers. With
---times, work and bytes of each worker count so many times, as in a graph of so many times as many
-nodes; messages, sums of gradients and updates count once. R-MAT graphs of all sizes are alike.
+measured before. "scaling": GCN of two layers, 128 wide, as in Figure 8 of the paper, on the machines
+of ``papers/cluster.yaml``. A step reads 1 % of the clusters of a graph of the size of papers100M, or
+the neighbourhood of 1 % of the training nodes of an R-MAT graph of 2**SCALE nodes with as many edges
+per node (``drawn.py``). What is counted there has the rows, edges and bytes of each worker exactly;
+they count as many times as papers100M is larger, and messages, sums of gradients and updates once.
+"of first" is relative to the fewest workers; further columns have it for other machines. Searching
+views is the only part that is timed here, in seconds of the processor. "clusters": the share of the
+edges inside of clusters, by Louvain and as the graph was drawn, and what the batches of 1 % of them
+have on average; "fewest" and "most" are nodes of a batch.
 """
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from drawn import CLUSTER, NODE_COUNT, SHARE, Drawn, clusters, communities, neighbourhood, whole
 from harness import finish, parser, race, say, script
 from overlap import on_links
+from scaled import job_of, larger, read, step
 
 import graphtheta as gt
 from graphtheta.engine.comm.delayed import read_link
-from graphtheta.planning.machine import Machine, machine
-from graphtheta.planning.plan import Row
+from graphtheta.partitioners.communities import find_clusters
+from graphtheta.planning.machine import machine
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import EDGE_COUNT, NODES, UPDATE_PASSES
 from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.simulate import Point, simulated
 
@@ -38,50 +44,20 @@ SLOWED = ("50us,10Gbit/s", "50us,1Gbit/s", "1ms,1Gbit/s")
 CHECKED: dict[str, dict[str, Any]] = {
     "global": {}, "mini": {"batch_size": 512, "fanout": "10,5", "mode": "cooperative"}, "cluster": {"clusters": 16, "mode": "cooperative"},
     "independent": {"strategy": "mini", "batch_size": 512, "fanout": "10,5", "mode": "independent"}}
-# batches of the scaling that are counted; 1 if not given
-COUNTED = {"cluster": 20}
 GRAPH = "rmat:scale=14,edge_factor=14,features=128,classes=16"
+MACHINES = Path(__file__).parent / "papers" / "cluster.yaml"
+# how many times slower workers compute, and how many times faster links are, than in the file
+SETTINGS = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": (4.0, 1.0)}
 COLUMNS = {"check": ["case", "link", "ranks", "simulated", "measured", "off", "limit"],
-           "scaling": ["case", "mode", "workers", "step", "of first", "limit", "share", "MiB a worker", "GiB sent", "messages"]}
+           "scaling": ["case", "partitioner", "workers", "step", "of first", *SETTINGS, "limit", "share", "MiB sent", "messages"],
+           "clusters": ["graph", "method", "clusters", "inside", "isolated", "nodes", "fewest", "most", "edges", "without edges"]}
 
 
-@dataclass(frozen=True)
-class Larger(Cluster):
-    """A cluster that trains a graph of ``times`` as many nodes and edges as the one that is counted."""
-
-    times: float
-
-    def compute(self, parts: np.ndarray, workers: int) -> np.ndarray:
-        """As of a cluster; operations are as many as before."""
-        more = parts.copy()
-        more[..., : EDGE_COUNT + 1] *= self.times
-        return super().compute(more, workers)
-
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
-        """As of a cluster."""
-        return super().transfer(sent * self.times, messages, workers, counted)
-
-    def corrected(self, row: Row, parameters: int) -> Row:
-        """A row without what does not grow with the graph: the bytes of gradients, and updates.
-
-        Args:
-            row: A plan for this cluster.
-            parameters: Bytes of the parameters.
-        """
-        more = self.times - 1
-        summed = more * row.summed / row.workers * self.congestion / self.bandwidth
-        updates = more * row.steps * UPDATE_PASSES * parameters * self.seconds[NODES]
-        return replace(row, compute=row.compute - updates, transfer=row.transfer - summed, carried=row.carried - summed)
-
-
-def job_of(graph: str, case: str, hidden: int, **keys: Any) -> dict[str, Any]:
-    """Keys of a job."""
-    return {"dataset": graph, "model": "gcn", "hidden": hidden, "strategy": case, "dropout": 0.0, "keep": 0, **keys}
-
-
-def check(options: Any, speed: Machine) -> list[dict[str, Any]]:
+def check(options: Any) -> list[dict[str, Any]]:
     """Compare simulated epochs with measured ones."""
     rows: list[dict[str, Any]] = []
+    speed = machine(again=True)
+    say(f"speed of this machine, fitted within {speed.error:.0%}: {speed.message * 1e6:.0f} us a move")
     for case, keys in CHECKED.items():
         words = job_of(GRAPH, case, options.hidden, **keys) | ({"strategy": keys["strategy"]} if "strategy" in keys else {})
         job = gt.Job(**words)
@@ -101,40 +77,69 @@ def check(options: Any, speed: Machine) -> list[dict[str, Any]]:
     return rows
 
 
-def scaling(options: Any, speed: Machine) -> list[dict[str, Any]]:
+def scaling(options: Any) -> list[dict[str, Any]]:
     """Steps on hundreds of workers."""
-    graph = f"rmat:scale={options.scale},edge_factor=14,features=128,classes=64"
-    held_graph, (latency, bandwidth, *_) = gt.load(graph), read_link(options.link)
-    cluster = Larger(**asdict(Cluster.of(speed, latency, bandwidth, cores=options.cores)), times=options.times)
-    targets = max(int(held_graph.train.sum()) // 100, 1)
-    cases = {"global": {}, "mini": {"batch_size": targets}, "cluster": {"clusters": options.clusters,
-                                                                        "clusters_per_batch": max(options.clusters // 100, 1)}}
+    drawn: dict[str, Callable[[], Drawn]] = {"global": lambda: whole(options.scale - 3), "mini": lambda: neighbourhood(options.scale),
+                                             "cluster": lambda: clusters(options.inside)}
     rows: list[dict[str, Any]] = []
     for case in options.cases:
-        job = gt.Job(**job_of(graph, case, 128, **cases[case]))
-        modes = ["cooperative"] if case == "cluster" else ["cooperative", "independent"]
-        held = skeleton(job, held_graph)
-        parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())
-        counted = COUNTED.get(case, 1)
-        points = simulated(held, [job], [1, *options.workers], cluster, modes, views=counted, rehearsed=options.rehearsed)
-        one, *rest = (cluster.corrected(p.row, parameters) for p in points)
-        # the search of a view, which one worker makes without messages, is shared; what messages take is not larger
-        points = [Point(replace(row, build=row.build + (options.times - 1) * one.build / row.workers), one.compute) for row in rest]
-        for mode in {p.row.mode: 0 for p in points}:
-            found = [p for p in points if p.row.mode == mode]
-            rows += [_scaled(p, found[0], options.times) for p in found]
-            say("\n".join(f"{case} {mode} {row['workers']}: {row['step']:.3g} s, {row['limit']}" for row in rows[-len(found):]))
+        batch = drawn[case]()
+        n, cluster = batch.graph.n_nodes, read(options.cluster, batch.times)
+        say(f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as many")
+        for masters in options.masters:
+            for partitioner in options.partitioners:
+                job = gt.Job(**job_of("rmat", case, 128, **one_batch(case, batch.graph, options.folder), masters=masters,
+                                      partitioner=partitioner))
+                points = larger(job, batch, options.workers, cluster, options.rehearsed)
+                for point in points:
+                    rows.append({**scaled(point, points[0]), "nodes": n, "edges": batch.graph.n_edges, "times": batch.times})
+                    say(f"{rows[-1]['label']}: {point.step:.3g} s, {rows[-1]['of first']:.2f}, {point.limit}")
     return rows
 
 
-def _scaled(point: Point, first: Point, times: float) -> dict[str, Any]:
+def inside(options: Any) -> list[dict[str, Any]]:
+    """How much of a graph its clusters hold, and batches of 1 % of them."""
+    rmat = whole(options.cluster_scale).graph
+    n = round(rmat.n_nodes / CLUSTER)
+    other, own = communities(n, options.inside)
+    rows = []
+    # Louvain finds a community for each isolated node of the R-MAT graph, which are packed
+    for name, graph, method, cluster in (("rmat", rmat, "louvain", find_clusters(rmat.src, rmat.dst, rmat.n_nodes, "louvain", n)),
+                                         ("communities", other, "louvain", find_clusters(other.src, other.dst, other.n_nodes)),
+                                         ("communities", other, "as drawn", own)):
+        count = int(cluster.max()) + 1
+        # each batch has as many clusters, in random order
+        batch = (np.random.default_rng(0).permutation(count) // max(round(count * SHARE), 1))[cluster]
+        same, together = cluster[graph.src] == cluster[graph.dst], batch[graph.src] == batch[graph.dst]
+        nodes, edges = np.bincount(batch), np.bincount(batch[graph.src][together], minlength=int(batch.max()) + 1)
+        rows.append({"graph": name, "method": method, "clusters": count, "inside": float(same.mean()),
+                     "isolated": float((np.bincount(graph.dst, minlength=graph.n_nodes) == 0).mean()), "nodes": float(nodes.mean()),
+                     "fewest": int(nodes.min()), "most": int(nodes.max()), "edges": float(edges.mean()), "fewest edges": int(edges.min()),
+                     "without edges": float((edges == 0).mean()), "edges of all": graph.n_edges, "times": NODE_COUNT / graph.n_nodes,
+                     "label": f"{name} {method}"})
+    return rows
+
+
+def one_batch(case: str, graph: gt.Graph, folder: Path) -> dict[str, Any]:
+    """Keys of a job whose only batch is the whole graph that was drawn."""
+    if case != "cluster":
+        return {"batch_size": int(graph.train.sum())} if case == "mini" else {}
+    folder.mkdir(exist_ok=True)
+    path = folder / "one_cluster.npy"
+    np.save(path, np.zeros(graph.n_nodes, np.int64))
+    return {"cluster_method": str(path)}
+
+
+def scaled(point: Point, first: Point) -> dict[str, Any]:
+    """A row of a number of workers, relative to the fewest."""
     row = point.row
-    # independent workers compute a batch each in a step
-    speed = (first.row.seconds / row.seconds) if row.mode == "independent" else first.step / point.step
-    return {"case": row.strategy, "mode": row.mode, "workers": row.workers, "step": point.step, "of first": speed, "limit": point.limit,
-            "share": point.parts[point.limit] / row.seconds, "MiB a worker": row.memory / 2**20, "GiB sent": row.sent / 2**30,
-            "messages": row.messages, "times": times, "seconds": point.step, "label": f"{row.strategy} {row.mode} {row.workers}",
-            **{f"seconds of {name}": s for name, s in point.parts.items()}}
+    return {"case": row.strategy, "mode": row.mode, "masters": row.masters, "partitioner": row.partitioner, "workers": row.workers,
+            "step": point.step, "of first": first.step / point.step,
+            **{name: step(first, *setting) / step(point, *setting) for name, setting in SETTINGS.items()},
+            "limit": point.limit, "share": point.parts[point.limit] / row.seconds, "MiB a worker": row.memory / 2**20,
+            "MiB sent": row.moved / row.steps / 2**20, "MiB of gradients": row.summed / row.steps / 2**20, "messages": row.messages,
+            "seconds": point.step, "label": f"{row.strategy} {row.masters} {row.partitioner} {row.workers}",
+            **{f"seconds of {name}": s for name, s in point.parts.items()}, **{f"{name} of a worker": x for name, x in row.loads.items()}}
 
 
 def main() -> int:
@@ -143,21 +148,20 @@ def main() -> int:
     options.add_argument("--ranks", type=int, default=2, help="of the comparison; 2")
     options.add_argument("--hidden", type=int, default=64, help="width of its layers; 64")
     options.add_argument("--epochs", type=int, default=4, help="timed epochs of a round; 4")
-    options.add_argument("--scale", type=int, default=19, help="of the R-MAT graph of the scaling; 19")
-    options.add_argument("--times", type=float, default=1.0, help="how many times larger the graph of the scaling is; 1")
+    options.add_argument("--scale", type=int, default=22, help="of the R-MAT graph of the scaling; 22")
+    options.add_argument("--cluster-scale", type=int, default=17, help="of the R-MAT graph of clusters; 17")
+    options.add_argument("--inside", type=float, default=0.75, help="share of the edges of a node inside its cluster; 0.75")
     options.add_argument("--workers", type=int, nargs="+", default=[256, 512, 1024])
-    options.add_argument("--cases", nargs="+", choices=("global", "mini", "cluster"), default=["global", "mini", "cluster"])
-    options.add_argument("--clusters", type=int, default=1000, help="clusters of the graph; 1000")
-    options.add_argument("--cores", type=int, default=2, help="cores of a simulated machine; 2")
-    options.add_argument("--rehearsed", type=int, default=16, help="most workers that make views; 16")
-    options.add_argument("--link", default="10us,25Gbit/s", help="of the scaling; 10us,25Gbit/s")
+    options.add_argument("--cases", nargs="+", choices=("global", "mini", "cluster"), default=["mini", "cluster"])
+    options.add_argument("--masters", nargs="+", default=["hash"], help="node partitioners; hash, which the paper has")
+    options.add_argument("--partitioners", nargs="+", default=["1d-src"], help="edge placements; 1d-src, which the paper has")
+    options.add_argument("--cluster", type=Path, default=MACHINES, help="the simulated machines; papers/cluster.yaml")
+    options.add_argument("--rehearsed", type=int, default=4, help="most workers that make views; 4")
     options = options.parse_args()
-    speed = machine(again="check" in options.parts)
-    say(f"speed of this machine, fitted within {speed.error:.0%}: {speed.message * 1e6:.0f} us a move")
     status = 0
-    for part, rows in (("check", check), ("scaling", scaling)):
+    for part, rows in (("check", check), ("scaling", scaling), ("clusters", inside)):
         if part in options.parts:
-            status |= finish(options, rows(options, speed), COLUMNS[part], [], bench="simulate", part=part)
+            status |= finish(options, rows(options), COLUMNS[part], [], bench="simulate", part=part)
     return status
 
 

@@ -325,7 +325,7 @@ def test_a_number_that_changed_is_named(tmp_path: Path) -> None:
 
 def test_gradients_and_updates_of_a_larger_graph_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCH)
-    from simulate import Larger
+    from scaled import Larger
 
     # only node bytes take time; "bytes" are those of halo moves and of sums of gradients
     speed = Machine((0.0, 0.0, 1e-9, 0.0, 0.0, 0.0, 0.0), 1.0, 0.0, 0.0, 0.0, 2, 0.0)

@@ -17,6 +17,7 @@ import graphtheta_paper
 import labor
 import others
 from paper import result, results, wrapped
+from rows import SYSTEMS
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAPERS = (graphtheta_paper, batchgnn, distgnn_mb, bgl, labor, others)
@@ -42,19 +43,26 @@ def text() -> str:
     for paper in papers:
         figures, reasons = paper.answered
         lines.append(f"| {paper.name} | {figures + reasons} | {figures} | {reasons} |")
-    lines += ["", "![Hits of the embedding cache, sampled nodes, and vectors fetched](figures/papers.svg)", ""]
+    lines += ["", "![Speed-up to 1,024 workers, hits of the embedding cache, sampled nodes, and vectors fetched](figures/papers.svg)", ""]
     return "\n".join(lines) + "\n" + "\n\n".join(paper.text() for paper in papers) + "\n"
 
 
 def draw(path: Path) -> None:
-    """Draw three of the tables; needs matplotlib."""
+    """Draw four of the tables; needs matplotlib."""
     import matplotlib as mpl
     mpl.use("svg")
     from matplotlib import pyplot as plt
 
     # the same file for the same results
     mpl.rcParams |= {"svg.hashsalt": "papers", "font.size": 9}
-    fig, (hits, sizes, vectors) = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+    fig, (scaling, hits, sizes, vectors) = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
+    few = 256
+    for case, colour in (("mini", "C0"), ("cluster", "C1")):
+        paper = map(float, SYSTEMS["GraphTheta"][f"scaling-{case}"].figure.split(" / "))
+        ours = {workers: graphtheta_paper.speed_up(case, workers)["of first"] for workers in (few, 2 * few, 4 * few)}
+        scaling.plot(list(ours), list(ours.values()), marker="o", ms=3, color=colour, label=case)
+        scaling.plot(list(ours), [1, *paper], marker="o", ms=3, ls="--", color=colour, label=f"{case} (paper)")
+    _titles(scaling, "Speed-up of a step", "workers")
     found = results("hec", graph="rmat", cs="all", ls=2, nc=2000, d=1)
     for key, name in LAYERS.items():
         hits.plot([row["workers"] for row in found], [row[key] for row in found], marker="o", ms=3, label=name)
@@ -70,7 +78,7 @@ def draw(path: Path) -> None:
         rows = results("macrobatch", graph=LARGE, size=size, aggregated=aggregated)
         vectors.plot([row["workers"] for row in rows], [row["vectors"] / 1e6 for row in rows], marker="o", ms=3, label=name)
     _titles(vectors, "Vectors fetched, millions", "workers")
-    for axes in (hits, vectors):
+    for axes in (scaling, hits, vectors):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:.0f}")
     fig.savefig(path, metadata={"Date": None})

@@ -61,12 +61,12 @@ class Share:
     ends: list[Ends]
     counts: Counts
 
-    @property
+    @cached_property
     def mirrors(self) -> np.ndarray:
         """Mirrors of each worker at most, [size]: those of both ends."""
         return np.sum([e.senders.sum(axis=0) + e.receivers.sum(axis=0) for e in self.ends], axis=0)
 
-    @property
+    @cached_property
     def sent(self) -> np.ndarray:
         """Master rows of each worker that others read, at both ends, [size]."""
         return np.sum([e.senders.sum(axis=1) + e.receivers.sum(axis=1) for e in self.ends], axis=0)

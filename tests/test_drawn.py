@@ -1,0 +1,84 @@
+"""Graphs that stand for larger ones in the simulations of bench/: their edges, and that a step reads all of them."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.planning.skeleton import skeleton
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+SCALE = 11
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(BENCH)
+    import drawn
+
+    # with few clusters and targets
+    monkeypatch.setattr(drawn, "NODE_COUNT", 400_000)
+    monkeypatch.setattr(drawn, "TRAINING", 80_000)
+    return drawn
+
+
+def test_ends_of_edges_have_the_quadrants_of_rmat(drawn: Any) -> None:
+    random, nodes = np.random.default_rng(0), np.arange(1 << SCALE)
+    degrees = drawn._degrees(random, nodes, SCALE)
+    assert degrees.sum() == pytest.approx(drawn.DEGREE << SCALE, rel=0.05)
+    dst = np.repeat(nodes, degrees)
+    src = drawn._neighbours(random, dst, SCALE)
+    found = [np.mean([(src >> bit & 1 == a) & (dst >> bit & 1 == b) for bit in range(SCALE)]) for a in (0, 1) for b in (0, 1)]
+    assert found == pytest.approx([0.57, 0.19, 0.19, 0.05], abs=0.01)
+
+
+def test_a_batch_of_targets_reads_all_that_was_drawn(drawn: Any) -> None:
+    batch = drawn.neighbourhood(SCALE)
+    graph = batch.graph
+    targets = int(graph.train.sum())
+    assert targets == round(drawn.TRAINING * drawn.SHARE / batch.times)
+    # no self loop, no duplicate, and a hop beyond the nodes that are computed
+    assert len({*zip(graph.src.tolist(), graph.dst.tolist(), strict=True)}) == graph.n_edges and (graph.src != graph.dst).all()
+    into, ends = np.unique(graph.dst), np.flatnonzero(graph.train)
+    first = np.union1d(ends, graph.src[np.isin(graph.dst, ends)])
+    assert np.isin(into, first).all() and np.isin(ends, into).all()
+    job = gt.Job(dataset="rmat", model="gcn", hidden=4, strategy="mini", batch_size=targets, backend="reference", keep=0)
+    view = skeleton(job, graph).strategy(job).batch(0, 0)
+    assert view.space.n == graph.n_nodes
+    # each node that is computed reads itself too
+    assert view.levels[0].n_edges == graph.n_edges + view.levels[0].n_out
+
+
+def test_edges_of_a_batch_of_clusters_stay_inside(drawn: Any) -> None:
+    levels = drawn.cluster_levels(round(drawn.NODE_COUNT / drawn.CLUSTER))
+    batch = drawn.clusters(0.5).graph
+    few = drawn.cluster_levels(round(drawn.NODE_COUNT / drawn.CLUSTER * drawn.SHARE))
+    cluster = np.repeat(np.arange(len(few)), 1 << few)
+    assert len(cluster) == batch.n_nodes and (cluster[batch.src] == cluster[batch.dst]).all()
+    assert 0.5 * 0.5 * drawn.DEGREE < batch.n_edges / batch.n_nodes <= 0.5 * drawn.DEGREE
+    # of the whole graph, half of the edges do
+    graph, own = drawn.communities(len(levels), 0.5)
+    assert len(own) == graph.n_nodes
+    assert 0.3 < (own[graph.src] == own[graph.dst]).mean() < 0.55
+
+
+def test_sizes_of_clusters_have_the_mean_of_the_published_ones(drawn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    levels = drawn.cluster_levels(round(drawn.NODE_COUNT / drawn.CLUSTER))
+    assert (1 << levels).mean() == pytest.approx(drawn.CLUSTER, rel=0.1)
+    assert 0.01 < (1 << int(levels.max())) / drawn.NODE_COUNT < 0.02
+
+
+def test_machines_of_a_file(drawn: Any) -> None:
+    from scaled import read
+
+    cluster = read(BENCH / "papers" / "cluster.yaml", 2.0)
+    parts = np.zeros((3, 2, 7))
+    parts[:, 1, 0] = [0.0, 1e9, 2e9]
+    # products on all threads, of twice as much
+    assert cluster.compute(parts, 1) == pytest.approx(2 * np.array([0.0, 1.0, 2.0]) * 1e9 * cluster.seconds[0] / cluster.cores)
+    sent = np.array([0, 0, 10**6])
+    assert cluster.transfer(sent, 0 * sent, 1) == pytest.approx(2e6 / cluster.bandwidth)
