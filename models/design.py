@@ -25,7 +25,7 @@ class Options(BaseModel):
     """Values that are checked when they are given, and cannot be changed afterwards."""
 
     # most classes only lend their fields to others, and need no checks of their own
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, protected_namespaces=())
 
 
 def read_options(kind: type[AnyOptions], values: Mapping[str, Any]) -> AnyOptions:

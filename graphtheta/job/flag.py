@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
+from graphtheta.job.described import described
 from graphtheta.job.job import as_text, choices, flag, read_keys
 from graphtheta.job.keyfile import read_mapping
 from graphtheta.job.keys import SECTIONS
@@ -19,7 +20,7 @@ from graphtheta.job.outside import extra_keys, in_file, read_extra
 from graphtheta.job.presets import PRESETS, preset
 from graphtheta.models.design import Design
 from graphtheta.models.registry import MODELS
-from graphtheta.models.user import load_user
+from graphtheta.models.user import declared, load_user
 from graphtheta.wording import did_you_mean
 
 
@@ -32,6 +33,8 @@ class Parser(argparse.ArgumentParser):
                          allow_abbrev=False,
                          formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=110))
         self.keys: set[str] = set()
+        # keys whose help has its line
+        self.told: set[str] = set()
         self.outside: tuple[Design | Callable[..., Any] | None, str] = None, ""
         self.extra: dict[str, FieldInfo] = {}
 
@@ -42,6 +45,15 @@ class Parser(argparse.ArgumentParser):
         """Print the help on rank 0 only."""
         if launched()[0] == 0:
             say(self.format_help())
+
+    def format_help(self) -> str:
+        """The help, for which keys of the job get their lines."""
+        texts = described() if self.outside[0] is None else described(declared(self.outside[0]))
+        for action in self._actions:
+            if action.dest in self.keys - self.told:
+                action.help = " ".join(f"{texts.get(action.dest, '').replace('%', '%%')} {action.help}".split())
+        self.told |= self.keys
+        return super().format_help()
 
     def add_job_keys(self) -> None:
         """Add ``--config``, ``--preset`` and one flag per key of the job, in its sections."""
@@ -57,7 +69,7 @@ class Parser(argparse.ArgumentParser):
             if key in (action.dest for action in self._actions):
                 raise ConfigError(f"{title}: {self.prog} uses the name '{key}' itself; choose another one")
             shown, allowed = as_text(field.default), choices(key, field)
-            text = " ".join(f"{field.description or ''} {f'[{shown}]' if shown else ''}".replace("%", "%%").split())
+            text = f"[{shown}]".replace("%", "%%") if shown else ""
             if field.annotation is bool:
                 group.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
             else:

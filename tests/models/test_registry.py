@@ -8,6 +8,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.layer.layer import DIRECTIONS
 from graphtheta.errors import ConfigError
+from graphtheta.job.described import described
 from graphtheta.models import MODELS, build_model, load_user
 from graphtheta.models.design import NetworkOptions
 from graphtheta.models.gcn import NORMALISATIONS, GCNOptions
@@ -171,9 +172,10 @@ def test_choices_are_those_that_are_known(options, name, known):
 def test_an_option_of_several_models_is_the_same_in_all():
     for design in PUBLISHED.values():
         for name, field in design.options.own().items():
-            others = [PUBLISHED[other].options.model_fields[name] for other in readers(name) if other in PUBLISHED]
-            assert {(repr(o.annotation), o.default, repr(o.metadata), o.description) for o in others} == {
-                (repr(field.annotation), field.default, repr(field.metadata), field.description)}
+            kinds = [PUBLISHED[other].options for other in readers(name) if other in PUBLISHED]
+            found = {(repr(o.annotation), o.default, repr(o.metadata)) for o in (kind.model_fields[name] for kind in kinds)}
+            assert found == {(repr(field.annotation), field.default, repr(field.metadata))}
+            assert len({described(kind)[name] for kind in kinds}) == 1
 
 
 @pytest.mark.parametrize(("name", "design", "said"), [
