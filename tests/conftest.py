@@ -8,7 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from warm.plugin import pytest_configure, pytest_configure_node, pytest_runtest_setup, pytest_unconfigure  # noqa: F401
+from warm.reference import VARIABLE, Reference
 
+from graphtheta.ops.backend import fused
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.compile import private
 
@@ -42,10 +45,18 @@ def kernel_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(autouse=True)
-def back_end(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Edge programs run on the reference, unless the test is marked ``fused``: compiling a kernel takes half a second."""
-    with backend_scope("reference" if request.node.get_closest_marker("fused") is None else "fused"):
+def back_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Edge programs run on the reference, unless the test is marked ``fused``: compiling a kernel takes half a second.
+
+    Jobs choose for themselves, unless the test is marked ``reference``.
+    """
+    if request.node.get_closest_marker("reference"):
+        monkeypatch.setattr(fused, "_BACKEND", Reference())
+        monkeypatch.setenv(VARIABLE, "1")
         yield
+    else:
+        with backend_scope("reference" if request.node.get_closest_marker("fused") is None else "fused"):
+            yield
 
 
 @pytest.fixture

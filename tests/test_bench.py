@@ -83,6 +83,7 @@ def run_bench(bench: str, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
+# those marked reference say the same with kernels, which take longer to compile than to run
 @pytest.mark.slow
 def test_epochs_are_timed(tmp_path: Path) -> None:
     words = ("--graph", GRAPH, "--models", "gcn", "gat_e", "--peers", "--epochs", "2", "--plot", str(tmp_path / "p.png"))
@@ -93,6 +94,7 @@ def test_epochs_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_epochs_with_relations_are_timed(tmp_path: Path) -> None:
     (row,) = rows_of("relations", tmp_path, "--graphs", "small", "--peers", "--epochs", "2")
     assert (row["graph"], row["note"], row["runs"], len(row["losses"])) == ("small", "", 2, 2)
@@ -114,6 +116,7 @@ def test_samples_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_sampled_steps_are_timed(tmp_path: Path) -> None:
     words = ("--graph", GRAPH, "--fanout", "3,2", "--hidden", "8", "--targets", "20", "--batches", "2", "--peers")
     rows = rows_of("minibatch", tmp_path, *words)
@@ -150,6 +153,7 @@ def test_starts_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
     rows = rows_of("ranks", tmp_path, "--graph", GRAPH, "--partitioners", "1d-dst", "--epochs", "2")
     assert [(row["contender"], row["note"], row["runs"]) for row in rows] == [("1 x 2", "", 2), ("2 x 1 1d-dst", "", 2)]
@@ -187,6 +191,7 @@ def test_damage_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_the_cost_of_safety_is_measured(tmp_path: Path) -> None:
     none, all_, *_ = rows_of("guards", tmp_path, "--jobs", "tiny", "--rounds", "1")
     assert none["checkpoints"] == none["write ms"] == 0 and none["note"] == all_["note"] == ""
@@ -202,6 +207,7 @@ def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
     rows = run_bench("overlap", tmp_path, "--graph", GRAPH, "--scale", "9", "--ranks", "2", "--epochs", "2", "--rounds", "1")
     assert [(row["contender"], row["note"]) for row in rows if "contender" in row] == [
@@ -210,6 +216,7 @@ def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_duplicated_work_of_independent_workers_is_measured(tmp_path: Path) -> None:
     rows = run_bench("modes", tmp_path, "--scale", "9", "--targets", "16", "--workers", "3", "--fanouts", "3,2", "--epochs", "1",
                      "--rounds", "1")
@@ -227,6 +234,7 @@ def test_hits_of_caches_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_hits_of_embeddings_are_counted(tmp_path: Path) -> None:
     rows = run_bench("hec", tmp_path, "--graphs", "rmat:scale=8,edge_factor=4,features=4,classes=4", "--workers", "2", "--all-up-to", "1",
                      "--batches", "4", "--epochs", "2")
@@ -242,6 +250,7 @@ def test_totals_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
     rows = run_bench("uneven", tmp_path, "--scale", "9", "--epochs", "1", "--rounds", "1")
     assert [row["note"] for row in rows if "contender" in row] == [""] * 4
@@ -249,6 +258,7 @@ def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
 def test_a_long_run_is_watched(tmp_path: Path) -> None:
     rows = run_bench("soak", tmp_path, "--steps", "100", "--every", "50", "--ranks", "2")
     looks = [row for row in rows if "rank" in row]
@@ -258,11 +268,12 @@ def test_a_long_run_is_watched(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_random_jobs_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path) -> None:
-    rows = [row for row in run_bench("equality", tmp_path, "--jobs", "20", "--seed", "4", "--fused", "0.1") if "job" in row]
-    assert len(rows) == 20 and all(row["difference"] < 1e-9 and row["sensitive"] is None and not row["note"] for row in rows)
+    rows = [row for row in run_bench("equality", tmp_path, "--jobs", "9", "--seed", "6", "--fused", "0.1") if "job" in row]
+    assert len(rows) == 9 and all(row["difference"] < 1e-9 and row["sensitive"] is None and not row["note"] for row in rows)
     assert len({row["model"] for row in rows}) == 8 and len({row["strategy"] for row in rows}) == 3
     assert {row["optimiser"] for row in rows if row["norm"] == "batch"} == {"adam", "adamw", "sgd", "momentum"}
-    assert len({row["targets"] for row in rows}) == 5 and {row["back end"] for row in rows} == {"fused", "reference"}
+    assert len({row["targets"] for row in rows}) == 5 and len({row["graph"] for row in rows}) == 9
+    assert {row["back end"] for row in rows} == {"fused", "reference"}
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from graphtheta.engine.runtime.affinity import share
 from graphtheta.engine.runtime.start import read_patience
 from graphtheta.errors import ConfigError, DataError
 
+# how a process starts, and what it has imported then
+pytestmark = pytest.mark.cold
 PROGRAM = str(Path(__file__).with_name("mpi_program.py"))
 
 

@@ -248,6 +248,8 @@ def test_messages_of_different_moves_do_not_match():
 class TestFaults:
     """Every rank ends with a status that is not 0, and one message says which rank and which line."""
 
+    # the stacks of these reports begin with the program's first line
+    @pytest.mark.cold
     @pytest.mark.parametrize(("fault", "words"), [
         ("sleeps in gather", r"ranks 0 and 2 wait for other ranks that make no progress:\n  rank 1/3 .* asleep .* in sleeps, stage \w+, .*"
                              r"(?s:.*)in gather: Faulty.fault\(\"gather\"\)"),

@@ -28,6 +28,8 @@ from graphtheta.errors import (
     UserFunctionError,
 )
 
+pytestmark = pytest.mark.reference
+
 MPIEXEC = doctor.find_mpiexec()
 N, E = 30, 120
 TINY = ("--dataset", "sbm:n_nodes=60,n_edges=300,classes=3,features=4", "--epochs", "1", "--backend", "reference")

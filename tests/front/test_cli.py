@@ -19,6 +19,8 @@ from graphtheta.errors import FormatError
 from graphtheta.job.job import Job
 from graphtheta.reports.runlog import RunLog
 
+pytestmark = pytest.mark.reference
+
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--epochs", "4", "--hidden", "8")
 MPIEXEC = doctor.find_mpiexec()
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")

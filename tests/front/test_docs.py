@@ -30,7 +30,6 @@ from graphtheta.engine.train.metrics import METRICS
 from graphtheta.job.job import Job
 from graphtheta.models.registry import MODELS
 from graphtheta.ops import PRIMITIVES
-from graphtheta.ops.backend import fused
 from graphtheta.tasks.registry import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -42,19 +41,6 @@ COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 # pages whose blocks run on compiled kernels: what a user runs first, and operations with kernels of their own. The other
 # pages are about the numbers, which are the same on the reference, and compiling for them takes more time than running
 COMPILED = ("README", "extending", "compiler")
-
-
-class Reference:
-    """In place of the chosen back end: the reference, whatever a job chooses."""
-
-    def get(self) -> str:
-        return "reference"
-
-    def set(self, name: str) -> None:
-        """Nothing is chosen."""
-
-    def reset(self, token: None) -> None:
-        """Nothing was chosen."""
 
 
 def python_blocks(text: str) -> list[tuple[int, str, str | None]]:
@@ -76,12 +62,11 @@ def commands() -> list[str]:
     return list(dict.fromkeys(line.group(1).split(" #")[0].strip() for block in blocks for line in COMMAND.finditer(block)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.reference] * (page.stem not in COMPILED), id=page.name)
+                                  for page in PAGES])
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    if page.stem not in COMPILED:
-        monkeypatch.setattr(fused, "_BACKEND", Reference())
     modules = set(sys.modules)
     registries = [(table, set(table)) for table in (PRIMITIVES, METRICS, TASKS, MODELS)]
     names: dict[str, Any] = {"__name__": "__main__"}

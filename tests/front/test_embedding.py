@@ -25,6 +25,8 @@ from graphtheta.ops.optimisers.row_optimiser import RowSGD
 from graphtheta.recovery.stopping import Stop, Stopped
 from graphtheta.train import trainer as trainer_module
 
+pytestmark = pytest.mark.reference
+
 KEYS: dict[str, Any] = {"embedding": 6, "hidden": 5, "epochs": 4, "dtype": "float64", "backend": "reference", "model": "sage", "seed": 4,
                         "optimiser": "sgd", "dropout": 0.2}
 STRATEGIES: dict[str, dict[str, Any]] = {

@@ -11,6 +11,8 @@ import pytest
 from graphtheta.__main__ import main
 from tests.front.test_dataset import FOLDER, data
 
+pytestmark = pytest.mark.reference
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 LARGE = ("molecules", "recommend")

@@ -11,6 +11,8 @@ import pytest
 from graphtheta.data.graph import Graph
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
 
+pytestmark = pytest.mark.reference
+
 sp = pytest.importorskip("scipy.sparse")
 
 EDGES = [[0, 1, 2, 0], [1, 2, 0, 0]]

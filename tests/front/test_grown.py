@@ -20,6 +20,8 @@ from graphtheta.inductive import grown as grown_module
 from graphtheta.inductive.fingerprints import row_hashes
 from graphtheta.models import SAGE, SimpleHGN
 
+pytestmark = pytest.mark.reference
+
 TASKLESS = {"edge_y": None, "edge_train": None, "edge_val": None, "edge_test": None}
 KEYS: dict[str, Any] = {"epochs": 1, "hidden": 4, "layers": 3, "dtype": "float64", "backend": "reference"}
 N, NEW = 60, 4

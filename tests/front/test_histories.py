@@ -17,6 +17,8 @@ from graphtheta.engine.store.history import History
 from graphtheta.errors import ConfigError
 from graphtheta.staleness.surroundings import surroundings
 
+pytestmark = pytest.mark.reference
+
 GRAPH = graphs.random_graph(60, 200, hub=False)
 KEYS: dict[str, Any] = {"hidden": 6, "layers": 3, "dtype": "float64", "seed": 3, "backend": "reference", "optimiser": "sgd",
                         "dropout": 0.3, "lr": 0.2}

@@ -18,6 +18,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.store.from_graph import write_store
 
+pytestmark = pytest.mark.reference
+
 TASKLESS = {"edge_y": None, "edge_train": None, "edge_val": None, "edge_test": None}
 UNLABELLED = {"y": None, "train": None, "val": None, "test": None, **TASKLESS}
 KEYS: dict[str, Any] = {"epochs": 1, "hidden": 4, "dtype": "float64", "backend": "reference"}

@@ -13,6 +13,7 @@ from graphtheta.cli.doctor import find_mpiexec
 BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 
 
+@pytest.mark.cold
 @pytest.mark.slow
 @pytest.mark.skipif(find_mpiexec() is None or sys.platform != "linux", reason="needs MPI, and to see the processes of a job")
 def test_nothing_is_lost_when_a_rank_is_killed(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from graphtheta.cli import launch
 from graphtheta.cli.doctor import find_mpiexec
 from graphtheta.cli.launch import Restarts, Runs, in_words
 
+# processes that signals and the end of others reach
+pytestmark = pytest.mark.cold
 needs_mpi = pytest.mark.skipif(find_mpiexec() is None, reason="MPI is not installed")
 # rank 0 counts the tries in a file; the words say how each try ends, the last word all that follow
 ENDS = """

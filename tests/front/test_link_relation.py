@@ -13,6 +13,8 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.splits.links import DROPPED, MESSAGE, TEST, VAL, link_parts
 from graphtheta.store.from_graph import write_store
 
+pytestmark = pytest.mark.reference
+
 USERS, ITEMS, TAGS = 40, 30, 5
 KEYS: dict[str, Any] = {"model": "rgcn", "task": "link", "link_relation": "buys", "hidden": 6, "negatives": 3,
                         "eval_negatives": 6, "dtype": "float64", "dropout": 0.0, "epochs": 2}

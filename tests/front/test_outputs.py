@@ -20,6 +20,8 @@ from graphtheta.outputs import formats, parts
 from graphtheta.outputs.formats import Rows, write_csv
 from graphtheta.outputs.parts import MARK, PartFolder
 
+pytestmark = pytest.mark.reference
+
 NAMES = np.array([*(f"n{i}" for i in np.random.default_rng(0).permutation(56)), "a,b", 'say "hi"', "line\nend\r", "007 é"])
 GRAPH = graphs.random_graph(60, 260, node_ids=NAMES)
 KEYS = {"epochs": 0, "hidden": 5, "dtype": "float64", "backend": "reference"}

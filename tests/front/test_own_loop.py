@@ -15,6 +15,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, TapeError
 from graphtheta.train.schedule import cosine, step, warm_up
 
+pytestmark = pytest.mark.reference
+
 
 def own(comm: Any, per_step: int = 1, epochs: int = 2, **keys: Any) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
     """The plain loop."""

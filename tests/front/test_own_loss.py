@@ -12,6 +12,8 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, UserFunctionError
 
+pytestmark = pytest.mark.reference
+
 
 def entropy(out: Any, y: Any) -> Any:
     return -gt.pick(gt.log_softmax(out), y)

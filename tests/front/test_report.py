@@ -23,6 +23,8 @@ from graphtheta.reports import chart
 from graphtheta.reports.page import imbalance, slowest
 from graphtheta.reports.profile import LISTED, Profile
 
+pytestmark = pytest.mark.reference
+
 TINY = {"dataset": "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "epochs": 4, "hidden": 8, "backend": "reference"}
 WORDS = ("--dataset", TINY["dataset"], "--epochs", "4", "--hidden", "8", "--backend", "reference")
 MPIEXEC = doctor.find_mpiexec()

@@ -312,6 +312,7 @@ def test_a_signal_stops_all_ranks_after_the_step(number: int, code: int, told: s
     assert ranks > 1 or rows("run") == rows("whole")
 
 
+@pytest.mark.cold
 def test_a_process_that_is_killed_loses_nothing_before_its_last_checkpoint() -> None:
     Path("slow.py").write_text(SLOW)
     process = started(1, "--out", "run")

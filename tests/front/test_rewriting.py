@@ -20,6 +20,8 @@ from graphtheta.sparse import is_sparse
 from graphtheta.store.from_graph import write_store
 from graphtheta.store.reader import check_store
 
+pytestmark = pytest.mark.reference
+
 N, M = 60, 90
 
 

@@ -1,4 +1,4 @@
-"""Messages of a worker from the start of a job to its end, on 4 to 64 workers: collectives, and messages to single workers."""
+"""Messages of a worker from the start of a job to its end, on 4 to 32 workers: collectives, and messages to single workers."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -15,7 +15,9 @@ from graphtheta.engine.partition.table import Table
 from graphtheta.engine.runtime.timeline import tracing
 from graphtheta.reports.runlog import RunLog
 
-SIZES = (4, 64)
+pytestmark = pytest.mark.reference
+
+SIZES = (4, 32)
 N_NODES = 256
 Counts = dict[str, tuple[int, int, int]]
 

@@ -20,6 +20,8 @@ from graphtheta.simulation.cluster import POST, Cluster
 from graphtheta.simulation.report import by_way, report
 from graphtheta.simulation.simulate import simulated
 
+pytestmark = pytest.mark.reference
+
 GRAPH = graphs.random_graph(40, 160)
 SPEED = Machine((1e-11, 1e-10, 3e-10, 1e-10, 1e-9, 5e-5, 0.0), 1.5, 1e-4, 4e-10, 1e-4, 2, 0.1)
 CLUSTER = Cluster.of(SPEED, 1e-5, 1e9)

@@ -17,6 +17,8 @@ from graphtheta.rng import Purpose, bits, key
 from graphtheta.streaming import dealing, nodes
 from graphtheta.streaming.shared import SharedPartitioner, SharedPlacement
 
+pytestmark = pytest.mark.reference
+
 NODES = [name for name, kind in PARTITIONERS.items() if issubclass(kind, SharedPartitioner)]
 EDGES = [name for name, kind in EDGE_PLACEMENTS.items() if issubclass(kind, SharedPlacement)]
 ODD = {"some": graphs.random_graph(40, 160), **graphs.odd_graphs()}

@@ -15,6 +15,8 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
 
+pytestmark = pytest.mark.reference
+
 CHOSEN = "pagerank:damping=0.5+core_number"
 
 

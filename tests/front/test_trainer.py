@@ -16,6 +16,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.splits.links import link_split
 from graphtheta.tasks.links import Links
 
+pytestmark = pytest.mark.reference
+
 MPIEXEC = doctor.find_mpiexec()
 RANKS = [1, pytest.param(2, marks=pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed"))]
 N = 160

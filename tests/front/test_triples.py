@@ -15,6 +15,8 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.triples import ranking
 from graphtheta.triples.ranking import rank_block
 
+pytestmark = pytest.mark.reference
+
 N, RELATIONS = 30, 4
 PLACEMENTS = [("1d-src", "hash"), ("vertex-cut", "block"), ("1d-dst", "hash")]
 KEYS: dict[str, Any] = {"embedding": 6, "dtype": "float64", "backend": "reference", "optimiser": "sgd", "lr": 0.1, "epochs": 2,

@@ -11,6 +11,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Tape, Var
 
+pytestmark = pytest.mark.reference
+
 
 class Virtual(gt.Layer):
     """A mean of the neighbours, PairNorm, and a virtual node."""
