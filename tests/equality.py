@@ -86,22 +86,30 @@ def edge_task(part, graph):
 TASKS = {"node": node_task, "link": link_task, "edge": edge_task}
 
 
-def run(comm, placement, task_name, share=None):
-    """Losses and last gradients by (strategy, model), and the edges of every view by strategy.
+def pairs(models, share=None):
+    """Pairs of a strategy and a model: all, or the share of a number, which has every strategy and every model.
 
-    A share of 0 or 1 is one half of the pairs, which has every strategy and every model.
+    As many numbers in a row as there are shares have all pairs; with two models these are halves, with many they are sixths.
     """
+    shares = min(len(models), len(STRATEGIES))
+    return [(strategy, model) for i, strategy in enumerate(STRATEGIES) for j, model in enumerate(models)
+            if share is None or (i + j - share) % shares == 0]
+
+
+def run(comm, placement, task_name, share=None):
+    """Losses and last gradients by (strategy, model), of all pairs or a share, and the edges of every view by strategy."""
     graph = example()
     part = build_partition(graph, comm, *placement, dtype=np.float64)
     task, d_out, models = TASKS[task_name](part, graph)
-    numbers, edges = {}, {}
+    numbers, edges, chosen_pairs = {}, {}, pairs(models, share)
     with dtype_scope("float64"):
         built = {name: build(kind, d_out, options, part) for name, (kind, options) in models.items()}
-        for i, (strategy_name, make) in enumerate(STRATEGIES.items()):
+        for strategy_name, make in STRATEGIES.items():
             strategy = make(part, ["in", "in"], task)
             views = [strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch) for i in range(STEPS)]
             edges[strategy_name] = [chosen(comm, level) for view in views for level in view.levels]
-            for name, (model, start) in list(built.items()) if share is None else list(built.items())[(i + share) % 2:: 2]:
+            for name in (model for of, model in chosen_pairs if of == strategy_name):
+                model, start = built[name]
                 model.load_state(start)
                 numbers[strategy_name, name] = train(comm, model, task, views)
     return numbers, edges

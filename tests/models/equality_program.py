@@ -1,7 +1,7 @@
 """Run under mpiexec: the equality matrix on real workers; rank 0 writes the numbers to the file named.
 
-Each task has one placement, another one for each number of workers; simulated ranks have all. On the fused back end, every
-kernel of which is compiled, it is one placement and two models of node tasks.
+Each task has one placement and a share of the pairs of a strategy and a model, other ones for each number of workers; simulated
+ranks have all. On the fused back end, every kernel of which is compiled, it is one placement and two models of node tasks.
 """
 import sys
 
@@ -24,7 +24,7 @@ def main(path, back_end):
         equality.MODELS = {name: equality.MODELS[name] for name in FUSED["models"]}
     for task, placement in cases.items():
         with backend_scope(back_end):
-            numbers, edges = run(comm, placement, task)
+            numbers, edges = run(comm, placement, task, comm.size if back_end == "reference" else None)
         for (strategy, model), (losses, grads) in numbers.items():
             found[f"{task}|{' '.join(placement)}|{strategy}|{model}"] = np.concatenate((losses, grads))
         for strategy, levels in edges.items():

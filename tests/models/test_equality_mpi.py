@@ -1,4 +1,4 @@
-"""The equality matrix on real workers, started by mpiexec."""
+"""A share of the equality matrix on real workers, started by mpiexec."""
 from __future__ import annotations
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from equality import STRATEGIES, alone
+from equality import EDGE_MODELS, LINK_MODELS, MODELS, STRATEGIES, alone, pairs
 
 PROGRAM = Path(__file__).with_name("equality_program.py")
 # mpiexec from a wheel lies beside the interpreter
@@ -41,5 +41,5 @@ def test_same_numbers_under_mpiexec(size, back_end, tmp_path):
                 error = np.abs(mine - theirs).max() / np.abs(theirs).max()
                 assert error < 1e-9, f"{name} on {size} workers differs by {error:.1e}"
             checked += 1
-    models = sum(len(alone(task)[0]) for task in ("node", "link", "edge"))
-    assert checked == (models if back_end == "reference" else 2 * len(STRATEGIES))
+    shared = sum(len(pairs(models, size)) for models in (MODELS, LINK_MODELS, EDGE_MODELS))
+    assert checked == (shared if back_end == "reference" else 2 * len(STRATEGIES))
