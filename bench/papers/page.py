@@ -43,7 +43,7 @@ def text() -> str:
     for paper in papers:
         figures, reasons = paper.answered
         lines.append(f"| {paper.name} | {figures + reasons} | {figures} | {reasons} |")
-    lines += ["", "![Speed-up to 1,024 workers, hits of the embedding cache, sampled nodes, and vectors fetched](figures/papers.svg)", ""]
+    lines += ["", "![Scaling, hits of the embedding cache, sampled nodes, vectors](figures/papers.svg)", ""]
     return "\n".join(lines) + "\n" + "\n\n".join(paper.text() for paper in papers) + "\n"
 
 
