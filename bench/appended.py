@@ -91,7 +91,7 @@ def figures(later: gt.Inference, folder: Path, compare: str, appended: bool, rou
 
 
 def main() -> int:
-    options = parser(__doc__, rounds=5)
+    options = parser(__doc__, rounds=3)
     options.add_argument("--scale", type=int, default=0, help=f"logarithm of the number of nodes; by model: {SCALES}")
     options.add_argument("--hidden", type=int, default=64, help="values of a node; 64")
     options.add_argument("--share", type=float, default=0.01, help="appended nodes, as a share of the old ones; 0.01")

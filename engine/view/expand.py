@@ -184,14 +184,14 @@ def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded
         return _assemble(partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops)
 
 
-def k_hop_nodes(partition: Partition, nodes: np.ndarray, hops: int) -> np.ndarray:
-    """Mask of the nodes within ``hops`` hops of some nodes in both directions, [n_masters] bool.
+def k_hop_nodes(partition: Partition, nodes: np.ndarray, hops: int, direction: str = "both") -> np.ndarray:
+    """Mask of some nodes and those that send to them over at most ``hops`` edges, [n_masters] bool; by default, in both directions.
 
     Collective: all ranks of the partition.
     """
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         for _ in range(hops):
-            sweeps = [_choose(partition, frame, *x, None, None, 0, 0) for x in passes_of(partition, "both")]
+            sweeps = [_choose(partition, frame, *x, None, None, 0, 0) for x in passes_of(partition, direction)]
             frame.append([rows for sweep in sweeps for rows in sweep.masters_read()])
         return frame.row_of >= 0
 

@@ -86,13 +86,9 @@ def changes_since(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str]
         degrees_read: Names of the degrees that are values of the node.
         directions: Whether layers read in-edges (False), and out-edges (True).
     """
-    known = np.flatnonzero(kept.known)
-
     @cache
     def differs(name: str) -> np.ndarray:
-        out = np.ones(len(kept.known), bool)
-        out[known] = kept.read(name, known) != now[name][known]
-        return out
+        return kept.differs(name, now[name])
 
     if OWN in now:
         return Changes(differs(OWN), {reverse: differs(name) for reverse, name in EDGES.items() if name in now})
@@ -100,6 +96,16 @@ def changes_since(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str]
     for name in degrees_read:
         values = values | differs(name)
     return Changes(values, {reverse: differs(DEGREES[reverse]) for reverse in directions})
+
+
+def ranks_of(model: ModelOnGraph) -> np.ndarray:
+    """Ranks of the masters of this worker in ascending order of their numbers, [n_masters] int64."""
+    p = model.partition
+    if p.n_masters == p.n_nodes:
+        return p.masters
+    ranks = np.empty(p.n_masters, np.int64)
+    ranks[np.argsort(p.masters)] = np.arange(p.n_masters)
+    return ranks
 
 
 def ids_of(model: ModelOnGraph) -> np.ndarray:

@@ -22,7 +22,8 @@ from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.view.level import halo_map
-from graphtheta.ops.kernels.fingerprint import hash_edges, hash_rows
+from graphtheta.ops.autodiff.buffers import by_blocks, empty
+from graphtheta.ops.kernels.fingerprint import hash_edges, hash_placed, hash_rows, take_checked
 from graphtheta.rng import Purpose, bits, key
 from graphtheta.sparse import is_sparse
 
@@ -42,14 +43,45 @@ def row_hashes(x: Any, name: str = "") -> np.ndarray:
     seed = key(0, Purpose.CHECK, crc32(name.encode()))
     if is_sparse(x):
         return _sums(row_hashes(x.data, name) * bits(seed, x.indices), x.indptr)
-    out = np.zeros(len(x), np.uint64)
-    flat = np.ascontiguousarray(x).reshape(len(x), prod(x.shape[1:]))
-    if flat.size:
-        # longer texts elsewhere in the array, which pad a text with zeros, do not change its hash
-        short = flat.shape[1] * flat.dtype.itemsize % WORDS.itemsize or flat.dtype.kind == "U"
-        words = flat.view(WORD if short else WORDS)
-        hash_rows(words, bits(seed, np.arange(words.shape[1])) | np.uint64(1), out)
+    if not x.size:
+        return np.zeros(len(x), np.uint64)
+    out, words = empty((len(x),), np.uint64), _words(np.ascontiguousarray(x))
+    hash_rows(words, _odd(seed, words), out)
     return out
+
+
+def array_hash(hashes: np.ndarray, places: np.ndarray, n: int) -> str:
+    """A hash of an array of n rows, from those of rows, [m] uint64, that have a place in it: a number below n, [m] int64."""
+    return f"{int(hash_placed(hashes, places, n)):016x}"
+
+
+def take_rows_checked(x: np.ndarray, rows: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> int | None:
+    """Copy rows of an array on all threads, and compare them with their hashes on the way.
+
+    Args:
+        x: [n, ...], contiguous, of a type that ``row_hashes`` takes.
+        rows: [m] int64, each at least 0 and below n.
+        hashes: What ``row_hashes`` returned for all rows, [n] uint64.
+        out: [m, ...], contiguous; changed.
+
+    Returns:
+        A row with another hash; None if all are right.
+    """
+    if not out.size:
+        return None
+    words, to, hashes = _words(x), _words(out), hashes[:]
+    odd, wrong = _odd(key(0, Purpose.CHECK, crc32(b"")), words), list[int]()
+    for each in (words, hashes):
+        # one kernel for arrays that may be changed and those that must not
+        each.flags.writeable = False
+
+    def copied(_: int, begin: int, end: int) -> None:
+        at = begin + take_checked(words, rows[begin:end], odd, hashes, to[begin:end])
+        if at < end:
+            wrong.append(int(rows[at]))
+
+    by_blocks(copied, len(rows), words.shape[1])
+    return min(wrong, default=None)
 
 
 def column_hashes(store: ColumnStore, names: Iterable[str]) -> np.ndarray:
@@ -98,6 +130,19 @@ def _sums(x: np.ndarray, ptr: np.ndarray) -> np.ndarray:
     total = np.zeros(len(x) + 1, np.uint64)
     np.cumsum(x, out=total[1:])
     return total[ptr[1:]] - total[ptr[:-1]]
+
+
+def _words(x: np.ndarray) -> np.ndarray:
+    """The rows of a contiguous array that is not empty, as words of 32 or 64 bits, [n, m]."""
+    flat = x.reshape(len(x), prod(x.shape[1:]))
+    # longer texts elsewhere in the array, which pad a text with zeros, do not change its hash
+    short = flat.shape[1] * flat.dtype.itemsize % WORDS.itemsize or flat.dtype.kind == "U"
+    return flat.view(WORD if short else WORDS)
+
+
+def _odd(seed: int, words: np.ndarray) -> np.ndarray:
+    """A random odd number for each word of a row."""
+    return bits(seed, np.arange(words.shape[1])) | np.uint64(1)
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:

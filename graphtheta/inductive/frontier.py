@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.view.expand import k_hop_view
+from graphtheta.engine.view.expand import k_hop_nodes
 from graphtheta.engine.view.hop import Hop, depth
 
 REVERSED = {"in": "out", "out": "in", "both": "both"}
@@ -39,7 +39,7 @@ def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) 
     for hop in range(depth(layers) - 1, -1, -1):
         after = now.copy()
         for direction in sorted({x.direction for x in layers if x.from_end == hop}):
-            after |= _reached(partition, now, REVERSED[direction])
+            after |= k_hop_nodes(partition, now, 1, REVERSED[direction])
             for reverse in READ[direction]:
                 after |= changes.edges[reverse]
         now = after
@@ -69,19 +69,8 @@ def needed_rows(partition: Partition, layers: Sequence[Hop], changed: Sequence[n
         else:
             reached = found[-1].copy()
             for direction in sorted({x.direction for x in layers if x.from_end == hop - 1}):
-                reached |= _reached(partition, found[-1], direction)
+                reached |= k_hop_nodes(partition, found[-1], 1, direction)
             ends |= reached
             rows = reached & changed[hop]
         found.append(rows | ends if hop in carrying else rows)
-    return found
-
-
-def _reached(partition: Partition, rows: np.ndarray, direction: str) -> np.ndarray:
-    """Some masters and those that send to them along a direction, [n_masters] bool.
-
-    Collective: all ranks of the partition.
-    """
-    view = k_hop_view(partition, rows, [Hop(direction, 0)])
-    found = np.zeros(partition.n_masters, bool)
-    found[view.rows] = True
     return found

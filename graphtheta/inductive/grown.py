@@ -28,6 +28,7 @@ from graphtheta.inductive.comparison import (
     directions_of,
     fingerprints,
     ids_of,
+    ranks_of,
     weights_hash,
 )
 from graphtheta.inductive.frontier import READ, changed_rows, needed_rows
@@ -36,6 +37,7 @@ from graphtheta.inference.block_graph import Sent, edge_name, sent_name, value_n
 from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.inference.layerwise import Blocks, LayerWise
 from graphtheta.inference.on_graph import ModelOnGraph
+from graphtheta.ops.rows.by_number import take_rows
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.predictions import embedding_rows, named_rows
 
@@ -86,20 +88,24 @@ class _Found:
         self._found[name] = np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
-        """Add rows that were computed."""
+        """Add rows that were computed, in ascending order."""
         known, old = self._found[name]
-        rows = np.concatenate((known, rows))
-        order = np.argsort(rows)
-        self._found[name] = rows[order], np.concatenate((old, values))[order]
+        if len(known):
+            rows, values = np.concatenate((known, rows)), np.concatenate((old, values))
+            order = np.argsort(rows)
+            rows, values = rows[order], values[order]
+        self._found[name] = rows, values
 
-    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """A copy of some rows."""
+    def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """A copy of some rows; in ``out``, contiguous, if it is given."""
         if name not in self._found:
-            return self._kept.read(name, rows)
+            return self._kept.read(name, rows, out)
         known, values = self._found[name]
         at = np.minimum(np.searchsorted(known, rows), max(len(known) - 1, 0))
         here = known[at] == rows if len(known) else np.zeros(len(rows), bool)
-        out = np.empty((len(rows), *values.shape[1:]), values.dtype)
+        if here.all() and len(known):
+            return np.asarray(take_rows(values, at, out))
+        out = np.empty((len(rows), *values.shape[1:]), values.dtype) if out is None else out
         out[here] = values[at[here]]
         if not here.all():
             out[~here] = self._kept.read(name, rows[~here])
@@ -137,7 +143,7 @@ class Grown:
             now = fingerprints(model, values=compare == "values")
             kept, error = None, None
             try:
-                kept = Kept(Path(folder), ids_of(model), weights_hash(model))
+                kept = Kept(Path(folder), ids_of(model), ranks_of(model), weights_hash(model))
                 changes = changes_since(kept, now, degrees_read_by(model), directions_of(layers))
             except GraphThetaError as e:
                 error = e
@@ -225,8 +231,12 @@ class Grown:
         """Numbers of the wanted masters, and their outputs, or the values of a superstep."""
         on, began = self._on, perf_counter()
         p, layers = on.partition, on.probe.layers
-        wanted = np.ones(p.n_masters, bool) if wanted is None else wanted
-        rows = np.flatnonzero(wanted)
+        if wanted is None:
+            # rows of files are in this order, and so is the result
+            wanted, rows = np.ones(p.n_masters, bool), np.empty(p.n_masters, np.int64)
+            rows[ranks_of(on)] = np.arange(p.n_masters)
+        else:
+            rows = np.flatnonzero(wanted)
         with on.setup.scope():
             passes, found, needed = self._passes(wanted)
             if self._share(needed) > MOST:
@@ -260,9 +270,12 @@ class Grown:
         now = passes.outputs(whole_view(p, self._on.probe.layers)).value
         out = np.empty((len(rows), *now.shape[1:]), now.dtype)
         fresh = computed[rows]
+        n = len(rows) - int(np.count_nonzero(fresh))
         out[fresh] = now[rows[fresh]]
-        if not fresh.all():
+        if fresh[:n].any():
             out[~fresh] = self._kept.read(OUTPUTS, rows[~fresh])
+        else:
+            self._kept.read(OUTPUTS, rows[:n], out[:n])
         return out
 
     def _blocks(self, needed: list[np.ndarray], hops: list[Hop]) -> Blocks:
@@ -316,7 +329,7 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
 def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     """The files of this worker, with ids and fingerprints; see ``writing``."""
     found = {"ids": ids_of(model), **fingerprints(model)}
-    with writing(Path(folder), weights_hash(model), model.partition.n_nodes, model.comm) as files:
+    with writing(Path(folder), weights_hash(model), model.partition.n_nodes, ranks_of(model), model.comm) as files:
         for name, values in found.items():
             files.add(name, values)
         yield files

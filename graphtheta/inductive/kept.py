@@ -19,12 +19,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.inductive.fingerprints import row_hashes
+from graphtheta.inductive.fingerprints import array_hash, row_hashes, take_rows_checked
+from graphtheta.inference.block_graph import of_edges
 from graphtheta.inference.spill import ArrayFiles
 from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
-MARK, VERSION = "layers.json", 2
+MARK, VERSION = "layers.json", 3
 WHAT = "values of layers"
 FLAG = "--keep-layers"
 AGAIN = "compute them again with keep_layers (--keep-layers)"
@@ -34,12 +35,13 @@ DENSE = 8
 
 
 class Array(BaseModel):
-    """Shape and type of an array of a part."""
+    """Shape and type of an array of a part, and a hash of the whole of it if it was written at once."""
 
     model_config = ConfigDict(extra="forbid")
 
     shape: list[int]
     dtype: str
+    hash: str = ""
 
 
 class Mark(BaseModel):
@@ -61,27 +63,44 @@ class Mark(BaseModel):
 
 
 class LayerFiles(ArrayFiles):
-    """Arrays in files with a checksum of each row."""
+    """Arrays in files with a checksum of each row, and a hash of the whole of those that are written at once.
+
+    Args:
+        folder: The folder.
+        listed: The arrays that it has already.
+        ranks: Row in the files of each row of nodes, [n] int64; None if it is the same.
+    """
+
+    def __init__(self, folder: Path, listed: Mapping[str, Array] | None = None, ranks: np.ndarray | None = None):
+        listed, self._ranks = listed or {}, ranks
+        super().__init__(folder, {name: (tuple(x.shape), np.dtype(x.dtype)) for name, x in listed.items()})
+        self._hashes = {name: x.hash for name, x in listed.items()}
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         super().create(name, shape, dtype)
         super().create(name + CHECK, shape[:1], np.uint64)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+        rows = self._placed(name, rows)
         super().write(name, rows, values)
         super().write(name + CHECK, rows, row_hashes(values))
 
-    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """A copy of some rows.
+    def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        return super().read(name, self._placed(name, rows), out)
+
+    def _placed(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """The rows in the files of some rows."""
+        return rows if self._ranks is None or of_edges(name) else self._ranks[rows]
+
+    def _copy(self, name: str, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy some rows.
 
         Raises:
             FormatError: A row does not match its checksum.
         """
-        values = super().read(name, rows)
-        wrong = np.flatnonzero(row_hashes(values) != super().read(name + CHECK, rows))
-        if len(wrong):
-            raise FormatError(f"{self._folder / name}: row {rows[wrong[0]]} is damaged: it does not match its checksum; {AGAIN}")
-        return values
+        wrong = take_rows_checked(self._mapped(name, "r"), rows, self._mapped(name + CHECK, "r"), out)
+        if wrong is not None:
+            raise FormatError(f"{self._folder / name}: row {wrong} is damaged: it does not match its checksum; {AGAIN}")
 
     def remove(self, name: str) -> None:
         """Remove an array."""
@@ -92,21 +111,38 @@ class LayerFiles(ArrayFiles):
     def add(self, name: str, values: np.ndarray) -> None:
         """Write a whole array."""
         self.create(name, values.shape, values.dtype)
-        self.write(name, np.arange(len(values)), values)
+        places, hashes = self._placed(name, np.arange(len(values))), row_hashes(values)
+        super().write(name, places, values)
+        super().write(name + CHECK, places, hashes)
+        self._hashes[name] = array_hash(hashes, places, len(values))
+
+    def has(self, name: str, hashes: np.ndarray, ranks: np.ndarray) -> bool:
+        """Whether an array that was written at once has some rows, by a hash of 64 bits.
+
+        Args:
+            name: The array, [n, ...].
+            hashes: Of at least n rows, from ``row_hashes``.
+            ranks: The row in the file of each, from 0 on; those after the end of the file do not count.
+        """
+        n = self._arrays[name][0][0]
+        return 0 < n <= len(hashes) and self._hashes.get(name) == array_hash(hashes, ranks, n)
 
     @property
     def listed(self) -> dict[str, Array]:
         """Its arrays."""
-        return {name: Array(shape=list(shape), dtype=dtype.str) for name, (shape, dtype) in self._arrays.items()}
+        return {name: Array(shape=list(shape), dtype=dtype.str, hash=self._hashes.get(name, ""))
+                for name, (shape, dtype) in self._arrays.items()}
 
 
 @contextmanager
-def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[LayerFiles]:
+def writing(folder: Path, weights: str, n_nodes: int, ranks: np.ndarray, comm: Comm) -> Iterator[LayerFiles]:
     """The files of this worker's part of a folder, which replaces an earlier one when the block ends without an error.
 
     Args:
         folder: New, empty, or an earlier one; on a file system that all workers share.
         weights, n_nodes: See ``Mark``.
+        ranks: Row in the files of each row of nodes: the nodes of a part are in ascending order of their numbers, so that those of
+            a grown graph begin with them.
         comm: The workers.
 
     Raises:
@@ -119,7 +155,7 @@ def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[La
     with exclusive(aside, comm, FLAG):
         together(comm, folder, WHAT, lambda: _begin(folder, aside), comm.rank == 0)
         together(comm, folder, WHAT, lambda: (aside / part).mkdir())
-        files = LayerFiles(aside / part)
+        files = LayerFiles(aside / part, ranks=ranks)
         try:
             yield files
         except BaseException:
@@ -159,6 +195,7 @@ class Kept:
     Args:
         folder: The folder.
         ids: Original ids of the nodes, [n].
+        ranks: Their ranks in ascending order of the numbers of nodes, [n] int64.
         weights: See ``Mark``.
 
     Attributes:
@@ -170,52 +207,79 @@ class Kept:
         ConfigError: The values are those of another model, or the ids of another kind.
     """
 
-    def __init__(self, folder: Path, ids: np.ndarray, weights: str):
+    def __init__(self, folder: Path, ids: np.ndarray, ranks: np.ndarray, weights: str):
         mark = _read_mark(folder)
         if mark.weights != weights:
             raise ConfigError(f"{folder}: the values of layers were computed with other weights, layers or precision; {AGAIN} for this "
                               "model")
         self.n_nodes = mark.n_nodes
-        self._files = [LayerFiles(folder / f"part-{k:05}", _arrays(folder, k, part)) for k, part in enumerate(mark.parts)]
-        self._part, self._row = np.full(len(ids), -1, np.int32), np.zeros(len(ids), np.int64)
-        for k in range(len(self._files)):
-            given = self._whole(k, "ids")
-            if given.dtype.kind != ids.dtype.kind and len(given) and len(ids):
-                raise ConfigError(f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give the "
-                                  "graph that has grown, with the same ids")
-            mine, rows = _matched(ids, given)
-            self._part[mine], self._row[mine] = k, rows
-        self.known = self._part >= 0
+        for k, part in enumerate(mark.parts):
+            _check(folder, k, part)
+        self._files = [LayerFiles(folder / f"part-{k:05}", part) for k, part in enumerate(mark.parts)]
+        hashes, self._ranks = row_hashes(ids), ranks
+        # the usual case: nodes were appended, and the worker is the same, so that its first ids are those of a part
+        same = next((k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None)
+        self._same = None if same is None else self._files[same]
+        self._rest = ranks >= (0 if same is None else mark.parts[same]["ids"].shape[0])
+        self._part, self._row = np.full(len(ids), same or 0, np.int32), np.where(self._rest, -1, ranks)
+        self._find(folder, ids, same)
+        self.known = self._row >= 0
 
-    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """Values of known nodes, by their positions in ``ids``, [n, ...].
+    def _find(self, folder: Path, ids: np.ndarray, same: int | None) -> None:
+        """Find the nodes that are not in the part ``same`` in the others.
+
+        Raises:
+            ConfigError: The ids are of another kind.
+            FormatError: A row is damaged.
+        """
+        rest = np.flatnonzero(self._rest)
+        for k, files in enumerate(self._files):
+            if k != same and len(rest):
+                given = files.read("ids", np.arange(files.listed["ids"].shape[0]))
+                if given.dtype.kind != ids.dtype.kind and len(given):
+                    raise ConfigError(f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give "
+                                      "the graph that has grown, with the same ids")
+                mine, rows = _matched(ids[rest], given)
+                self._part[rest[mine]], self._row[rest[mine]] = k, rows
+
+    def differs(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Where values differ from those that are kept, or there are none, [n] bool.
+
+        Args:
+            name: An array of a number for each node.
+            values: Those of the nodes now, [n].
+
+        Raises:
+            FormatError: A row is damaged.
+        """
+        equal = self._same is not None and self._same.has(name, row_hashes(values), self._ranks)
+        out, rows = ~self.known, np.flatnonzero(self.known & self._rest if equal else self.known)
+        out[rows] = self.read(name, rows) != values[rows]
+        return out
+
+    def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Values of known nodes, by their positions in ``ids``, [n, ...]; in ``out``, contiguous, if it is given.
 
         Raises:
             FormatError: A row is damaged.
         """
         if len(self._files) == 1:
-            return self._files[0].read(name, self._row[rows])
-        out = None
+            return self._files[0].read(name, self._row[rows], out)
         for k, files in enumerate(self._files):
             mine = np.flatnonzero(self._part[rows] == k)
             if len(mine) or out is None:
                 values = files.read(name, self._row[rows[mine]])
-                out = np.zeros((len(rows), *values.shape[1:]), values.dtype) if out is None else out
+                out = np.empty((len(rows), *values.shape[1:]), values.dtype) if out is None else out
                 out[mine] = values
         assert out is not None
         return out
-
-    def _whole(self, k: int, name: str) -> np.ndarray:
-        files = self._files[k]
-        return files.read(name, np.arange(files.listed[name].shape[0]))
 
 
 def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The positions of the ids that are among the given ones, and their positions among these."""
     n = len(given)
-    if not n or (n <= len(ids) and np.array_equal(given, ids[:n])):
-        # the usual case: nodes were appended, and the worker is the same
-        return np.arange(n), np.arange(n)
+    if not n:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if ids.dtype.kind == given.dtype.kind == "i" and min(ids.min(initial=0), given.min()) >= 0 and (
             largest := int(max(ids.max(initial=0), given.max()))) <= DENSE * n:
         row_of = np.full(largest + 1, -1, np.int32)
@@ -247,9 +311,8 @@ def _read_mark(folder: Path) -> Mark:
     return mark
 
 
-def _arrays(folder: Path, k: int, part: Mapping[str, Array]) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shapes and types of the arrays of a part, whose files have the sizes that these say."""
-    found = {}
+def _check(folder: Path, k: int, part: Mapping[str, Array]) -> None:
+    """Check that the files of a part have the sizes that its arrays say."""
     for name, array in part.items():
         path = folder / f"part-{k:05}" / name
         try:
@@ -259,7 +322,5 @@ def _arrays(folder: Path, k: int, part: Mapping[str, Array]) -> dict[str, tuple[
         size = int(np.prod(shape)) * dtype.itemsize
         if "/" in name or dtype.hasobject or min(shape, default=0) < 0 or not path.is_file() or path.stat().st_size != size:
             raise FormatError(f"{path}: expected a file of {size} bytes; {AGAIN}")
-        found[name] = shape, dtype
-    if "ids" not in found or len({shape[:1] for shape, _ in found.values()}) != 1:
+    if "ids" not in part or len({tuple(array.shape[:1]) for array in part.values()}) != 1:
         raise FormatError(f"{folder / MARK}: damaged: the arrays of part {k} have different numbers of rows; {AGAIN}")
-    return found

@@ -97,6 +97,11 @@ def edge_name(layer: int, name: str) -> str:
     return f"layer-{layer}-edge-{name}"
 
 
+def of_edges(name: str) -> bool:
+    """Whether a name is one of ``edge_name``."""
+    return name.split("-", 3)[2:3] == ["edge"]
+
+
 def sent_name(layer: int, name: str) -> str:
     """The name of a column in a spill that the edges of a layer read at senders."""
     return f"layer-{layer}-sent-{name}"
@@ -166,7 +171,8 @@ class BlockGraph(ActiveGraph):
     def _with_kept(self, x: Var, file: str, n: int) -> Var:
         """The first n rows of a column, of which the spill has those that are not given."""
         given, out = x.shape[0], empty((n, *x.shape[1:]), x.dtype)
-        out[:given], out[given:] = x.value, self._spill.read(file, self._rows[given: n])
+        out[:given] = x.value
+        self._spill.read(file, self._rows[given: n], out[given:])
         return Var(out, self.space(n))
 
     def _carry_stored(self, number: int, level: Level) -> None:

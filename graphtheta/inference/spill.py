@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.errors import FormatError
+from graphtheta.ops.autodiff.buffers import empty
 from graphtheta.ops.rows.by_number import take_rows
 
 # bytes that are copied at a time, so that few pages of a file are mapped at once
@@ -30,8 +31,8 @@ class Values(Protocol):
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         """Set some rows, [n] int64, to values [n, ...]."""
 
-    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """A copy of some rows, [n] int64."""
+    def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """A copy of some rows, [n] int64; in ``out``, [n, ...], contiguous, if it is given."""
 
 
 class ArrayFiles:
@@ -80,15 +81,17 @@ class ArrayFiles:
         for a in range(0, len(rows), step):
             self._mapped(name, "r+")[rows[a: a + step]] = values[a: a + step]
 
-    def read(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """A copy of some rows, [n] int64."""
+    def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """A copy of some rows, [n] int64; in ``out``, [n, ...], contiguous, if it is given."""
         (shape, dtype), step = self._arrays[name], self._step(name)
-        if 0 < len(rows) <= step:
-            return np.asarray(take_rows(self._mapped(name, "r"), rows))
-        out = np.empty((len(rows), *shape[1:]), dtype)
+        out = empty((len(rows), *shape[1:]), dtype) if out is None else out
         for a in range(0, len(rows), step):
-            out[a: a + step] = take_rows(self._mapped(name, "r"), rows[a: a + step])
+            self._copy(name, rows[a: a + step], out[a: a + step])
         return out
+
+    def _copy(self, name: str, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy some rows."""
+        take_rows(self._mapped(name, "r"), rows, out)
 
     def _step(self, name: str) -> int:
         """Rows of an array that are copied at a time."""

@@ -60,7 +60,10 @@ def _in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.
         parts = [comm.gather_rows(x) for x in arrays]
         if parts[0] is None:
             return None
-        arrays = [np.concatenate(part) for part in parts if part is not None]
+        arrays = [part[0] if len(part) == 1 else np.concatenate(part) for part in parts if part is not None]
+    if np.all(arrays[0][1:] > arrays[0][:-1]):
+        # numbers of nodes belong to the partition
+        return [arrays[0].copy(), *arrays[1:]]
     order = np.argsort(arrays[0])
     return [x[order] for x in arrays]
 

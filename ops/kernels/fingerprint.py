@@ -28,6 +28,42 @@ def hash_rows(words, odd, out):  # type: ignore[no-untyped-def]
 
 
 @jit()
+def take_checked(words, rows, odd, hashes, out):  # type: ignore[no-untyped-def]
+    """out[i] = words[rows[i]], up to the first row that has another hash.
+
+    Args:
+        words: [n, m] uint32 or uint64.
+        rows: [k], each below n.
+        odd: As of ``hash_rows``.
+        hashes: What ``hash_rows`` returned for the rows, [n] uint64.
+        out: [k, m]; changed.
+
+    Returns:
+        The position in ``rows`` of a row with another hash; k if there is none.
+    """
+    for i in range(len(rows)):
+        row, total = rows[i], ZERO
+        for j in range(words.shape[1]):
+            value = words[row, j]
+            out[i, j] = value
+            word = np.uint64(value)
+            total += (word ^ (word >> HALF)) * odd[j]
+        if draw(ZERO, total) != hashes[row]:
+            return i
+    return len(rows)
+
+
+@jit()
+def hash_placed(hashes, places, n):  # type: ignore[no-untyped-def]
+    """A hash of those of [m] uint64 that have a place below n, with their places, [m] int64."""
+    total = ZERO
+    for i in range(len(hashes)):
+        if places[i] < n:
+            total += draw(np.uint64(places[i]), hashes[i])
+    return total
+
+
+@jit()
 def hash_edges(ptr, others, edges, start, of_node, of_edge, out):  # type: ignore[no-untyped-def]
     """Add the hashes of the edges of each row.
 

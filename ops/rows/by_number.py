@@ -16,12 +16,13 @@ from ..autodiff.buffers import by_blocks, empty
 _COPY = 1 << 20
 
 
-def take_rows(x: Any, rows: np.ndarray) -> Any:
+def take_rows(x: Any, rows: np.ndarray, out: np.ndarray | None = None) -> Any:
     """Rows of an array or of scipy CSR rows, by number; wide rows are copied on all threads.
 
     Args:
         x: [n, ...].
         rows: [m] int64, each at least 0 and below n.
+        out: [m, ...], contiguous, for the rows of an array; None for a new one.
 
     Returns:
         [m, ...].
@@ -29,13 +30,13 @@ def take_rows(x: Any, rows: np.ndarray) -> Any:
     if isinstance(x, TypedRows):
         return x.taken(rows, take_rows)
     if is_sparse(x) or not x.flags.c_contiguous or prod(x.shape[1:]) <= 1:
-        return x[rows]
+        return x[rows] if out is None else np.take(x, rows, axis=0, out=out, mode="clip")
     width = prod(x.shape[1:]) * x.dtype.itemsize
     # numba takes longer to import than many programs to run
     from ..kernels.batch import take
     from ..kernels.pool import run_blocks
 
-    out = empty((len(rows), *x.shape[1:]), x.dtype)
+    out = empty((len(rows), *x.shape[1:]), x.dtype) if out is None else out
     source, to = (a.reshape(len(a), prod(x.shape[1:])).view(np.uint8) for a in (x, out))
     # one kernel for arrays that may be changed and those that must not
     source.flags.writeable = False

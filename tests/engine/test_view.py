@@ -104,15 +104,16 @@ def test_induced_views_hold_all_edges_inside(seed, layers, size, placement):
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 3), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS))
-def test_widening_takes_neighbours_on_both_sides(seed, hops, size, placement):
+@given(st.integers(0, 10**6), st.integers(0, 3), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS),
+       st.sampled_from(["in", "out", "both"]))
+def test_nodes_within_some_hops(seed, hops, size, placement, direction):
     graph = graphs.random_graph(30, 35, seed, hub=False)
     start = [4, 17]
-    expected = search(graph, start, ["both"] * hops)[0][0]
+    expected = search(graph, start, [direction] * hops)[0][0]
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        return p.masters[k_hop_nodes(p, mask_of(p, start), hops)]
+        return p.masters[k_hop_nodes(p, mask_of(p, start), hops, direction)]
 
     assert {int(v) for ids in run_simulated(size, program) for v in ids} == expected
 

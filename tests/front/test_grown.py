@@ -17,7 +17,8 @@ from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inductive import grown as grown_module
-from graphtheta.inductive.fingerprints import row_hashes
+from graphtheta.inductive.fingerprints import array_hash, row_hashes, take_rows_checked
+from graphtheta.inductive.kept import LayerFiles
 from graphtheta.models import SAGE, SimpleHGN
 
 pytestmark = pytest.mark.reference
@@ -196,6 +197,66 @@ def test_transform_runs_for_new_nodes_alone(tmp_path: Path) -> None:
     # a dry pass runs over no rows
     assert set(Seen.rows) == {0, NEW}
     np.testing.assert_allclose(out, inference.predict()[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_predictions_of_new_nodes_read_their_senders_alone(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ids, degrees, hashes or outputs of old nodes, although rows are in another order."""
+    new, read = appended(False, np.array([f"n{i}" for i in range(N + NEW)])), list[tuple[str, int]]()
+    # most edges first: new nodes come between old ones
+    hub = new.replace(edge_index=np.concatenate((new.edge_index, np.stack((np.arange(N), np.full(N, N + 1)))), axis=1), edge_attr=None,
+                      edge_weight=None)
+    old = hub.subset(np.arange(N))
+
+    def updated(comm: Any) -> None:
+        trainer = gt.Trainer("sage", old, comm=comm, partitioner="1d-dst", **KEYS)
+        trainer.on(old).keep_layers(tmp_path / "kept")
+        inference = trainer.on(hub)
+        whole = inference.predict()
+        with monkeypatch.context() as patch:
+            if comm.size == 1:
+                patch.setattr(LayerFiles, "_copy", counted)
+            for compare in ("degrees", "values"):
+                found = inference.since(tmp_path / "kept", compare).predict(appended=True)
+                if comm.rank == 0:
+                    assert found[0].tolist() == [f"n{i}" for i in range(N, N + NEW)]
+                    np.testing.assert_allclose(found[1], whole[1][N:], rtol=1e-9, atol=1e-9)
+
+    copy = LayerFiles._copy
+
+    def counted(self: LayerFiles, name: str, rows: np.ndarray, out: np.ndarray) -> None:
+        read.append((name, len(rows)))
+        copy(self, name, rows, out)
+
+    run_simulated(size, updated)
+    if size == 1:
+        n = len(set(hub.src[hub.dst >= N].tolist()) & set(range(N)))
+        # the first layer reads features
+        assert read == [("layer-1-sent-z", n), ("layer-2-sent-z", n)] * 2
+
+
+def test_rows_are_checked_while_they_are_copied() -> None:
+    rows = RNG.integers(0, 50, 400)
+    for x in (RNG.normal(size=(50, 3, 2)), RNG.normal(size=(50, 3)).astype(np.float32), RNG.integers(0, 9, 50), np.array(["a", "bc"] * 25)):
+        out, hashes = np.empty((400, *x.shape[1:]), x.dtype), row_hashes(x)
+        assert take_rows_checked(x, rows, hashes, out) is None and np.array_equal(out, x[rows])
+        hashes[rows[7]] += np.uint64(1)
+        assert take_rows_checked(x, rows, hashes, out) == rows[7]
+
+
+def test_hash_of_an_array() -> None:
+    """It depends on values and places, not on rows behind the end or on the order in which rows are given."""
+    hashes, places = row_hashes(np.arange(30) % 7), RNG.permutation(30)
+    found = array_hash(hashes[places], places, 20)
+    assert found == array_hash(hashes[:20], np.arange(20), 20) != array_hash(hashes[:20], np.arange(20)[::-1].copy(), 20)
+    assert found != array_hash(hashes, np.arange(30), 21)
+
+
+def test_ids_of_predictions_belong_to_the_caller() -> None:
+    trainer = gt.Trainer("sage", OLD, **KEYS)
+    ids = trainer.predict()[0]
+    ids[:] = 0
+    assert trainer.predict()[0].tolist() == list(range(N))
 
 
 def test_values_and_edges_that_changed(tmp_path: Path) -> None:
