@@ -32,7 +32,7 @@ from graphtheta.inductive.comparison import (
     weights_hash,
 )
 from graphtheta.inductive.frontier import READ, changed_rows, needed_rows
-from graphtheta.inductive.kept import Kept, LayerFiles, writing
+from graphtheta.inductive.kept import ROW, Kept, LayerFiles, writing
 from graphtheta.inference.block_graph import Sent, edge_name, sent_name, value_name
 from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.inference.layerwise import Blocks, LayerWise
@@ -213,8 +213,10 @@ class Grown:
             out = self._outputs(passes, needed[0] if needed else np.ones(p.n_masters, bool), every)
             for i, made in enumerate(passes.made):
                 for name in (value_name(i), *(sent_name(i, column) for column in made.sent)):
-                    files.add(name, found.read(name, every))
-            files.add(OUTPUTS, out)
+                    values = found.read(name, every)
+                    files.create(name, values.shape, values.dtype)
+                    files.write(name, every, values)
+            files.add(OUTPUTS, out, ranks_of(on))
 
     def _passes(self, wanted: np.ndarray, keeps: bool = False) -> tuple[LayerWise, _Found, list[np.ndarray]]:
         """Passes over the rows that some masters need, the values that they find, and these rows by hop."""
@@ -321,17 +323,18 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
     with model.setup.scope(), _writing(model, folder) as files:
         blocks: Callable[[list[Hop]], Blocks] = (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
         passes = LayerWise(model.model, p, model.probe, files, blocks, Sent(keeps=True))
-        files.add(OUTPUTS, np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value))
+        files.add(OUTPUTS, np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value), ranks_of(model))
         _drop_edge_values(passes, files)
 
 
 @contextmanager
 def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     """The files of this worker, with ids and fingerprints; see ``writing``."""
-    found = {"ids": ids_of(model), **fingerprints(model)}
-    with writing(Path(folder), weights_hash(model), model.partition.n_nodes, ranks_of(model), model.comm) as files:
+    p, ranks = model.partition, ranks_of(model)
+    found = {"ids": ids_of(model), ROW: np.arange(p.n_masters), **fingerprints(model)}
+    with writing(Path(folder), weights_hash(model), p.n_nodes, model.comm) as files:
         for name, values in found.items():
-            files.add(name, values)
+            files.add(name, values, ranks)
         yield files
 
 

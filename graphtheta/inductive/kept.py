@@ -3,6 +3,10 @@
 Each worker writes a part with the values of its nodes. Any number of workers reads them, by
 original ids. Rows have checksums of their own, so that a read compares what it reads and nothing
 else.
+
+Ids, fingerprints and outputs are in the order of the numbers of the nodes, so that those of a grown
+graph begin with them. Values of layers are in the order in which the worker has its nodes: those
+with many edges, which many read, may lie together.
 """
 from __future__ import annotations
 
@@ -20,7 +24,6 @@ from graphtheta.atomic import atomic_file, sync_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inductive.fingerprints import array_hash, row_hashes, take_rows_checked
-from graphtheta.inference.block_graph import of_edges
 from graphtheta.inference.spill import ArrayFiles
 from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
@@ -30,12 +33,14 @@ WHAT = "values of layers"
 FLAG = "--keep-layers"
 AGAIN = "compute them again with keep_layers (--keep-layers)"
 CHECK = ".check"
+# the row of the values of each node
+ROW = "row"
 # ids are looked up in a table if the largest is at most so many times their number
 DENSE = 8
 
 
 class Array(BaseModel):
-    """Shape and type of an array of a part, and a hash of the whole of it if it was written at once."""
+    """Shape and type of an array of a part, and a hash of the whole of it if it is in the order of numbers."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,16 +68,15 @@ class Mark(BaseModel):
 
 
 class LayerFiles(ArrayFiles):
-    """Arrays in files with a checksum of each row, and a hash of the whole of those that are written at once.
+    """Arrays in files with a checksum of each row, and a hash of the whole of those that are added by rank.
 
     Args:
         folder: The folder.
         listed: The arrays that it has already.
-        ranks: Row in the files of each row of nodes, [n] int64; None if it is the same.
     """
 
-    def __init__(self, folder: Path, listed: Mapping[str, Array] | None = None, ranks: np.ndarray | None = None):
-        listed, self._ranks = listed or {}, ranks
+    def __init__(self, folder: Path, listed: Mapping[str, Array] | None = None):
+        listed = listed or {}
         super().__init__(folder, {name: (tuple(x.shape), np.dtype(x.dtype)) for name, x in listed.items()})
         self._hashes = {name: x.hash for name, x in listed.items()}
 
@@ -81,16 +85,12 @@ class LayerFiles(ArrayFiles):
         super().create(name + CHECK, shape[:1], np.uint64)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
-        rows = self._placed(name, rows)
         super().write(name, rows, values)
         super().write(name + CHECK, rows, row_hashes(values))
 
-    def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        return super().read(name, self._placed(name, rows), out)
-
-    def _placed(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """The rows in the files of some rows."""
-        return rows if self._ranks is None or of_edges(name) else self._ranks[rows]
+    def at(self, name: str, ranks: np.ndarray) -> np.ndarray:
+        """The rows that an array has for nodes with some ranks."""
+        return ranks if self._hashes[name] else self.read(ROW, ranks)
 
     def _copy(self, name: str, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy some rows.
@@ -108,16 +108,16 @@ class LayerFiles(ArrayFiles):
             (self._folder / each).unlink()
             del self._arrays[each]
 
-    def add(self, name: str, values: np.ndarray) -> None:
-        """Write a whole array."""
+    def add(self, name: str, values: np.ndarray, ranks: np.ndarray) -> None:
+        """Write a whole array, each row to the place of its rank."""
+        hashes = row_hashes(values)
         self.create(name, values.shape, values.dtype)
-        places, hashes = self._placed(name, np.arange(len(values))), row_hashes(values)
-        super().write(name, places, values)
-        super().write(name + CHECK, places, hashes)
-        self._hashes[name] = array_hash(hashes, places, len(values))
+        super().write(name, ranks, values)
+        super().write(name + CHECK, ranks, hashes)
+        self._hashes[name] = array_hash(hashes, ranks, len(values))
 
     def has(self, name: str, hashes: np.ndarray, ranks: np.ndarray) -> bool:
-        """Whether an array that was written at once has some rows, by a hash of 64 bits.
+        """Whether an array that was added has some rows, by a hash of 64 bits.
 
         Args:
             name: The array, [n, ...].
@@ -135,14 +135,12 @@ class LayerFiles(ArrayFiles):
 
 
 @contextmanager
-def writing(folder: Path, weights: str, n_nodes: int, ranks: np.ndarray, comm: Comm) -> Iterator[LayerFiles]:
+def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[LayerFiles]:
     """The files of this worker's part of a folder, which replaces an earlier one when the block ends without an error.
 
     Args:
         folder: New, empty, or an earlier one; on a file system that all workers share.
         weights, n_nodes: See ``Mark``.
-        ranks: Row in the files of each row of nodes: the nodes of a part are in ascending order of their numbers, so that those of
-            a grown graph begin with them.
         comm: The workers.
 
     Raises:
@@ -155,7 +153,7 @@ def writing(folder: Path, weights: str, n_nodes: int, ranks: np.ndarray, comm: C
     with exclusive(aside, comm, FLAG):
         together(comm, folder, WHAT, lambda: _begin(folder, aside), comm.rank == 0)
         together(comm, folder, WHAT, lambda: (aside / part).mkdir())
-        files = LayerFiles(aside / part, ranks=ranks)
+        files = LayerFiles(aside / part)
         try:
             yield files
         except BaseException:
@@ -221,9 +219,9 @@ class Kept:
         same = next((k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None)
         self._same = None if same is None else self._files[same]
         self._rest = ranks >= (0 if same is None else mark.parts[same]["ids"].shape[0])
-        self._part, self._row = np.full(len(ids), same or 0, np.int32), np.where(self._rest, -1, ranks)
+        self._part, self._rank = np.full(len(ids), same or 0, np.int32), np.where(self._rest, -1, ranks)
         self._find(folder, ids, same)
-        self.known = self._row >= 0
+        self.known = self._rank >= 0
 
     def _find(self, folder: Path, ids: np.ndarray, same: int | None) -> None:
         """Find the nodes that are not in the part ``same`` in the others.
@@ -240,7 +238,7 @@ class Kept:
                     raise ConfigError(f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give "
                                       "the graph that has grown, with the same ids")
                 mine, rows = _matched(ids[rest], given)
-                self._part[rest[mine]], self._row[rest[mine]] = k, rows
+                self._part[rest[mine]], self._rank[rest[mine]] = k, rows
 
     def differs(self, name: str, values: np.ndarray) -> np.ndarray:
         """Where values differ from those that are kept, or there are none, [n] bool.
@@ -264,15 +262,19 @@ class Kept:
             FormatError: A row is damaged.
         """
         if len(self._files) == 1:
-            return self._files[0].read(name, self._row[rows], out)
+            return self._read(self._files[0], name, rows, out)
         for k, files in enumerate(self._files):
             mine = np.flatnonzero(self._part[rows] == k)
             if len(mine) or out is None:
-                values = files.read(name, self._row[rows[mine]])
+                values = self._read(files, name, rows[mine])
                 out = np.empty((len(rows), *values.shape[1:]), values.dtype) if out is None else out
                 out[mine] = values
         assert out is not None
         return out
+
+    def _read(self, files: LayerFiles, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Values of nodes of one part."""
+        return files.read(name, files.at(name, self._rank[rows]), out)
 
 
 def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -97,11 +97,6 @@ def edge_name(layer: int, name: str) -> str:
     return f"layer-{layer}-edge-{name}"
 
 
-def of_edges(name: str) -> bool:
-    """Whether a name is one of ``edge_name``."""
-    return name.split("-", 3)[2:3] == ["edge"]
-
-
 def sent_name(layer: int, name: str) -> str:
     """The name of a column in a spill that the edges of a layer read at senders."""
     return f"layer-{layer}-sent-{name}"

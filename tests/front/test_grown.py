@@ -232,7 +232,7 @@ def test_predictions_of_new_nodes_read_their_senders_alone(size: int, tmp_path: 
     if size == 1:
         n = len(set(hub.src[hub.dst >= N].tolist()) & set(range(N)))
         # the first layer reads features
-        assert read == [("layer-1-sent-z", n), ("layer-2-sent-z", n)] * 2
+        assert read == [("row", n), ("layer-1-sent-z", n), ("row", n), ("layer-2-sent-z", n)] * 2
 
 
 def test_rows_are_checked_while_they_are_copied() -> None:
