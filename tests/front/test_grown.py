@@ -9,7 +9,6 @@ import graphs
 import numpy as np
 import pytest
 import ranks
-import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.cli.command import train
@@ -17,7 +16,6 @@ from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inductive import grown as grown_module
-from graphtheta.inductive.fingerprints import array_hash, row_hashes, take_rows_checked
 from graphtheta.inductive.kept import LayerFiles
 from graphtheta.models import SAGE, SimpleHGN
 
@@ -235,23 +233,6 @@ def test_predictions_of_new_nodes_read_their_senders_alone(size: int, tmp_path: 
         assert read == [("row", n), ("layer-1-sent-z", n), ("row", n), ("layer-2-sent-z", n)] * 2
 
 
-def test_rows_are_checked_while_they_are_copied() -> None:
-    rows = RNG.integers(0, 50, 400)
-    for x in (RNG.normal(size=(50, 3, 2)), RNG.normal(size=(50, 3)).astype(np.float32), RNG.integers(0, 9, 50), np.array(["a", "bc"] * 25)):
-        out, hashes = np.empty((400, *x.shape[1:]), x.dtype), row_hashes(x)
-        assert take_rows_checked(x, rows, hashes, out) is None and np.array_equal(out, x[rows])
-        hashes[rows[7]] += np.uint64(1)
-        assert take_rows_checked(x, rows, hashes, out) == rows[7]
-
-
-def test_hash_of_an_array() -> None:
-    """It depends on values and places, not on rows behind the end or on the order in which rows are given."""
-    hashes, places = row_hashes(np.arange(30) % 7), RNG.permutation(30)
-    found = array_hash(hashes[places], places, 20)
-    assert found == array_hash(hashes[:20], np.arange(20), 20) != array_hash(hashes[:20], np.arange(20)[::-1].copy(), 20)
-    assert found != array_hash(hashes, np.arange(30), 21)
-
-
 def test_ids_of_predictions_belong_to_the_caller() -> None:
     trainer = gt.Trainer("sage", OLD, **KEYS)
     ids = trainer.predict()[0]
@@ -274,22 +255,6 @@ def test_values_and_edges_that_changed(tmp_path: Path) -> None:
     assert (again.rows, again.edges, again.changed) == (work.rows, work.edges, work.changed)
     same = check("gat_e", old, old, tmp_path / "kept", layers=2)
     assert same.rows == same.edges == same.changed == 0
-
-
-def test_fingerprints() -> None:
-    """Hashes of rows differ where a bit does, signs included, and not with the padding of texts or the form of sparse rows."""
-    x = RNG.normal(size=(50, 6))
-    signs = x.copy()
-    signs[7, [1, 4]] *= -1
-    for dtype in (np.float32, np.float64):
-        assert np.flatnonzero(row_hashes(x.astype(dtype)) != row_hashes(signs.astype(dtype))).tolist() == [7]
-    assert len(np.unique(row_hashes(np.arange(1000)))) == 1000
-    names = np.array(["a", "bc", "d"])
-    assert np.array_equal(row_hashes(names), row_hashes(np.append(names, "longer text"))[:3])
-    sparse = sp.random_array((30, 9), density=0.3, format="csr", rng=np.random.default_rng(1))
-    again = sparse.copy()
-    again.data[4] += 1
-    assert np.count_nonzero(row_hashes(sparse) != row_hashes(again)) == 1
 
 
 def kept_twice(comm: Any, folder: Path) -> list[Any]:
