@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from drawn import Drawn
+from excerpts import Drawn
 
 import graphtheta as gt
 from graphtheta.planning.machine import Machine

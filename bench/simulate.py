@@ -10,7 +10,7 @@
 measured before. "scaling": GCN of two layers, 128 wide, as in Figure 8 of the paper, on the machines
 of ``papers/cluster.yaml``. A step reads 1 % of the clusters of a graph of the size of papers100M, or
 the neighbourhood of 1 % of the training nodes of an R-MAT graph of 2**SCALE nodes with as many edges
-per node (``drawn.py``). What is counted there has the rows, edges and bytes of each worker exactly;
+per node (``excerpts.py``). What is counted there has the rows, edges and bytes of each worker exactly;
 they count as many times as papers100M is larger, and messages, sums of gradients and updates once.
 "of first" is relative to the fewest workers; further columns have it for other machines. Searching
 views is the only part that is timed here, in seconds of the processor. "clusters": the share of the
@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from drawn import CLUSTER, NODE_COUNT, SHARE, Drawn, clusters, communities, neighbourhood, whole
+from excerpts import CLUSTER, NODE_COUNT, SHARE, Drawn, clusters, communities, neighbourhood, whole
 from harness import finish, parser, race, say, script
 from overlap import on_links
 from scaled import job_of, larger, read, step

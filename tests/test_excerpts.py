@@ -15,31 +15,31 @@ SCALE = 11
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
+def excerpts(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(BENCH)
-    import drawn
+    import excerpts
 
     # with few clusters and targets
-    monkeypatch.setattr(drawn, "NODE_COUNT", 400_000)
-    monkeypatch.setattr(drawn, "TRAINING", 80_000)
-    return drawn
+    monkeypatch.setattr(excerpts, "NODE_COUNT", 400_000)
+    monkeypatch.setattr(excerpts, "TRAINING", 80_000)
+    return excerpts
 
 
-def test_ends_of_edges_have_the_quadrants_of_rmat(drawn: Any) -> None:
+def test_ends_of_edges_have_the_quadrants_of_rmat(excerpts: Any) -> None:
     random, nodes = np.random.default_rng(0), np.arange(1 << SCALE)
-    degrees = drawn._degrees(random, nodes, SCALE)
-    assert degrees.sum() == pytest.approx(drawn.DEGREE << SCALE, rel=0.05)
+    degrees = excerpts._degrees(random, nodes, SCALE)
+    assert degrees.sum() == pytest.approx(excerpts.DEGREE << SCALE, rel=0.05)
     dst = np.repeat(nodes, degrees)
-    src = drawn._neighbours(random, dst, SCALE)
+    src = excerpts._neighbours(random, dst, SCALE)
     found = [np.mean([(src >> bit & 1 == a) & (dst >> bit & 1 == b) for bit in range(SCALE)]) for a in (0, 1) for b in (0, 1)]
     assert found == pytest.approx([0.57, 0.19, 0.19, 0.05], abs=0.01)
 
 
-def test_a_batch_of_targets_reads_all_that_was_drawn(drawn: Any) -> None:
-    batch = drawn.neighbourhood(SCALE)
+def test_a_batch_of_targets_reads_all_that_was_drawn(excerpts: Any) -> None:
+    batch = excerpts.neighbourhood(SCALE)
     graph = batch.graph
     targets = int(graph.train.sum())
-    assert targets == round(drawn.TRAINING * drawn.SHARE / batch.times)
+    assert targets == round(excerpts.TRAINING * excerpts.SHARE / batch.times)
     # no self loop, no duplicate, and a hop beyond the nodes that are computed
     assert len({*zip(graph.src.tolist(), graph.dst.tolist(), strict=True)}) == graph.n_edges and (graph.src != graph.dst).all()
     into, ends = np.unique(graph.dst), np.flatnonzero(graph.train)
@@ -52,27 +52,27 @@ def test_a_batch_of_targets_reads_all_that_was_drawn(drawn: Any) -> None:
     assert view.levels[0].n_edges == graph.n_edges + view.levels[0].n_out
 
 
-def test_edges_of_a_batch_of_clusters_stay_inside(drawn: Any) -> None:
-    levels = drawn.cluster_levels(round(drawn.NODE_COUNT / drawn.CLUSTER))
-    batch = drawn.clusters(0.5).graph
-    few = drawn.cluster_levels(round(drawn.NODE_COUNT / drawn.CLUSTER * drawn.SHARE))
+def test_edges_of_a_batch_of_clusters_stay_inside(excerpts: Any) -> None:
+    levels = excerpts.cluster_levels(round(excerpts.NODE_COUNT / excerpts.CLUSTER))
+    batch = excerpts.clusters(0.5).graph
+    few = excerpts.cluster_levels(round(excerpts.NODE_COUNT / excerpts.CLUSTER * excerpts.SHARE))
     cluster = np.repeat(np.arange(len(few)), 1 << few)
     assert len(cluster) == batch.n_nodes and (cluster[batch.src] == cluster[batch.dst]).all()
-    assert 0.5 * 0.5 * drawn.DEGREE < batch.n_edges / batch.n_nodes <= 0.5 * drawn.DEGREE
+    assert 0.5 * 0.5 * excerpts.DEGREE < batch.n_edges / batch.n_nodes <= 0.5 * excerpts.DEGREE
     # of the whole graph, half of the edges do
-    graph, own = drawn.communities(len(levels), 0.5)
+    graph, own = excerpts.communities(len(levels), 0.5)
     assert len(own) == graph.n_nodes
     assert 0.3 < (own[graph.src] == own[graph.dst]).mean() < 0.55
 
 
-def test_sizes_of_clusters_have_the_mean_of_the_published_ones(drawn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_of_clusters_have_the_mean_of_the_published_ones(excerpts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    levels = drawn.cluster_levels(round(drawn.NODE_COUNT / drawn.CLUSTER))
-    assert (1 << levels).mean() == pytest.approx(drawn.CLUSTER, rel=0.1)
-    assert 0.01 < (1 << int(levels.max())) / drawn.NODE_COUNT < 0.02
+    levels = excerpts.cluster_levels(round(excerpts.NODE_COUNT / excerpts.CLUSTER))
+    assert (1 << levels).mean() == pytest.approx(excerpts.CLUSTER, rel=0.1)
+    assert 0.01 < (1 << int(levels.max())) / excerpts.NODE_COUNT < 0.02
 
 
-def test_machines_of_a_file(drawn: Any) -> None:
+def test_machines_of_a_file(excerpts: Any) -> None:
     from scaled import read
 
     cluster = read(BENCH / "papers" / "cluster.yaml", 2.0)
