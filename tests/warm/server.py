@@ -45,16 +45,24 @@ class Request:
 
     def __init__(self, connection: socket.socket):
         size, self.received, _, _ = socket.recv_fds(connection, SIZE, 16)
-        with connection.makefile("rb") as file:
-            data = file.read(int.from_bytes(size, "little"))
-        self.interpreter, words, self.folder, self.variables, self.umask, self.files = marshal.loads(data)
+        try:
+            with connection.makefile("rb") as file:
+                data = file.read(int.from_bytes(size, "little"))
+            self.interpreter, words, self.folder, self.variables, self.umask, self.files = marshal.loads(data)
+        except (EOFError, ConnectionError):
+            self.close()
+            raise
         self.words = list(words)
+
+    def close(self) -> None:
+        """Close what was received."""
+        for file in self.received:
+            os.close(file)
 
     def enter(self) -> None:
         """Make this process the one that was asked for."""
         moved = [fcntl.fcntl(file, fcntl.F_DUPFD, ABOVE) for file in self.received]
-        for file in self.received:
-            os.close(file)
+        self.close()
         for file, number in zip(moved, self.files, strict=True):
             os.dup2(file, number)
             os.close(file)
@@ -91,7 +99,8 @@ class Server:
 
     def __init__(self, listener: socket.socket):
         self._ready = selectors.DefaultSelector()
-        self._children: set[int] = set()
+        # with the connections of their clients
+        self._children: dict[int, socket.socket] = {}
         self._watch(listener, lambda: self._begin(listener))
         self._watch(sys.stdin.fileno(), self._stop)
 
@@ -120,9 +129,8 @@ class Server:
             connection.close()
             request.enter()
             return request
-        for file in request.received:
-            os.close(file)
-        self._children.add(child)
+        request.close()
+        self._children[child] = connection
         _tell(connection, child)
         process = os.pidfd_open(child)
         self._watch(process, lambda: self._end(child, process, connection))
@@ -130,7 +138,9 @@ class Server:
         return None
 
     def _forget(self) -> None:
-        """Close what a fork has from the server."""
+        """Close what a fork has from the server, now: a socket that is closed later closes a file of the program by its number."""
+        for connection in self._children.values():
+            connection.close()
         for file in [key.fileobj for key in self._ready.get_map().values()]:
             if isinstance(file, socket.socket):
                 file.close()
@@ -140,7 +150,7 @@ class Server:
 
     def _end(self, child: int, process: int, connection: socket.socket) -> None:
         _, status = os.waitpid(child, 0)
-        self._children.remove(child)
+        del self._children[child]
         self._ready.unregister(process)
         os.close(process)
         if connection in self._ready.get_map():
