@@ -51,7 +51,9 @@ class ArrayFile:
             self._zip = zipfile.ZipFile(self.path)
             members = self._zip.infolist()
         except UNREADABLE as error:
-            raise FormatError(f"{self.path}: not a readable npz file ({error}); {AGAIN}, or write it with numpy.savez") from error
+            remedy = (f"{AGAIN}, or write it with numpy.savez" if self.path.suffix == ".npz" else
+                      f"for a table of edges: graphtheta import --edges {self.path} --to {self.path.name.partition('.')[0]}.store")
+            raise FormatError(f"{self.path}: not a readable npz file ({error}); {remedy}") from error
         self._members = {m.filename[:-4]: m for m in members if m.filename.endswith(".npy")}
         self.fields = list(self._members)
         self._taken = 0

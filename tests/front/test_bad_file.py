@@ -141,6 +141,8 @@ GRAPHS: dict[str, Case] = {
     "a download that stopped": (content("my.npz", lambda b: b[CUT]), FormatError, ["my.npz", AGAIN]),
     "a web page instead": (content("my.npz", lambda b: b"<!DOCTYPE html><title>404</title>"), FormatError, ["my.npz", "numpy.savez"]),
     "text instead": (content("my.npz", lambda b: b"src,dst\n0,1\n"), FormatError, ["my.npz", "numpy.savez"]),
+    "a table of edges": (content("my.csv.gz", lambda b: b"src,dst\n0,1\n"), FormatError,
+                         ["not a readable npz", "graphtheta import --edges", "my.csv.gz --to my.store"]),
     "still packed by gzip": (content("my.npz", gzip.compress), FormatError, ["my.npz", "not a readable npz"]),
     "still packed by bzip2": (content("my.npz", bz2.compress), FormatError, ["my.npz", "not a readable npz"]),
     "npy called npz": (content("my.npz", lambda b: header("(2,)", "<i8") + bytes(16)), FormatError, ["my.npz", "numpy.savez"]),

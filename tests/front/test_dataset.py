@@ -9,7 +9,7 @@ import pytest
 
 from graphtheta.data.graph import Graph
 from graphtheta.datasets import dataset
-from graphtheta.datasets.dataset import load
+from graphtheta.datasets.dataset import data_dirs, load
 from graphtheta.errors import ConfigError, FormatError
 
 FOLDER = Path(os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -61,6 +61,9 @@ def test_a_missing_folder(tmp_path, monkeypatch):
         load("cora")
     with pytest.raises(FormatError, match="does not exist"):
         load(tmp_path / "a.npz")
+    # without any choice: beside the current folder or beside the checkout
+    monkeypatch.delenv("GRAPHTHETA_DATA")
+    assert data_dirs(None) == [Path("../shared/data"), Path(__file__).resolve().parents[3] / "shared" / "data"]
 
 
 def test_files_by_path_and_by_name(tmp_path):
