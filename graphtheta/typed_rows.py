@@ -11,9 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.errors import DataError
+from graphtheta.sparse import is_sparse
+
 # of a type; a graph has few
 KIND = np.dtype(np.uint8)
 MOST_TYPES = 1 << 8
+# features of several types are stored apart if they have less than this share of the numbers of a matrix of all
+WORTH = 0.75
 
 
 class TypedRows:
@@ -118,3 +123,41 @@ class TypedRows:
         """Rows of the same types and widths as these, from what ``padded`` returned for them."""
         kind = rows[:, 0].astype(KIND)
         return TypedRows(kind, [rows[kind == code, 1: 1 + x.shape[1]] for code, x in enumerate(self.blocks)])
+
+
+def blocks_of(x: Any, kind: np.ndarray, widths: Sequence[int], name: str) -> list[np.ndarray]:
+    """For each type its rows and columns of a matrix, [n of the type, width] each.
+
+    Args:
+        x: The matrix, [n, d] in any form.
+        kind: Type of each row, [n] int.
+        widths: Number of columns of each type; they are side by side.
+        name: Of the graph, for messages.
+
+    Raises:
+        DataError: There are other columns, or a row is not 0 outside of those of its type.
+    """
+    if isinstance(x, TypedRows):
+        return [np.asarray(block) for block in x.blocks]
+    ends = np.cumsum(widths).tolist()
+    if x.shape[1] != ends[-1]:
+        raise DataError(f"{name}: x has {x.shape[1]} columns, but those of its types are {ends[-1]}, so that features cannot be "
+                        "standardised by type; standardise them before columns are added")
+    rows = [x[np.flatnonzero(kind == code)][:, b - n: b] for code, (b, n) in enumerate(zip(ends, widths, strict=True))]
+    blocks = [part.toarray() if is_sparse(part) else part for part in rows]
+    if sum(map(np.count_nonzero, blocks)) != (x.count_nonzero() if is_sparse(x) else np.count_nonzero(x)):
+        raise DataError(f"{name}: nodes of a type have values in columns of x that belong to other types, so that features cannot be "
+                        "standardised by type; give x as a dict by type, or as columns of all nodes without 'type_widths' in meta")
+    return blocks
+
+
+def of_blocks(kind: np.ndarray, blocks: Sequence[np.ndarray], dense: bool) -> Any:
+    """The matrix of what ``blocks_of`` returned: rows at the widths of their types if that saves memory and ``dense`` is not asked for."""
+    shape = len(kind), sum(block.shape[1] for block in blocks)
+    if not dense and len(blocks) <= MOST_TYPES and sum(x.size for x in blocks) < WORTH * shape[0] * shape[1]:
+        return TypedRows(np.asarray(kind).astype(KIND), blocks)
+    out, b = np.zeros(shape, blocks[0].dtype), 0
+    for code, block in enumerate(blocks):
+        out[kind == code, b: b + block.shape[1]] = block
+        b += block.shape[1]
+    return out

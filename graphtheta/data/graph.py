@@ -98,7 +98,8 @@ class Graph(GraphArrays):
         return transform.row_normalise(self)
 
     def with_standardised_features(self) -> Graph:
-        """Give each column of x mean 0 and deviation 1 over the training nodes (all nodes without a training mask)."""
+        """Give each column of x mean 0 and deviation 1 over the training nodes, all nodes without any; see
+        :func:`graphtheta.data.transform.standardise_features`."""
         return transform.standardise_features(self)
 
     def with_standardised_edge_attr(self) -> Graph:

@@ -14,10 +14,10 @@ from graphtheta.data.arrays import EDGE_MASKS, G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.data.lazy import CHUNK, Extended, Kept, LazyArray, Read, Selected, Without
 from graphtheta.data.scale import Scale
-from graphtheta.data.typed import RELATION
+from graphtheta.data.typed import RELATION, TYPE, type_widths
 from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
-from graphtheta.typed_rows import TypedRows
+from graphtheta.typed_rows import TypedRows, blocks_of, of_blocks
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
 NODE_ROWS = ("x", "y", "train", "val", "test")
@@ -314,9 +314,24 @@ def standardise(a: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
 
 
 def standardise_features(graph: G) -> G:
-    """Standardise x over the training nodes; sparse features become a plain array."""
-    x = required(graph, "x")
-    return _standardised(graph, "x", x if isinstance(x, np.ndarray) else x.toarray(), graph.train)
+    """Standardise x over the training nodes; sparse features become a plain array.
+
+    The columns of a type of nodes are standardised over the training nodes of this type, over all of
+    its nodes if none is in training, and stay 0 for other types.
+
+    Raises:
+        DataError: There are no features, they are in a feature store, or a graph with types has other columns than
+            those of its types.
+    """
+    x, widths = required(graph, "x"), type_widths(graph)
+    if not widths:
+        return _standardised(graph, "x", x if isinstance(x, np.ndarray) else x.toarray(), graph.train)
+    kind = x.kind if isinstance(x, TypedRows) else graph.node_columns[TYPE]
+    blocks = blocks_of(x, kind, widths, graph.name)
+    scale = Scale.of_types([Scale.over(block, None if graph.train is None else graph.train[kind == code])
+                            for code, block in enumerate(blocks)])
+    blocks = [part.scaled(block) for part, block in zip(scale.parts, blocks, strict=True)]
+    return graph.replace(x=of_blocks(kind, blocks, dense=isinstance(x, np.ndarray)), meta=scale.in_meta(graph.meta, "x"))
 
 
 def standardise_edge_attr(graph: G) -> G:

@@ -15,11 +15,9 @@ import numpy as np
 from graphtheta.data.validation import SPARSE_BELOW, Origin, check_edges, is_column
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.sparse import is_sparse
-from graphtheta.typed_rows import KIND, MOST_TYPES, TypedRows
+from graphtheta.typed_rows import KIND, MOST_TYPES, WORTH, TypedRows
 
 TYPE, RELATION = "type", "relation"
-# features of several types are stored apart if they have less than this share of the numbers of a matrix of all
-WORTH = 0.75
 NODE_FIELDS, EDGE_FIELDS = ("x", "y", "train", "val", "test", "node_ids"), ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val",
                                                                             "edge_test")
 
@@ -189,3 +187,10 @@ def _apart(blocks: Sequence[Any]) -> bool:
     if len(blocks) > MOST_TYPES or any(is_sparse(x) for x in blocks) or any(np.count_nonzero(x) < SPARSE_BELOW * x.size for x in blocks):
         return False
     return sum(x.size for x in blocks) < WORTH * sum(map(len, blocks)) * sum(x.shape[1] for x in blocks)
+
+
+def type_widths(graph: Any) -> list[int]:
+    """Number of columns that each type of nodes has in x; empty if columns are those of all nodes."""
+    if isinstance(graph.x, TypedRows):
+        return [block.shape[1] for block in graph.x.blocks]
+    return list(graph.meta.get("type_widths", [])) if TYPE in graph.node_columns else []

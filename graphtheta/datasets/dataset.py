@@ -121,7 +121,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
         largest_component: Keep the largest component only.
         self_loops: True adds the missing self loops, False drops all.
         normalise_features: True or ``"row"`` scales rows to sum 1; ``"standard"`` standardises
-            columns over training nodes.
+            columns over training nodes, those of a type of nodes over this type.
         split_index: Which split to use, if the graph comes with several; ``split="stored"`` keeps all.
         **options: Options of the named graph, and ``train_per_class``, ``val_per_class`` for
             random splits (0 is the default).

@@ -100,7 +100,7 @@ class DataKeys(Options):
     NAME:option=value. Each is log(1 + x / mean), standardised over all nodes."""
     normalise_features: Literal["auto", "none", "row", "standard"] = "auto"
     """Normalise node features: rows sum to 1 (row), or each feature has mean 0 and standard deviation 1 over the training nodes
-    (standard)."""
+    (standard), in a graph with types over those of its type, or over all nodes of a type without any."""
 
 
 class StrategyKeys(Options):

@@ -4,7 +4,7 @@ What was derived from the graph that a model was trained on is applied and not c
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -12,28 +12,17 @@ import numpy as np
 
 from graphtheta.data.columns import listed
 from graphtheta.data.graph import Graph
-from graphtheta.data.lazy import LazyArray
 from graphtheta.data.scale import Scale
-from graphtheta.data.typed import RELATION, TYPE
-from graphtheta.data.validation import frozen, is_column
+from graphtheta.data.typed import RELATION, TYPE, type_widths
+from graphtheta.data.validation import frozen
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
-from graphtheta.schema.rescaled import Rescaled
+from graphtheta.schema.rescaled import Recoded, rescaled
 from graphtheta.schema.schema import Column, Schema
 from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import KIND, MOST_TYPES, TypedRows
 
 ADDED = "with gt.Graph(..., {}=...) or as a column of the import"
-
-
-class Recoded(LazyArray):
-    """Codes of a column in a file, translated when they are read."""
-
-    def __init__(self, values: Any, translate: Callable[[np.ndarray], np.ndarray]):
-        super().__init__(tuple(values.shape), values.dtype)
-        self._values, self._translate = values, translate
-
-    def read(self, rows: np.ndarray) -> np.ndarray:
-        return self._translate(np.asarray(self._values[rows]))
 
 
 def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
@@ -148,39 +137,42 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
 def _features(graph: Graph, schema: Schema, where: str) -> Any:
     """x with the columns of each type where the model expects them, and in its scale."""
     wanted = schema.n_features - len(schema.meta.get("structural_scale", ()))
-    x = _blocks(graph.x, graph.node_types, graph.meta.get("type_widths", []), schema.node_types, schema.type_widths, "x of type", where)
+    x, own, scale = graph.x, Scale.of(graph.meta, "x"), schema.scale("x")
+    kind = _types(graph, schema, where) if any(s is not None and s.widths for s in (own, scale)) else None
+    if own is not None and list(graph.node_types) != schema.node_types:
+        # its columns are in the order of its own types
+        x, own = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None), None
+    x = _blocks(x, graph.node_types, type_widths(graph), schema.node_types, schema.type_widths, "x of type", where)
     width = 0 if x is None else int(x.shape[1])
     if width != wanted:
         raise DataError(f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same columns in the same order")
-    if x is None:
-        return x
-    own, scale = Scale.of(graph.meta, "x"), schema.scale("x")
-    return _rescaled(x, own, scale)
+    return None if x is None else rescaled(x, own, scale, kind)
+
+
+def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
+    """Type of each node in the codes of the schema; a type that it does not have gets a code behind them."""
+    if TYPE not in graph.node_columns:
+        raise DataError(f"{where}, has no types of nodes, but the features of each type have a scale of their own; give the types of "
+                        f"nodes {ADDED.format('node_columns')} {TYPE!r}, or the graph as dicts by type")
+    codes, own = np.asarray(graph.node_columns[TYPE]), list(graph.node_types)
+    if not own or not schema.node_types or own == schema.node_types[: len(own)]:
+        return codes
+    number = {name: code for code, name in enumerate(schema.node_types)}
+    return np.array([number.get(name, len(number)) for name in own])[codes]
 
 
 def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
     """edge_attr with the columns of each relation where the model expects them, and in its scale."""
-    x = _blocks(graph.edge_attr, graph.relations, graph.meta.get("relation_widths", []), schema.relations, schema.relation_widths,
+    x, own = graph.edge_attr, Scale.of(graph.meta, "edge_attr")
+    if own is not None and list(graph.relations) != schema.relations:
+        x, own = rescaled(x, own, None), None
+    x = _blocks(x, graph.relations, graph.meta.get("relation_widths", []), schema.relations, schema.relation_widths,
                 "edge_attr of relation", where)
     width = 0 if x is None else int(x.shape[1])
     if width != schema.n_edge_features:
         raise DataError(f"{where}, has {width or 'no'} edge attributes in edge_attr; expected {schema.n_edge_features}; give the same "
                         "columns in the same order")
-    return None if x is None else _rescaled(x, Scale.of(graph.meta, "edge_attr"), schema.scale("edge_attr"))
-
-
-def _rescaled(x: Any, own: Scale | None, wanted: Scale | None) -> Any:
-    """Values in another scale; as they are if it is the same."""
-    if (own is None and wanted is None) or (own is not None and own.equals(wanted)):
-        return x
-
-    def change(rows: np.ndarray) -> np.ndarray:
-        raw = rows if own is None else own.unscaled(rows)
-        return raw.astype(np.float32) if wanted is None else wanted.scaled(raw)
-
-    if is_column(x) or in_files(x):
-        return Rescaled(x, change)
-    return frozen(change(x.toarray() if is_sparse(x) else x))
+    return None if x is None else rescaled(x, own, schema.scale("edge_attr"))
 
 
 def _blocks(x: Any, own: Sequence[Any], own_widths: Sequence[int], wanted: Sequence[Any], widths: Sequence[int], what: str,
@@ -196,6 +188,8 @@ def _blocks(x: Any, own: Sequence[Any], own_widths: Sequence[int], wanted: Seque
             raise DataError(f"{where}, has {width_of[name]} columns in {what} {name!r}; expected {width}; give the same columns in "
                             "the same order")
         taken += [at[name] + k for k in range(width)] if width_of.get(name, 0) else [-1] * width
+    if isinstance(x, TypedRows) and len(wanted) < MOST_TYPES:
+        return _reordered(x, own, wanted, widths)
     import scipy.sparse as sp
 
     # a last column of zeros, for types that the graph does not have
@@ -203,6 +197,16 @@ def _blocks(x: Any, own: Sequence[Any], own_widths: Sequence[int], wanted: Seque
         np.concatenate((np.asarray(x), np.zeros((x.shape[0], 1), x.dtype)), axis=1)
     found = padded[:, taken]
     return sp.csr_array(found) if is_sparse(found) else frozen(np.ascontiguousarray(found))
+
+
+def _reordered(x: TypedRows, own: Sequence[Any], wanted: Sequence[Any], widths: Sequence[int]) -> TypedRows:
+    """Rows with the types in another order; those of types that are not wanted have no columns."""
+    number = {name: code for code, name in enumerate(wanted)}
+    kind = np.array([number.get(name, len(wanted)) for name in own], KIND)[x.kind]
+    given = {name: block for name, block in zip(own, x.blocks, strict=True) if block.shape[1]}
+    count = np.bincount(kind, minlength=len(wanted) + 1)
+    blocks = [given.get(name, np.zeros((n, width), x.dtype)) for name, width, n in zip(wanted, widths, count, strict=False)]
+    return TypedRows(kind, [*blocks, *([np.zeros((count[-1], 0), x.dtype)] if count[-1] else [])])
 
 
 def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
