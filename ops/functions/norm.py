@@ -13,6 +13,7 @@ from ..autodiff.expr import Expr, tracing
 from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import Var, current, needs_grad, value_of
+from ..rows.columns import centred_gradient, normalised, row_products, row_sums
 from .elementwise import add, mul
 from .rows import same_dtype, trailing
 
@@ -73,27 +74,24 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
     training, all_sum = tape.training, tape.all_sum
     counted = x.space.counted if isinstance(x, Var) and x.space is not None else None
     if training:
-        mean, var, total = _statistics(rows if counted is None else rows[counted], all_sum)
+        mean, var, total = _statistics(rows, counted, all_sum)
         seen = np.array(total), mean, var * (total / max(total - 1, 1))
         tape.changes.append((partial(stats.update, momentum=momentum), seen))
     else:
         mean, var, total = stats.mean, stats.var, 0.0
     inverse = (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)
-    unit = (rows - mean.astype(rows.dtype)) * inverse
-    out = Var(unit * scale + value_of(beta), x.space if isinstance(x, Var) else None)
+    unit, y = normalised(rows, mean.astype(rows.dtype), inverse, scale, value_of(beta))
+    out = Var(y, x.space if isinstance(x, Var) else None)
 
     def vjp(gs: list[Any]) -> list[Any]:
         g = gs[0]
-        g_beta, g_gamma = g.sum(axis=0), (g * unit).sum(axis=0)
+        g_beta, g_gamma = row_products(g, unit)
         if not needs_grad(x):
             return [None, g_gamma, g_beta]
         if not training:
             return [g * (scale * inverse), g_gamma, g_beta]
-        mean_g, mean_gu = all_sum(np.stack([g_beta, g_gamma]).astype(np.float64)) / max(total, 1)
-        through = mean_g.astype(g.dtype) + unit * mean_gu.astype(g.dtype)
-        if counted is not None:
-            through[~counted] = 0
-        return [(g - through) * (scale * inverse), g_gamma, g_beta]
+        means = all_sum(np.stack([g_beta, g_gamma]).astype(np.float64)) / max(total, 1)
+        return [centred_gradient(g, unit, means.astype(g.dtype), scale * inverse, counted), g_gamma, g_beta]
 
     tape.add("batch_norm", [x, gamma, beta], [out], vjp)
     return out
@@ -104,17 +102,18 @@ def _dense(x: Any) -> np.ndarray:
     return value.toarray() if hasattr(value, "toarray") else value
 
 
-def _statistics(x: np.ndarray, all_sum: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
+def _statistics(x: np.ndarray, counted: np.ndarray | None,
+                all_sum: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean, biased variance and number of the rows of all workers.
 
     Sums are float64 and the second pass is centred, so that a large mean does not cancel the
     variance.
     """
-    sums = all_sum(np.concatenate([[len(x)], x.sum(axis=0, dtype=np.float64).ravel()]))
+    n = len(x) if counted is None else np.count_nonzero(counted)
+    sums = all_sum(np.concatenate([[n], row_sums(x, counted).ravel()]))
     total = float(sums[0])
     mean = (sums[1:] / max(total, 1)).reshape(x.shape[1:])
-    centred = x - mean.astype(x.dtype)
-    squares = all_sum(np.square(centred).sum(axis=0, dtype=np.float64))
+    squares = all_sum(row_sums(x, counted, mean.astype(x.dtype)))
     return mean, squares / max(total, 1), total
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError, FormatError, ShapeError
 
+from ..autodiff.buffers import BLOCK, by_blocks, empty
 from ..autodiff.tape import Parameter
 
 Rates = float | Sequence[float]
@@ -143,14 +144,26 @@ class Adam(Optimiser):
         self.eps = eps
 
     def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
-        return value - self._move(g + decay * value if decay else g, slots, lr)
+        return self._moved(value, g + decay * value if decay else g, slots, lr, 1.0)
 
-    def _move(self, g: np.ndarray, slots: dict[str, np.ndarray], lr: float) -> np.ndarray:
+    def _moved(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, keep: float) -> np.ndarray:
+        """``keep`` times the value, less a step."""
         b1, b2 = self.betas
-        slots["mean"] = b1 * slots["mean"] + (1 - b1) * g
-        slots["square"] = b2 * slots["square"] + (1 - b2) * np.square(g)
-        root = np.sqrt(slots["square"]) / (1 - b2**self.steps) ** 0.5 + self.eps
-        return lr / (1 - b1**self.steps) * (slots["mean"] / root)
+        divisor, step = (1 - b2**self.steps) ** 0.5, lr / (1 - b1**self.steps)
+        old = slots["mean"], slots["square"]
+        if value.size > BLOCK and all(x.dtype == value.dtype and x.flags.c_contiguous for x in (value, g, *old)):
+            # the passes of the other branch, with the same results, in one
+            from ..kernels.adam import adam
+
+            mean, square, out = (empty(value.shape, value.dtype) for _ in range(3))
+            numbers = tuple(map(value.dtype.type, (b1, 1 - b1, b2, 1 - b2, divisor, self.eps, step, keep)))
+            flat, before, after, to = ([x.reshape(-1) for x in each] for each in ((value, g), old, (mean, square), (out,)))
+            by_blocks(lambda _, begin, end: adam(*flat, tuple(before), tuple(after), numbers, *to, begin, end), value.size, 1)
+            slots["mean"], slots["square"] = mean, square
+            return out
+        slots["mean"] = b1 * old[0] + (1 - b1) * g
+        slots["square"] = b2 * old[1] + (1 - b2) * np.square(g)
+        return keep * value - step * (slots["mean"] / (np.sqrt(slots["square"]) / divisor + self.eps))
 
 
 class AdamW(Adam):
@@ -160,7 +173,7 @@ class AdamW(Adam):
     """
 
     def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
-        return value * (1 - lr * decay) - self._move(g, slots, lr)
+        return self._moved(value, g, slots, lr, 1 - lr * decay)
 
 
 def _each(name: str, given: Rates, n: int) -> list[float]:
