@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from itertools import chain, count
 from pathlib import Path
 from time import perf_counter
 
@@ -76,7 +77,8 @@ def train(graph: str, weights: str, fanout: str, targets: str, batches: str) -> 
     loader = dgl.dataloading.DistNodeDataLoader(g, nodes, dgl.dataloading.MultiLayerNeighborSampler(fanouts), shuffle=True,
                                                 batch_size=int(targets) // size, drop_last=True)
     seconds, inputs = [], []
-    batch = iter(loader)
+    # epoch after epoch
+    batch = chain.from_iterable(iter(loader) for _ in count())
     for _ in range(int(batches) + WARM):
         distributed.barrier()
         began = perf_counter()
