@@ -41,20 +41,6 @@ def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
     return owner
 
 
-def whole_components(component: np.ndarray, size: int, room: int) -> np.ndarray | None:
-    """Parts that cut no edge, [n_nodes] int32, made of components by falling size; None if one of them is too large for its part.
-
-    Args:
-        component: The lowest id in the component of each node, [n_nodes] integers.
-        size: Number of parts.
-        room: The most nodes of a part.
-    """
-    if np.bincount(component).max(initial=0) > room:
-        return None
-    owner = pack(component, size, room)
-    return owner if np.array_equal(owner, owner[component]) else None
-
-
 @dataclass(frozen=True)
 class LouvainPartitioner(Partitioner):
     """Communities of Louvain (NetworKit), packed into balanced parts, then passes of restreamed LDG.

@@ -13,12 +13,11 @@ from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
 from graphtheta.ops.partition.label_moves import join_nodes, move_nodes
 from graphtheta.ops.partition.refine import climb, cut_weight, grow
-from graphtheta.partitioners.clusters import whole_components
 from graphtheta.partitioners.levels import Contracted, Level, Streamed, clustered
 from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.rng import Purpose, key, shuffle
-from graphtheta.streaming.along import HomeEdges
-from graphtheta.streaming.components import components
+from graphtheta.streaming.blocks import Blocks
+from graphtheta.streaming.components import components, whole_components
 
 # moves of a node while its neighbourhood is in memory
 ROUNDS = 3
@@ -80,8 +79,8 @@ class GremPartitioner(Partitioner):
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
         n, size = source.n_nodes, comm.size
         room = capacity(n, size, self.slack)
-        edges = HomeEdges(source, SerialComm())
-        owner = np.zeros(n, np.int32) if size == 1 else whole_components(components(edges), size, room)
+        blocks, pairs = Blocks(SerialComm(), n), ((chunk.src, chunk.dst) for chunk in source.chunks())
+        owner = np.zeros(n, np.int32) if size == 1 else whole_components(blocks, components(blocks, pairs), size, room)
         if owner is None:
             top = Streamed(source, max(int(2 * self.share * source.n_edges), 2 * n))
             cut = _Cut(size, room, self.passes, self.degrees, key(self.seed, Purpose.PLACEMENT))

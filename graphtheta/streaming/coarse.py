@@ -50,7 +50,22 @@ def searched(edges: HomeEdges, n_sources: int, hops: int, key: int) -> np.ndarra
         name[sends] = claimed[sends]
         if not comm.all_max(np.array(np.any(sends))):
             break
-    return np.where(name < 0, components(edges, name >= 0), name)
+    return np.where(name < 0, components(blocks, _between(edges, name < 0)), name)
+
+
+def _between(edges: HomeEdges, inside: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Both ends of the edges between some nodes.
+
+    Args:
+        edges: The edges.
+        inside: The nodes, [n_block] bool.
+
+    Collective: all ranks, at each item.
+    """
+    first = edges.blocks.first
+    for _, nodes, x in edges.along([np.arange(first, edges.blocks.last)], inside):
+        kept = inside[nodes] & (x < nodes + first)
+        yield nodes[kept] + first, x[kept]
 
 
 def sized(blocks: Blocks, name: np.ndarray, small: int, largest: int) -> tuple[np.ndarray, np.ndarray]:

@@ -30,33 +30,22 @@ def claim(nodes, blocks, first, block, claimed, key):  # type: ignore[no-untyped
 
 
 @jit()
-def join(src, dst, inside, parent):  # type: ignore[no-untyped-def]
-    """Join components; the root of a component is its lowest id.
+def join(a, b, parent):  # type: ignore[no-untyped-def]
+    """Join the components of a[i] and b[i], for each i; the root of a component is its lowest id.
 
     Args:
-        src, dst: The edges.
-        inside: Nodes between which edges count, [n_nodes] bool.
+        a, b: Pairs of nodes, [n] integers.
         parent: Forest over the nodes, ids that do not increase towards the root; changed.
     """
-    for e in range(len(src)):
-        u, v = src[e], dst[e]
-        if inside[u] and inside[v]:
-            while parent[u] != u:
-                parent[u] = parent[parent[u]]
-                u = parent[u]
-            while parent[v] != v:
-                parent[v] = parent[parent[v]]
-                v = parent[v]
-            parent[max(u, v)] = min(u, v)
-
-
-@jit()
-def lower(nodes, x, inside, lowest):  # type: ignore[no-untyped-def]
-    """lowest[v] = min(lowest[v], x) for each node v = nodes[i] inside, and its value x[i]."""
-    for i in range(len(nodes)):
-        v = nodes[i]
-        if inside[v] and x[i] < lowest[v]:
-            lowest[v] = x[i]
+    for i in range(len(a)):
+        u, v = a[i], b[i]
+        while parent[u] != u:
+            parent[u] = parent[parent[u]]
+            u = parent[u]
+        while parent[v] != v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        parent[max(u, v)] = min(u, v)
 
 
 @jit()

@@ -17,7 +17,8 @@ from graphtheta.rng import shuffle
 from graphtheta.streaming import coarse
 from graphtheta.streaming.along import HomeEdges
 from graphtheta.streaming.blocks import Blocks
-from graphtheta.streaming.components import components
+from graphtheta.streaming.components import components, whole_components
+from graphtheta.streaming.degrees import shared_chunks
 
 SIZES = (1, 2, 3, 4)
 GRAPHS = {"some": graphs.random_graph(40, 60), **graphs.odd_graphs()}
@@ -61,32 +62,65 @@ def test_neighbours_receive_what_nodes_send():
         assert sorted(chain.from_iterable(run_simulated(size, program))) == sent
 
 
+def component(graph, comm, chunk=16):
+    pairs = ((edges.src, edges.dst) for edges in shared_chunks(GraphEdges(graph, chunk), comm))
+    return components(Blocks(comm, graph.n_nodes), pairs)
+
+
 @pytest.mark.parametrize("size", SIZES)
-def test_components_have_their_lowest_ids(size):
+@pytest.mark.parametrize("fewest", [1, 1 << 15])
+def test_components_have_their_lowest_ids(size, fewest, monkeypatch):
+    """Also if forests are sent several times, since workers have room for few ids."""
+    monkeypatch.setattr("graphtheta.streaming.components.FEWEST", fewest)
     graph, found = paths([70, 40, 12, 4, 2, 1, 1])
-    of = joined(size, lambda comm: components(HomeEdges(GraphEdges(graph, 16), comm)))
+    of = joined(size, lambda comm: component(graph, comm))
     for nodes in found:
         assert set(of[nodes]) == {nodes.min()}
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_nodes_outside_connect_none(size):
+def test_components_of_odd_graphs(size):
     for name, graph in GRAPHS.items():
-        if size > graph.n_nodes:
-            continue
-        outside = np.arange(graph.n_nodes) % 4 == 0
-
-        def program(comm, graph=graph, outside=outside):
-            blocks = Blocks(comm, graph.n_nodes)
-            return components(HomeEdges(GraphEdges(graph, 16), comm), outside[blocks.first: blocks.last])
-
         expected = np.arange(graph.n_nodes)
-        inside = ~outside[graph.src] & ~outside[graph.dst]
         for _ in range(graph.n_nodes):
-            lower = np.minimum(expected[graph.src[inside]], expected[graph.dst[inside]])
+            lower = np.minimum(expected[graph.src], expected[graph.dst])
             for end in (graph.src, graph.dst):
-                np.minimum.at(expected, end[inside], lower)
-        np.testing.assert_array_equal(joined(size, program), expected, name)
+                np.minimum.at(expected, end, lower)
+        np.testing.assert_array_equal(joined(size, lambda comm, graph=graph: component(graph, comm)), expected, name)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_long_paths_need_few_rounds(size, monkeypatch):
+    """Ascending ids along a path, of which workers read edges in turn, are the longest chain of parents."""
+    n, rounds = 2000, []
+    order = np.argsort(np.arange(n - 1) % size, kind="stable")
+    graph = graphs.fill(order, order + 1, n)
+    received = Blocks.received
+    monkeypatch.setattr(Blocks, "received", lambda self, *args: rounds.append(self.comm.rank) or received(self, *args))
+    assert set(joined(size, lambda comm: component(graph, comm, n))) == {0}
+    assert len(rounds) <= 16 * size
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_components_go_to_the_emptiest_parts(size):
+    """By falling size; loads are those of one component after another, though many of equal size are given at once."""
+    rng = np.random.default_rng(1)
+    for sizes in ([30, 12, 12, 12, 5, 5, 1, 1, 1], [1] * 40, [2] * 9 + [1] * 7, [20]):
+        name = np.repeat(rng.permutation(len(sizes)), sizes)
+        name = np.array([np.flatnonzero(name == number)[0] for number in name])
+        for parts in (1, 3, 7):
+            load = np.zeros(parts, int)
+            for nodes in sorted(sizes, reverse=True):
+                load[load.argmin()] += nodes
+
+            def program(comm, room, name=name, parts=parts):
+                blocks = Blocks(comm, len(name))
+                return whole_components(blocks, name[blocks.first: blocks.last], parts, room)
+
+            part = joined(size, program, load.max())
+            np.testing.assert_array_equal(np.bincount(part, minlength=parts), load)
+            assert all(len(set(part[name == number])) == 1 for number in name)
+            assert all(found is None for found in run_simulated(size, program, load.max() - 1))
 
 
 @pytest.mark.parametrize("hops", [0, 1, 2, 30])
