@@ -21,8 +21,8 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT
 
-# compiles kernels on a graph that is not measured
-SMALL = Graph(np.arange(40).reshape(2, 20) % 20, 20)
+# compiles kernels on a graph that is not measured, a ring
+SMALL = Graph(np.stack((np.arange(1000), (np.arange(1000) + 1) % 1000)), 1000)
 
 
 def program() -> int:

@@ -18,11 +18,13 @@ class Blocks:
 
     Attributes:
         first, last: The first id of this worker's block, and the first one beyond.
+        kind: The smallest integer type of 4 or 8 bytes that has all ids.
     """
 
     def __init__(self, comm: Comm, n: int):
         self.comm, self._home = comm, block_owner(n, comm.size)
         self.first, self.last = block_bounds(n, comm.rank, comm.size)
+        self.kind = np.dtype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
 
     def route(self, ids: np.ndarray) -> Route:
         """The way to the workers whose blocks have some ids, [n] integers."""

@@ -38,8 +38,8 @@ def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
         for a, b in pairs:
             join(a, b, parent)
         return _shortened(blocks, parent)
-    keys = free_keys(max(2 * len(parent), FEWEST), np.int64)
-    above, used = np.empty(len(keys), np.int64), 0
+    keys = free_keys(max(2 * len(parent), FEWEST), blocks.kind)
+    above, used = np.empty(len(keys), np.int32 if len(keys) <= np.iinfo(np.int32).max else np.int64), 0
     for a, b in pairs:
         begin = 0
         while True:

@@ -17,16 +17,9 @@ def free_keys(n: int, kind: np.dtype | type[np.signedinteger]) -> np.ndarray:
 
 
 @jit()
-def _slot(keys, v):  # type: ignore[no-untyped-def]
-    """The slot of the id v, or the free one where it belongs."""
-    mask = np.int64(len(keys) - 1)
-    slot = np.int64(v) & mask
-    if keys[slot] != v and keys[slot] >= 0:
-        # ids that share all bits above the mask are shifted alike, and stay neighbours
-        step = np.int64(mix(np.uint64(np.int64(v) & ~mask)) & np.uint64(mask)) | 1
-        while keys[slot] != v and keys[slot] >= 0:
-            slot = (slot + step) & mask
-    return slot
+def _next_slot(slot, v, mask):  # type: ignore[no-untyped-def]
+    """The slot to look at after one that another id has; ids that share all bits above the mask are shifted alike."""
+    return (slot + (np.int64(mix(np.uint64(v & ~mask))) | 1)) & mask
 
 
 @jit()
@@ -41,36 +34,21 @@ def number_ids(ids, first, last, keys, numbers, names, out):  # type: ignore[no-
         names: The other ids by number, [n or fewer]; changed.
         out: Number of each id, [n]; changed. It may be ``ids``.
     """
-    n = 0
+    n, mask = 0, np.int64(len(keys) - 1)
     for i in range(len(ids)):
-        v = ids[i]
+        v = np.int64(ids[i])
         if first <= v < last:
             out[i] = v - first
-        else:
-            slot = _slot(keys, v)
+            continue
+        slot = v & mask
+        while keys[slot] != v:
             if keys[slot] < 0:
                 keys[slot], numbers[slot], names[n] = v, last - first + n, v
                 n += 1
-            out[i] = numbers[slot]
+            else:
+                slot = _next_slot(slot, v, mask)
+        out[i] = numbers[slot]
     return n
-
-
-@jit()
-def _root(slot, parent):  # type: ignore[no-untyped-def]
-    while parent[slot] != slot:
-        parent[slot] = parent[parent[slot]]
-        slot = parent[slot]
-    return slot
-
-
-@jit()
-def _found(v, keys, parent):  # type: ignore[no-untyped-def]
-    """The slot of the id v, which is added as a tree of its own if it is new; and 1 if it is new, else 0."""
-    slot = _slot(keys, v)
-    if keys[slot] < 0:
-        keys[slot], parent[slot] = v, slot
-        return slot, 1
-    return slot, 0
 
 
 @jit()
@@ -87,13 +65,30 @@ def grow_forest(a, b, begin, keys, parent, used):  # type: ignore[no-untyped-def
         parent: The slot of the parent of each slot used, [len(keys)] integers; changed.
         used: Slots used.
     """
+    mask = np.int64(len(keys) - 1)
     for i in range(begin, len(a)):
         if 2 * (used + 2) > len(keys):
             return i, used
-        x, new = _found(a[i], keys, parent)
-        y, newer = _found(b[i], keys, parent)
-        used += new + newer
-        x, y = _root(x, parent), _root(y, parent)
+        u, v = np.int64(a[i]), np.int64(b[i])
+        x, y = u & mask, v & mask
+        while keys[x] != u:
+            if keys[x] < 0:
+                keys[x], parent[x] = u, x
+                used += 1
+            else:
+                x = _next_slot(x, u, mask)
+        while keys[y] != v:
+            if keys[y] < 0:
+                keys[y], parent[y] = v, y
+                used += 1
+            else:
+                y = _next_slot(y, v, mask)
+        while parent[x] != x:
+            parent[x] = parent[parent[x]]
+            x = parent[x]
+        while parent[y] != y:
+            parent[y] = parent[parent[y]]
+            y = parent[y]
         if keys[x] < keys[y]:
             parent[y] = x
         else:
@@ -107,7 +102,11 @@ def read_forest(keys, parent, nodes, roots):  # type: ignore[no-untyped-def]
     n = 0
     for slot in range(len(keys)):
         if keys[slot] >= 0 and parent[slot] != slot:
-            nodes[n], roots[n] = keys[slot], keys[_root(slot, parent)]
+            root = slot
+            while parent[root] != root:
+                parent[root] = parent[parent[root]]
+                root = parent[root]
+            nodes[n], roots[n] = keys[slot], keys[root]
             n += 1
     return n
 

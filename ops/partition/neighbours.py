@@ -1,7 +1,4 @@
-"""Degrees and neighbourhoods of some nodes, from chunks of edges.
-
-Arguments ``src`` and ``dst`` are the ends of the edges of a chunk, [n] integers.
-"""
+"""Degrees and neighbourhoods of some nodes, from chunks of edges."""
 from __future__ import annotations
 
 from ..compile.jit import jit
@@ -12,26 +9,6 @@ def add_degrees(ends, first, degree):  # type: ignore[no-untyped-def]
     """degree[v - first] += 1 for each v in ``ends``."""
     for v in ends:
         degree[v - first] += 1
-
-
-@jit()
-def fill_neighbours(src, dst, first, last, free, near):  # type: ignore[no-untyped-def]
-    """Append the neighbours of the nodes from first to last to their lists, in the order of the edges.
-
-    Args:
-        src, dst: Ends of the edges; an edge makes each end a neighbour of the other.
-        first, last: The nodes.
-        free: Next position in the list of each node, [last - first] int64; changed.
-        near: All lists, one after another; changed.
-    """
-    for e in range(len(src)):
-        s, d = src[e], dst[e]
-        if first <= s < last:
-            near[free[s - first]] = d
-            free[s - first] += 1
-        if first <= d < last:
-            near[free[d - first]] = s
-            free[d - first] += 1
 
 
 @jit()

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.partitioners.grem import degree_blocks
 from graphtheta.partitioners.report import OneOf
 from graphtheta.partitioners.stream import capacity
+from graphtheta.streaming.blocks import Blocks
 
 SIZES = (2, 4, 8)
 SLACK = 0.03
@@ -34,7 +36,7 @@ def cut(owner):
 @pytest.mark.parametrize("size", SIZES)
 def test_cuts_are_below_those_of_degrees_and_of_clusters(size):
     degree = np.bincount(np.concatenate((core().src, core().dst)), minlength=core().n_nodes)
-    found, blocks = owners(size), degree_blocks(degree, size)
+    found, blocks = owners(size), degree_blocks(Blocks(SerialComm(), len(degree)), degree, size)
     assert cut(found) < min(cut(blocks), cut(owners(size, ",degrees=no")))
     assert np.bincount(found).max() <= capacity(core().n_nodes, size, SLACK)
 
@@ -52,5 +54,5 @@ def test_chunks_do_not_matter_and_repetitions_cut_no_more():
 
 
 def test_blocks_by_degree():
-    np.testing.assert_array_equal(degree_blocks(np.array([0, 5, 2, 5, 0, 9, 1]), 3), [2, 0, 1, 0, 2, 0, 1])
-    assert len(degree_blocks(np.zeros(0, np.int64), 3)) == 0
+    np.testing.assert_array_equal(degree_blocks(Blocks(SerialComm(), 7), np.array([0, 5, 2, 5, 0, 9, 1]), 3), [2, 0, 1, 0, 2, 0, 1])
+    assert len(degree_blocks(Blocks(SerialComm(), 0), np.zeros(0, np.int64), 3)) == 0

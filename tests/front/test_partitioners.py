@@ -24,7 +24,7 @@ from graphtheta.rng import Purpose, key, shuffle
 
 GRAPH = graphs.random_graph(40, 160)
 BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain",
-            "leiden", "grem", "grem:slack=0", "grem:share=0.01,cycles=2", "grem:degrees=no")
+            "leiden", "grem", "grem:slack=0", "grem:passes=1,cycles=2", "grem:degrees=no")
 NODES = (*BALANCED, "degree-block", "gemini", "metis")
 GREEDY = ("hdrf", "hdrf:owners=no,slack=0", "oblivious", "libra", "libra:owners=no")
 EDGES = (*GREEDY, "random", "hybrid:threshold=3")
@@ -98,14 +98,6 @@ def test_chunks_do_not_matter():
         whole = assigned(GRAPH, 3, masters, placement)
         for a, b in zip(whole, assigned(GRAPH, 3, masters, placement, chunk=7), strict=True):
             np.testing.assert_array_equal(a, b, f"{masters} {placement}")
-
-
-def test_groups_of_neighbourhoods_do_not_matter():
-    few, many = (list(stream.neighbourhoods(GraphEdges(GRAPH, 50), at_most)) for at_most in (1, 1 << 20))
-    (whole,) = many
-    assert len(few) > 2 and few[0].first == 0
-    np.testing.assert_array_equal(np.concatenate([g.near for g in few]), whole.near)
-    np.testing.assert_array_equal(np.concatenate([np.diff(g.ptr) for g in few]), np.diff(whole.ptr))
 
 
 def test_the_order_of_edges_does_not_matter_to_node_partitioners():
@@ -270,7 +262,7 @@ def test_report_refuses():
     ("masters", "ldg:slack=-1", "ldg: slack is -1.0; expected at least 0"), ("masters", "ldg:passes=0", "passes is 0; expected at least 1"),
     ("masters", "fennel:gamma=1", "gamma is 1.0; expected above 1"), ("masters", "bgl:blocks=0", "blocks is 0; expected at least 1"),
     ("masters", "degree-block:node=0", "node is 0; expected at least 1"), ("masters", "louvain:passes=-1", "passes is -1"),
-    ("masters", "grem:share=0", "share is 0.0; expected above 0 and at most 1"), ("masters", "grem:cycles=0", "cycles is 0"),
+    ("masters", "grem:passes=0", "passes is 0; expected at least 1"), ("masters", "grem:cycles=0", "cycles is 0; expected at least 1"),
     ("masters", "gemini:a=1", "no option 'a'; there is none"), ("partitioner", "hdrf:slack=-1", "hdrf: slack is -1.0; expected at least 0"),
     ("partitioner", "libra:balance=2", "partitioner=libra:balance=2: there is no option 'balance'; there is slack, owners, seed"),
     ("masters", "file", "masters=file needs the file of owners; give masters=file:path=owners.npy")])
