@@ -185,8 +185,15 @@ def _lines(path: str) -> list[str]:
         return []
 
 
+def append(options: argparse.Namespace, rows: list[dict[str, Any]], **about: Any) -> None:
+    """Append rows to the JSON lines of ``options.out``, if there is one; ``about`` is added to every line, and the machine."""
+    if options.out:
+        with options.out.open("a", encoding="utf-8") as f:
+            f.writelines(json.dumps({**about, **row, "threads": options.threads, "machine": machine()}) + "\n" for row in rows)
+
+
 def finish(options: argparse.Namespace, rows: list[dict[str, Any]], columns: list[str], faults: list[str],
-           findings: list[dict[str, Any]] | None = None, **about: Any) -> int:
+           findings: list[dict[str, Any]] | None = None, written: bool = False, **about: Any) -> int:
     """Print the tables, append JSON lines, draw; exit status 1 if contenders disagree.
 
     Args:
@@ -195,16 +202,14 @@ def finish(options: argparse.Namespace, rows: list[dict[str, Any]], columns: lis
         columns: To print.
         faults: From ``disagreement``.
         findings: Figures across rows, as {"finding": text, "value": number}.
+        written: Whether the rows are appended already.
         **about: Added to every JSON line, beside the machine.
     """
     findings = findings or []
     print(table(rows, columns), flush=True)
     if findings:
         print("", table(findings, ["finding", "value"]), sep="\n", flush=True)
-    if options.out:
-        with options.out.open("a", encoding="utf-8") as f:
-            for row in [*rows, *findings]:
-                f.write(json.dumps({**about, **row, "threads": options.threads, "machine": machine()}) + "\n")
+    append(options, [*([] if written else rows), *findings], **about)
     if options.plot:
         draw(rows, options.plot, " ".join(v for v in about.values() if isinstance(v, str)))
     for fault in faults:

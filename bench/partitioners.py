@@ -5,7 +5,9 @@
 
     python bench/partitioners.py --peers dgl --envs /path      beside the offline partitioning of DGL
 
-No worker is started: a partition is computed in one process, and its nodes and edges are counted.
+No worker is started: each partition is computed in one process, and its nodes and edges are counted.
+A row is appended to ``--out`` when it is known. "to metis" needs METIS before, in this run or in the
+file.
 "nodes", "edges" and "train" are the largest of a worker over the mean, and "halo" is the largest
 number of mirrors of a worker. "MB" is the growth of the peak of resident memory while the partition
 is computed, beyond the graph itself. "sent" are the megabytes of an epoch of two layers of 16 numbers
@@ -23,14 +25,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Contender, finish, parser, peer, race, ratio, script
+from harness import Contender, append, finish, parser, peer, race, ratio, script
 
 import graphtheta as gt
 
 COLUMNS = ["graph", "workers", "masters", "partitioner", "cut", "replication", "nodes", "edges", "train", "halo", "sent",
            "to metis", "seconds", "processor", "faster", "MB", "whole processor", "whole faster", "note"]
-MASTERS = ("hash", "block", "degree-block", "gemini", "ldg", "ldg:passes=5", "fennel", "fennel:passes=5", "bgl", "bgl:second=0", "grem",
-           "grem:slack=0.03", "louvain", "leiden", "metis")
+# METIS first, with which the others are compared
+MASTERS = ("metis", "hash", "block", "degree-block", "gemini", "ldg", "ldg:passes=5", "fennel", "fennel:passes=5", "bgl", "bgl:second=0",
+           "grem", "grem:slack=0.03", "louvain", "leiden")
 PLACEMENTS = ("vertex-cut", "random", "hybrid", "hdrf", "hdrf:owners=no", "oblivious", "libra")
 PAIRS = [*(f"{m}/1d-src" for m in MASTERS), *(f"hash/{p}" for p in PLACEMENTS), "ldg:passes=5/hdrf", "ldg:passes=5/libra", "grem/hdrf",
          "grem/libra"]
@@ -54,10 +57,9 @@ def edges_file(name: str, folder: Path) -> Path:
     return path
 
 
-def beside(rows: list[dict[str, Any]], out: Path | None) -> None:
-    """Compare rows with METIS and DGL for the same graph and number of workers, in these rows or those that ``out`` has already."""
-    earlier = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out and out.exists() else []
-    of = {(row["graph"], row.get("workers"), row.get("masters")): row for row in [*earlier, *rows] if not row.get("note")}
+def beside(rows: list[dict[str, Any]], known: list[dict[str, Any]]) -> None:
+    """Compare rows with METIS and DGL for the same graph and number of workers, in these rows or those that are known already."""
+    of = {(row["graph"], row.get("workers"), row.get("masters")): row for row in [*known, *rows] if not row.get("note")}
     for row in rows:
         metis, dgl = (of.get((row["graph"], row.get("workers"), masters), {}) for masters in ("metis", "dgl"))
         row["to metis"], row["faster"] = ratio(row.get("cut"), metis.get("cut")), ratio(dgl.get("processor"), row.get("processor"))
@@ -72,18 +74,22 @@ def main() -> int:
     options.add_argument("--peers", nargs="*", choices=("dgl",), default=[])
     options.add_argument("--whole", action="store_true", help="build all parts too")
     options = options.parse_args()
+    out, whole = options.out, "yes" if options.whole else "no"
+    earlier = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out and out.exists() else []
     rows: list[dict[str, Any]] = []
     for graph in options.graphs:
-        workers, whole = ",".join(map(str, options.workers)), "yes" if options.whole else "no"
-        runs = [Contender(graph, script("own", "partition", graph, workers, whole, *options.pairs))] if options.pairs else []
-        words = (edges_file(graph, options.folder), workers, whole) if "dgl" in options.peers else ()
+        words = (edges_file(graph, options.folder), ",".join(map(str, options.workers)), whole) if "dgl" in options.peers else ()
         command = peer(options.envs or options.folder, "dgl", "partition", *words) if words else []
-        runs += [Contender(f"{graph} dgl", command)] if command else []
-        race(runs, 1, options.threads)
+        runs = [Contender(f"{graph} dgl", command)] if command else []
+        runs += [Contender(f"{graph} {n} {pair}", script("own", "partition", graph, n, whole, pair))
+                 for n in options.workers for pair in options.pairs]
         for run in runs:
-            rows += [row_of(graph, found) for found in run.figures.get("rows", [])] or [{"graph": graph, "note": run.error}]
-    beside(rows, options.out)
-    return finish(options, rows, COLUMNS, [], bench="partitioners")
+            race([run], 1, options.threads)
+            found = [row_of(graph, row) for row in run.figures.get("rows", [])] or [{"graph": graph, "label": run.name, "note": run.error}]
+            beside(found, [*earlier, *rows])
+            append(options, found, bench="partitioners")
+            rows += found
+    return finish(options, rows, COLUMNS, [], written=True, bench="partitioners")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Reports on partitions of a graph.
+"""A report on a partition of a graph.
 
-    PYTHONPATH=bench python bench/own/partition.py DATASET WORKERS,... yes|no MASTERS/PARTITIONER ...
+    PYTHONPATH=bench python bench/own/partition.py DATASET WORKERS yes|no MASTERS/PARTITIONER
 
 With "yes", the parts of all workers are built too, one worker at a time.
 """
@@ -45,19 +45,15 @@ def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
         return {"whole": perf_counter() - began, "whole processor": process_time() - used}
 
 
-def main(dataset: str, workers: str, wholly: str, *pairs: str) -> None:
-    small, graph = gt.load("ring:n=1000"), gt.load(dataset)
-    rows = []
-    for size in map(int, workers.split(",")):
-        for pair in pairs:
-            # compiles kernels
-            measured(small, size, pair)
-            rows.append(measured(graph, size, pair))
-            if wholly == "yes" and "note" not in rows[-1]:
-                whole(small, size, pair)
-                rows[-1] |= whole(graph, size, pair)
-            print(rows[-1], file=sys.stderr, flush=True)
-    report({}, {}, f"graphtheta {gt.__version__}", rows=rows)
+def main(dataset: str, workers: str, wholly: str, pair: str) -> None:
+    small, graph, size = gt.load("ring:n=1000"), gt.load(dataset), int(workers)
+    # compiles kernels
+    measured(small, size, pair)
+    row = measured(graph, size, pair)
+    if wholly == "yes" and "note" not in row:
+        whole(small, size, pair)
+        row |= whole(graph, size, pair)
+    report({}, {}, f"graphtheta {gt.__version__}", rows=[row])
 
 
 if __name__ == "__main__":
