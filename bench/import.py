@@ -5,9 +5,9 @@
     python bench/import.py --graph facebook100
 
 The tables are written once. Ids are integers, or texts with --text. "MB" is the growth of the
-largest worker beyond a process that has imported a graph of two edges, and "share" is the bytes of
-its share of the tables as arrays: 16 bytes for each edge, 8 for each node, and its features. The
-exit code is 1 if a worker takes more than its share and ``CONSTANT``.
+largest worker beyond a process that has imported a graph of two edges ("each" in the JSON: of every
+worker), and "share" is the bytes of its share of the tables as arrays: 16 bytes for each edge, 8
+for each node, and its features. The exit code is 1 if a worker takes more than its share and ``CONSTANT``.
 """
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def row_of(c: Contender, n: int, files: list[Path]) -> dict[str, Any]:
     grown = [b - a for a, b in zip(found.get("before", []), found.get("peaks", []), strict=True)]
     share = (16 * found.get("edges", 0) + (8 + 4 * FEATURES) * found.get("nodes", 0)) / n
     return {"contender": c.name, "label": c.name, "seconds": seconds, "edges/s": seconds and found["edges"] / seconds,
-            "MB/s": seconds and size / seconds / 1e6, "MB": max(grown, default=0) / 1e6, "share": share / 1e6, "note": c.error}
+            "MB/s": seconds and size / seconds / 1e6, "MB": max(grown, default=0) / 1e6,
+            "each": [more / 1e6 for more in grown], "share": share / 1e6, "note": c.error}
 
 
 def main() -> int:
