@@ -170,7 +170,7 @@ class _Way:
         size, views, alone = self.placement.size, self.sampled.steps, mode == "independent"
         each = job.views_per_step or (size if alone else 1)
         # gradients are summed for each group of views
-        groups = sum(-(-min(each, views - i) // size) for i in range(0, views, each)) if alone else views
+        groups = _groups(job, views, size) if alone else views
         parts = [work.parts.sum(axis=0, keepdims=True) if alone else work.parts for work in works]
         moved = np.zeros((2, size)) if alone else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
         summed = groups * np.array(reduced(self.held.order, list(self.held.prepared.model.parameters()), size))
@@ -209,11 +209,15 @@ class _Way:
         size, searched, none = self.placement.size, works[0].searched, np.zeros(self.placement.size, np.int64)
         ahead = job.macrobatch != "1" or (job.feature_cache, job.machine_cache) != ("0", "0")
         if not searched or (size == 1 and not ahead):
-            return Rehearsal(1, none, none, none + self.sampled.seconds, none, 0, 0, 1)
+            return Rehearsal(1, none, none, none, none + self.sampled.seconds, none, 0, 0, 1)
         room = max((available_bytes() // self.together if self.limit is None else self.limit) - memory, 0)
         views, fewer = self.sampled.steps if ahead else self.views, min(size, self.rehearsed or size)
         found = rehearse(self.held, job, self.pair, fewer, views, self.together, room)
-        return found if fewer == size else found.on(size, self._growth(works, fewer, job.mode == "independent"))
+        if fewer == size:
+            return found
+        alone, steps = job.mode == "independent", self.sampled.steps
+        groups = _groups(job, steps, size) / steps / (_groups(job, found.views, fewer) / found.views) if alone else 1.0
+        return found.on(size, self._growth(works, fewer, alone), groups)
 
     def _growth(self, works: list[Work], fewer: int, alone: bool) -> float:
         """How many times as many bytes all workers send to make a view as fewer workers do.
@@ -235,6 +239,12 @@ class _Way:
         # simulated workers spent the interpreter's time around their messages
         waits = self.machine.transfer(rehearsal.sent, rehearsal.messages, self.together, True)
         return share * (seconds + waits)
+
+
+def _groups(job: Job, views: int, size: int) -> int:
+    """Groups that independent workers make of some views."""
+    each = job.views_per_step or size
+    return sum(-(-min(each, views - i) // size) for i in range(0, views, each))
 
 
 def _loads(works: Sequence[Work], alone: bool, sent: np.ndarray) -> dict[str, tuple[float, float]]:

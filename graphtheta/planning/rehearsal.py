@@ -7,9 +7,10 @@ hold the structure of the graph once more, and columns of zeros that take no mem
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from time import thread_time
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import numpy as np
 from graphtheta.caching.setup import make_caches, with_cached_columns
 from graphtheta.engine.comm.channel import Send
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.ledger import Snapshot
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.comm.wrapped import WrappedComm
 from graphtheta.engine.layer.settings import pass_scope
@@ -51,6 +53,7 @@ class Rehearsal:
     Attributes:
         views: Number of these views.
         sent, messages: Bytes and messages of each worker, [size] int64.
+        searched: Those of the messages that search one view, [size] int64; the others are of groups of views.
         seconds: Processor seconds of each worker, on one thread, without those of messages, [size].
         held: Bytes of caches and macrobatches of each worker, [size] int64.
         hits, misses: Rows of all workers that caches held, and that they did not.
@@ -60,13 +63,14 @@ class Rehearsal:
     views: int
     sent: np.ndarray
     messages: np.ndarray
+    searched: np.ndarray
     seconds: np.ndarray
     held: np.ndarray
     hits: int
     misses: int
     macrobatch: int
 
-    def on(self, size: int, growth: float) -> Rehearsal:
+    def on(self, size: int, growth: float, groups: float) -> Rehearsal:
         """An estimate for more workers.
 
         A worker searches its share of the edges, and has as many rounds, in which it sends to all others.
@@ -74,12 +78,14 @@ class Rehearsal:
         Args:
             size: Their number.
             growth: How many times as many bytes all of them send.
+            groups: How many times as many groups they make of the same number of views.
         """
         fewer = len(self.sent)
-        messages = self.messages.max() * (size - 1) / max(fewer - 1, 1)
-        return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, round(messages)),
-                         np.full(size, self.seconds.max() * fewer / size), np.full(size, self.held.max()), self.hits, self.misses,
-                         self.macrobatch)
+        others = (size - 1) / max(fewer - 1, 1)
+        searched, dealt = (others * x.max() for x in (self.searched, groups * (self.messages - self.searched)))
+        return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, round(searched + dealt)),
+                         np.full(size, round(searched)), np.full(size, self.seconds.max() * fewer / size), np.full(size, self.held.max()),
+                         self.hits, self.misses, self.macrobatch)
 
 
 def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None) -> Rehearsal:
@@ -98,13 +104,28 @@ def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_ma
         GraphThetaError: Job and graph do not fit together.
     """
     found = np.array(run_simulated(size, _worker, held, job, pair, views, per_machine or size, room))
-    made, sent, messages, seconds, n_bytes, hits, misses, macrobatch = found.T
-    return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), seconds, n_bytes.astype(np.int64), int(hits.sum()),
-                     int(misses.sum()), int(macrobatch[0]))
+    made, sent, messages, searched, seconds, n_bytes, hits, misses, macrobatch = found.T
+    return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), searched.astype(np.int64), seconds,
+                     n_bytes.astype(np.int64), int(hits.sum()), int(misses.sum()), int(macrobatch[0]))
 
 
 class _Maker(Training):
-    """A training whose work items end when their views are made."""
+    """A training whose work items end when their views are made.
+
+    Attributes:
+        searched: Messages of this worker that searched views one after another, so far.
+    """
+
+    searched = 0
+
+    def _view(self, makers: Sequence[Callable[[], GraphView]]) -> GraphView:
+        return super()._view([partial(self._search, make) for make in makers])
+
+    def _search(self, make: Callable[[], GraphView]) -> GraphView:
+        before = self.job_comm.ledger.snapshot()
+        view = make()
+        self.searched += _total(self.job_comm.ledger.since(before), "messages")
+        return view
 
     def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
         with self.job_comm.ledger.stage("batch"):
@@ -160,14 +181,19 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
     if again:
         # loads kernels and code, which a cache or macrobatches spread over an epoch
         maker.run(1, 0, min(each, n))
-    before = comm.ledger.snapshot()
+    before, maker.searched = comm.ledger.snapshot(), 0
     seconds = _timed(maker, n, comm)
-    since = comm.ledger.since(before)
+    since, searched = comm.ledger.since(before), maker.searched
     if again:
         seconds = min([seconds, *(_timed(maker, n, comm) for _ in range(-(-FEW // n) - 1))])
-    sent = [sum(book[field] for book in since.values()) for field in ("bytes", "messages")]
+    sent = [_total(since, field) for field in ("bytes", "messages")]
     n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
-    return [n, *sent, seconds, n_bytes, *map(float, caches.counts()), macrobatch]
+    return [n, *sent, searched, seconds, n_bytes, *map(float, caches.counts()), macrobatch]
+
+
+def _total(since: Snapshot, field: str) -> int:
+    """A field of the ledger, of all stages."""
+    return sum(int(book[field]) for book in since.values())
 
 
 def _timed(maker: _Maker, n: int, comm: _Posts) -> float:
