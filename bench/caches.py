@@ -63,14 +63,17 @@ def recorded(comm: Comm, graph: gt.Graph, keys: dict[str, Any], epochs: int, fil
     return Replay(list(scout.dry_run(0, 0, epochs * n)), scout.most_connected(graph.n_nodes), n)
 
 
-def hits(replay: Replay, policy: str, capacity: int) -> int:
-    """Rows that a cache holds when they are read."""
+def hits(replay: Replay, policy: str, capacity: int, cold: int = 0) -> int:
+    """Rows that a cache holds when they are read, without those of the first ``cold`` batches."""
     text = f"{policy}:window={len(replay.batches)}" if policy == "belady" else policy
     cache = RowCache(capacity, make_policy(text, capacity, replay), Slots(capacity, {}))
     cache.foresee(replay.batches)
-    for keys in replay.batches:
-        cache.store(keys[cache.look_up(keys).rest], {})
-    return cache.counts.hits
+    counted = 0
+    for i, keys in enumerate(replay.batches):
+        found = cache.look_up(keys)
+        cache.store(keys[found.rest], {})
+        counted += len(found.at) * (i >= cold)
+    return counted
 
 
 def graph_of(name: str, share: float) -> gt.Graph:

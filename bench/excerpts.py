@@ -43,7 +43,7 @@ def whole(scale: int, seed: int = 0) -> Drawn:
     drawn = gt.load(f"rmat:scale={scale},edge_factor={DEGREE // 2},features=1,classes=1,seed={seed}")
     targets = np.zeros(drawn.n_nodes, bool)
     targets[:: round(NODE_COUNT / TRAINING)] = True
-    return Drawn(_stored(drawn.src, drawn.dst, targets), NODE_COUNT / drawn.n_nodes)
+    return Drawn(stored(drawn.src, drawn.dst, targets), NODE_COUNT / drawn.n_nodes)
 
 
 def neighbourhood(scale: int, layers: int = 2, seed: int = 0) -> Drawn:
@@ -68,13 +68,13 @@ def neighbourhood(scale: int, layers: int = 2, seed: int = 0) -> Drawn:
         dst = np.repeat(new, degrees)
         src = _neighbours(random, dst, scale)
         ends.append((src, dst))
-        new = _distinct(src)
+        new = distinct(src)
         new = new[~np.isin(new, computed)]
         computed, degrees = np.concatenate((computed, new)), _degrees(random, new, scale)
     src, dst = (np.concatenate(each) for each in zip(*ends, strict=True))
-    nodes = _distinct(np.concatenate((computed, new)))
+    nodes = distinct(np.concatenate((computed, new)))
     src, dst = np.searchsorted(nodes, src), np.searchsorted(nodes, dst)
-    return Drawn(_stored(*_simple(src, dst, len(nodes)), np.isin(nodes, first)), NODE_COUNT / n)
+    return Drawn(stored(*simple(src, dst, len(nodes)), np.isin(nodes, first)), NODE_COUNT / n)
 
 
 def clusters(inside: float, seed: int = 0) -> Drawn:
@@ -90,7 +90,7 @@ def clusters(inside: float, seed: int = 0) -> Drawn:
     levels = cluster_levels(round(NODE_COUNT / CLUSTER * SHARE))
     src, dst = _within(np.random.default_rng(seed), levels, inside)
     n = int((1 << levels).sum())
-    return Drawn(_stored(*_simple(src, dst, n), np.ones(n, bool)), 1.0)
+    return Drawn(stored(*simple(src, dst, n), np.ones(n, bool)), 1.0)
 
 
 def communities(n: int, inside: float, seed: int = 0) -> tuple[gt.Graph, np.ndarray]:
@@ -106,7 +106,7 @@ def communities(n: int, inside: float, seed: int = 0) -> tuple[gt.Graph, np.ndar
     src, dst = _within(random, levels, inside)
     other = random.integers(0, nodes, (2, round((1 - inside) * DEGREE / 2 * nodes)))
     src, dst = (np.concatenate((one, *ends)) for one, ends in ((src, other), (dst, other[::-1])))
-    return _stored(*_simple(src, dst, nodes), np.ones(nodes, bool)), cluster
+    return stored(*simple(src, dst, nodes), np.ones(nodes, bool)), cluster
 
 
 def _within(random: np.random.Generator, levels: np.ndarray, inside: float) -> tuple[np.ndarray, np.ndarray]:
@@ -148,20 +148,20 @@ def _neighbours(random: np.random.Generator, nodes: np.ndarray, scale: int) -> n
     return found
 
 
-def _simple(src: np.ndarray, dst: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def simple(src: np.ndarray, dst: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Edges without self loops and duplicates."""
     loose = src != dst
-    kept = _distinct(pair_key(src[loose], dst[loose], n))
+    kept = distinct(pair_key(src[loose], dst[loose], n))
     return kept // n, kept % n
 
 
-def _distinct(x: np.ndarray) -> np.ndarray:
+def distinct(x: np.ndarray) -> np.ndarray:
     """Ascending numbers, each once; sorting takes less time than the hash table of ``np.unique``."""
     ordered = np.sort(x)
     return ordered[np.diff(ordered, prepend=-1) != 0]
 
 
-def _stored(src: np.ndarray, dst: np.ndarray, train: np.ndarray) -> gt.Graph:
+def stored(src: np.ndarray, dst: np.ndarray, train: np.ndarray) -> gt.Graph:
     n = len(train)
     return gt.Graph((src, dst), n, x=np.zeros((n, FEATURES), np.float32), y=np.arange(n) % CLASSES, n_classes=CLASSES, train=train,
                     val=~train, test=np.zeros(n, bool), name="papers100M")

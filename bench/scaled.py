@@ -17,6 +17,9 @@ from graphtheta.planning.work import EDGE_COUNT, NODES, PARTS, UPDATE_PASSES
 from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.simulate import Point, simulated
 
+# how many times slower workers compute, and how many times faster links are, than in the file
+SETTINGS = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": (4.0, 1.0)}
+
 
 @dataclass(frozen=True)
 class Larger(Cluster):
@@ -86,6 +89,10 @@ def larger(job: gt.Job, drawn: Drawn, workers: list[int], cluster: Larger, rehea
 
 def step(point: Point, slower: float, faster: float) -> float:
     """Seconds of a step if workers compute so many times slower, and bytes take as many times less."""
-    parts = point.parts
+    return step_of(point.parts, slower, faster) / point.row.steps
+
+
+def step_of(parts: dict[str, float], slower: float, faster: float) -> float:
+    """The same of the seconds of an epoch, by cause."""
     computed = parts["computing"] + parts["imbalance"] + parts["views"]
-    return (slower * computed + parts["bytes"] / faster + parts["messages"]) / point.row.steps
+    return slower * computed + parts["bytes"] / faster + parts["messages"]

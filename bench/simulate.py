@@ -4,6 +4,8 @@
     python bench/simulate.py --parts check                only the comparison
     python bench/simulate.py --parts scaling              only the scaling
     python bench/simulate.py --parts scaling --cases mini --scale 20
+    python bench/simulate.py --parts scaling --cases cluster --inside 0.5 0.75 0.9
+    python bench/simulate.py --parts modes caches         independent workers, and caches of features
 
 "check": ranks of a thread each on this machine, whose links ``engine/comm/delayed.py`` slows down;
 "off" is the simulated time of an epoch over the measured one, minus 1. The speed of the machine is
@@ -13,7 +15,12 @@ the neighbourhood of 1 % of the training nodes of an R-MAT graph of 2**SCALE nod
 per node (``excerpts.py``). What is counted there has the rows, edges and bytes of each worker exactly;
 they count as many times as papers100M is larger, and messages, sums of gradients and updates once.
 "of first" is relative to the fewest workers; further columns have it for other machines. Searching
-views is the only part that is timed here, in seconds of the processor. "clusters": the share of the
+views is the only part that is timed here, in seconds of the processor. "modes": a batch of each worker
+against one of all of them (``scaled_modes.py``), GCN of three layers, 256 wide, with 10 neighbours, for
+1,024 targets of each worker and for 1 % of the training nodes in all; "against" is the time of the
+cooperative step relative to this one, "more nodes" what independent workers compute more, as a
+factor. "caches": hits of each policy in the warm state, and the step with them (``scaled_caches.py``);
+"saved" is relative to the step without a cache. "clusters": the share of the
 edges inside of clusters, by Louvain and as the graph was drawn, and what the batches of 1 % of them
 have on average; "fewest" and "most" are nodes of a batch.
 """
@@ -22,6 +29,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,7 +39,9 @@ import numpy as np
 from excerpts import CLUSTER, NODE_COUNT, SHARE, Drawn, clusters, communities, neighbourhood, whole
 from harness import finish, parser, race, say, script
 from overlap import on_links
-from scaled import job_of, larger, read, step
+from scaled import SETTINGS, job_of, larger, read, step
+from scaled_caches import caches
+from scaled_modes import modes
 
 import graphtheta as gt
 from graphtheta.engine.comm.delayed import read_link
@@ -41,15 +52,18 @@ from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.simulate import Point, simulated
 
 SLOWED = ("50us,10Gbit/s", "50us,1Gbit/s", "1ms,1Gbit/s")
+ALONE = {"strategy": "mini", "batch_size": 512, "fanout": "10,5", "mode": "independent"}
 CHECKED: dict[str, dict[str, Any]] = {
     "global": {}, "mini": {"batch_size": 512, "fanout": "10,5", "mode": "cooperative"}, "cluster": {"clusters": 16, "mode": "cooperative"},
-    "independent": {"strategy": "mini", "batch_size": 512, "fanout": "10,5", "mode": "independent"}}
+    "independent": ALONE, "cached": {**ALONE, "feature_cache": "25%", "cache_policy": "lru"}}
 GRAPH = "rmat:scale=14,edge_factor=14,features=128,classes=16"
 MACHINES = Path(__file__).parent / "papers" / "cluster.yaml"
-# how many times slower workers compute, and how many times faster links are, than in the file
-SETTINGS = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": (4.0, 1.0)}
 COLUMNS = {"check": ["case", "link", "ranks", "simulated", "measured", "off", "limit"],
-           "scaling": ["case", "partitioner", "workers", "step", "of first", *SETTINGS, "limit", "share", "MiB sent", "messages"],
+           "scaling": ["case", "inside", "partitioner", "workers", "step", "of first", *SETTINGS, "limit", "share", "MiB sent", "messages"],
+           "modes": ["case", "mode", "workers", "step", "of first", *SETTINGS, "against", "more nodes", "more edges", "limit",
+                     "share", "MiB"],
+           "caches": ["case", "workers", "policy", "rows", "hits", "MiB", "merged", "merged, saved", "merged, of first", "at once",
+                      "at once, saved", "at once, of first", "at once, limit"],
            "clusters": ["graph", "method", "clusters", "inside", "isolated", "nodes", "fewest", "most", "edges", "without edges"]}
 
 
@@ -58,7 +72,8 @@ def check(options: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     speed = machine(again=True)
     say(f"speed of this machine, fitted within {speed.error:.0%}: {speed.message * 1e6:.0f} us a move")
-    for case, keys in CHECKED.items():
+    for case in options.checked:
+        keys = CHECKED[case]
         words = job_of(GRAPH, case, options.hidden, **keys) | ({"strategy": keys["strategy"]} if "strategy" in keys else {})
         job = gt.Job(**words)
         held = skeleton(job, gt.load(GRAPH))
@@ -79,20 +94,22 @@ def check(options: Any) -> list[dict[str, Any]]:
 
 def scaling(options: Any) -> list[dict[str, Any]]:
     """Steps on hundreds of workers."""
-    drawn: dict[str, Callable[[], Drawn]] = {"global": lambda: whole(options.scale - 3), "mini": lambda: neighbourhood(options.scale),
-                                             "cluster": lambda: clusters(options.inside)}
+    drawn: dict[str, list[Callable[[], Drawn]]] = {
+        "global": [lambda: whole(options.scale - 3)], "mini": [lambda: neighbourhood(options.scale)],
+        "cluster": [partial(clusters, share) for share in options.inside]}
     rows: list[dict[str, Any]] = []
     for case in options.cases:
-        batch = drawn[case]()
-        n, cluster = batch.graph.n_nodes, read(options.cluster, batch.times)
-        say(f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as many")
-        for masters in options.masters:
-            for partitioner in options.partitioners:
+        for share, draw in zip(options.inside if case == "cluster" else [None], drawn[case], strict=True):
+            batch = draw()
+            n, cluster = batch.graph.n_nodes, read(options.cluster, batch.times)
+            say(f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as many")
+            for masters, partitioner in product(options.masters, options.partitioners):
                 job = gt.Job(**job_of("rmat", case, 128, **one_batch(case, batch.graph, options.folder), masters=masters,
                                       partitioner=partitioner))
                 points = larger(job, batch, options.workers, cluster, options.rehearsed)
                 for point in points:
-                    rows.append({**scaled(point, points[0]), "nodes": n, "edges": batch.graph.n_edges, "times": batch.times})
+                    rows.append({**scaled(point, points[0]), "inside": share, "nodes": n, "edges": batch.graph.n_edges,
+                                 "times": batch.times})
                     say(f"{rows[-1]['label']}: {point.step:.3g} s, {rows[-1]['of first']:.2f}, {point.limit}")
     return rows
 
@@ -101,7 +118,7 @@ def inside(options: Any) -> list[dict[str, Any]]:
     """How much of a graph its clusters hold, and batches of 1 % of them."""
     rmat = whole(options.cluster_scale).graph
     n = round(rmat.n_nodes / CLUSTER)
-    other, own = communities(n, options.inside)
+    other, own = communities(n, options.inside[0])
     rows = []
     # Louvain finds a community for each isolated node of the R-MAT graph, which are packed
     for name, graph, method, cluster in (("rmat", rmat, "louvain", find_clusters(rmat.src, rmat.dst, rmat.n_nodes, "louvain", n)),
@@ -146,20 +163,26 @@ def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--parts", nargs="+", choices=tuple(COLUMNS), default=list(COLUMNS))
     options.add_argument("--ranks", type=int, default=2, help="of the comparison; 2")
+    options.add_argument("--checked", nargs="+", choices=tuple(CHECKED), default=list(CHECKED), help="jobs of the comparison; all")
     options.add_argument("--hidden", type=int, default=64, help="width of its layers; 64")
     options.add_argument("--epochs", type=int, default=4, help="timed epochs of a round; 4")
     options.add_argument("--scale", type=int, default=22, help="of the R-MAT graph of the scaling; 22")
     options.add_argument("--cluster-scale", type=int, default=17, help="of the R-MAT graph of clusters; 17")
-    options.add_argument("--inside", type=float, default=0.75, help="share of the edges of a node inside its cluster; 0.75")
+    options.add_argument("--inside", type=float, nargs="+", default=[0.75],
+                         help="share of the edges of a node inside its cluster; 0.75. The scaling has all of them, clusters the first")
     options.add_argument("--workers", type=int, nargs="+", default=[256, 512, 1024])
     options.add_argument("--cases", nargs="+", choices=("global", "mini", "cluster"), default=["mini", "cluster"])
     options.add_argument("--masters", nargs="+", default=["hash"], help="node partitioners; hash, which the paper has")
     options.add_argument("--partitioners", nargs="+", default=["1d-src"], help="edge placements; 1d-src, which the paper has")
     options.add_argument("--cluster", type=Path, default=MACHINES, help="the simulated machines; papers/cluster.yaml")
+    options.add_argument("--mode-scale", type=int, default=20, help="of the graph of cooperative batches of 1,024 targets for each; 20")
+    options.add_argument("--full-scale", type=int, default=27, help="of the graph of other batches and of caches; 27")
+    options.add_argument("--views", type=int, default=4, help="views of independent workers that are counted; 4")
+    options.add_argument("--reads", type=int, default=12_000_000, help="rows that a worker reads, of which half fill the caches; 12000000")
     options.add_argument("--rehearsed", type=int, default=4, help="most workers that make views; 4")
     options = options.parse_args()
     status = 0
-    for part, rows in (("check", check), ("scaling", scaling), ("clusters", inside)):
+    for part, rows in (("check", check), ("scaling", scaling), ("modes", modes), ("caches", caches), ("clusters", inside)):
         if part in options.parts:
             status |= finish(options, rows(options), COLUMNS[part], [], bench="simulate", part=part)
     return status

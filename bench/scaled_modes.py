@@ -1,0 +1,235 @@
+"""Sampled mini-batches on hundreds of machines: each worker its own, or one of all workers together.
+
+Both read the same graph, that of ``lazy_rmat.py``: P independent workers a batch of b targets each, P
+cooperative ones a batch of P x b. A cooperative batch is simulated as in ``scaled.py``, if it is too
+large on a smaller graph, and its nodes and edges are counted on the full one. Independent workers
+compute alone, so a step takes as long as the largest of their views, and what makes the views:
+
+    bytes       those of a view, structure and features, since each worker sends a P-th of P views
+    messages    of a view ("one by one"), or of all views of a step together ("merged", --macrobatch)
+    views       searching a view and putting it together, and for each of P views the interpreter
+
+"at once" is what would remain of "merged" if all views were searched by one call, as systems do whose
+workers ask for the neighbours of their own targets; the engine has no such call.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import mean
+from typing import Any, NamedTuple
+
+import numpy as np
+from excerpts import NODE_COUNT, SHARE, TRAINING, Drawn, simple, stored
+from harness import say
+from lazy_rmat import LazyRmat
+from scaled import SETTINGS, Larger, job_of, larger, read, step_of
+
+import graphtheta as gt
+from graphtheta.partitioners.pairs import pair_of
+from graphtheta.planning.plan import planned
+from graphtheta.planning.rehearsal import rehearse
+from graphtheta.planning.skeleton import Skeleton, skeleton
+from graphtheta.planning.work import reduced
+
+# the settings of cooperative mini-batching: layers, their width, neighbours and targets of a worker
+LAYERS, HIDDEN, FANOUT, TARGETS = 3, 256, 10, 1024
+PAIR = "1d-dst", "hash"
+EACH, ALL = "1,024 each", "1 % in all"
+# workers whose messages are counted
+FEW = (2, 3)
+WAYS = {"of first": (1.0, 1.0), **SETTINGS}
+HOW = ("one by one", "merged", "at once")
+# a graph on which every worker has a message for every other one, and one whose views take the interpreter's time alone
+BUSY, SMALL = "rmat:scale=12,edge_factor=7,features=128,classes=16", "ring:n=256,features=128"
+BUSY_TARGETS = 32
+
+
+class Rounds(NamedTuple):
+    """What workers send to make P views.
+
+    Attributes:
+        view, group: Moves in which a worker may have a message for each other one, of each view and of all together.
+        own, shared: Collectives of each view and of all together.
+        seconds: Of the interpreter, for each view on each worker.
+    """
+
+    view: int
+    group: int
+    own: int
+    shared: int
+    seconds: float
+
+    def of(self, workers: int) -> tuple[int, int]:
+        """Moves and collectives of P views."""
+        return workers * self.view + self.group, workers * self.own + self.shared
+
+
+def batch_job(graph: str, n: int, mode: str, **keys: Any) -> gt.Job:
+    """The job that makes batches of n targets."""
+    partitioner, masters = PAIR
+    more = job_of(graph, "mini", HIDDEN, layers=LAYERS, batch_size=n, mode=mode, partitioner=partitioner, masters=masters)
+    return gt.Job(**more, **keys)
+
+
+def rounds(merged: bool) -> Rounds:
+    """Count the messages of two and of three workers, which determine those of any number."""
+    keys = {"fanout": ",".join([str(FANOUT)] * LAYERS), **({"macrobatch": "2"} if merged else {})}
+    job, small = batch_job(BUSY, BUSY_TARGETS, "independent", **keys), batch_job(SMALL, 1, "independent", **keys)
+    held, ring = skeleton(job, gt.load(BUSY)), skeleton(small, gt.load(SMALL))
+
+    def law(mode: str, groups: int) -> np.ndarray:
+        """Moves and collectives of some groups of views."""
+        found = [rehearse(held, job.change(mode=mode), pair_of(*PAIR), p, groups * (p if mode == "independent" else 1)) for p in FEW]
+        return np.linalg.solve([[p - 1, 1] for p in FEW], [float(x.messages.max()) for x in found])
+
+    timed = rehearse(ring, small, pair_of(*PAIR), 2, 32)
+    seconds = float(timed.seconds.max()) / timed.views
+    if merged:
+        # a macrobatch has two groups of views
+        group, shared = np.rint(law("independent", 2)).astype(int).tolist()
+        return Rounds(0, group, 0, shared, seconds)
+    view, own = np.rint(law("cooperative", 1)).astype(int).tolist()
+    dealt = [float(rehearse(held, job, pair_of(*PAIR), p, p).messages.max()) - p * (view * (p - 1) + own) for p in FEW]
+    group, shared = np.rint(np.linalg.solve([[p - 1, 1] for p in FEW], dealt)).astype(int).tolist()
+    return Rounds(view, group, own, shared, seconds)
+
+
+def batch_of(rmat: LazyRmat, n: int, number: int) -> tuple[Drawn, list[int]]:
+    """A batch of n targets as a graph, and the edges of each hop."""
+    targets = rmat.targets(n, number)
+    nodes, hops = rmat.neighbourhood(targets, [FANOUT] * LAYERS, number)
+    src, dst = (np.searchsorted(nodes, np.concatenate(each)) for each in zip(*hops, strict=True))
+    graph = stored(*simple(src, dst, len(nodes)), np.isin(nodes, targets))
+    return Drawn(graph, NODE_COUNT / rmat.n_nodes), [len(src) for src, _ in hops]
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A view of one worker of many.
+
+    Attributes:
+        nodes, edges: Of the view.
+        hops: Edges of each hop.
+        compute: Seconds of the worker that computes it.
+        seconds: Processor seconds of all workers to search it and of one to put it together, besides those of the interpreter.
+        n_bytes: Bytes that all send to make it if no row lies where it is read.
+    """
+
+    nodes: float
+    edges: float
+    hops: list[float]
+    compute: float
+    seconds: float
+    n_bytes: float
+
+
+def alone(rmat: LazyRmat, n: int, number: int, cluster: Larger, law: Rounds) -> tuple[Alone, Skeleton]:
+    """Count a view of n targets, which stands for one of as many times as many, where a small view takes the time of a law."""
+    drawn, hops = batch_of(rmat, n, number)
+    job = batch_job("rmat", int(drawn.graph.train.sum()), "independent")
+    held, times = skeleton(job, drawn.graph), drawn.times
+    own = replace(cluster, times=times)
+    (row,) = planned(held, [job], [1], own, views=1)
+    compute = own.corrected(row, parameter_bytes(held)).compute
+    # of two workers, each has half of the rows that it reads
+    made = rehearse(held, job, pair_of(*PAIR), 2, 1)
+    return Alone(times * drawn.graph.n_nodes, times * drawn.graph.n_edges, [times * x for x in hops], compute,
+                 times * max(float(made.seconds.sum()) - 2 * law.seconds, 0.0), 2 * times * float(made.sent.sum())), held
+
+
+def parameter_bytes(held: Skeleton) -> int:
+    """Bytes of the parameters."""
+    return sum(p.value.nbytes for p in held.prepared.model.parameters())
+
+
+def parts_of(views: list[Alone], held: Skeleton, laws: dict[str, Rounds], how: str, workers: int, cluster: Larger,
+             saved: float = 0.0) -> dict[str, float]:
+    """Seconds of a step of independent workers by cause.
+
+    Args:
+        views: Some views of workers.
+        held: The job of one of them.
+        laws: Rounds of "one by one" and "merged".
+        how: One of ``HOW``.
+        workers: Their number.
+        cluster: The machines.
+        saved: Bytes of a view that are not sent, because caches hold them.
+    """
+    law, links = laws["one by one" if how == "one by one" else "merged"], replace(cluster, times=1.0)
+    summed = [np.full(workers, x.max()) for x in reduced(held.order, list(held.prepared.model.parameters()), workers)]
+    moves, collectives = law.of(workers)
+    pairs = float(moves * (workers - 1))
+    if how == "one by one":
+        # a view of few edges has messages for few pairs of workers
+        hops = [workers * -np.expm1(-mean(view.hops[i] for view in views) / workers**2) for i in range(LAYERS)]
+        pairs = law.group * (workers - 1) + workers * law.view * mean(hops)
+    steps = np.log2(workers)
+    made = (moves + steps * collectives) * cluster.latency + (pairs + steps * collectives) * cluster.post
+    sent = (workers - 1) / workers * max(view.n_bytes for view in views) - saved
+    computing, slowest = mean(view.compute for view in views), max(view.compute for view in views)
+    interpreter = law.seconds * (1 if how == "at once" else workers)
+    both, carried = (links.transfer(summed[0], x, 1) for x in (summed[1], 0 * summed[1]))
+    return {"computing": computing, "imbalance": slowest - computing, "views": mean(view.seconds for view in views) + interpreter,
+            "bytes": sent * cluster.congestion / cluster.bandwidth + carried, "messages": made + both - carried}
+
+
+def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds) -> dict[str, Any]:
+    """Count a batch of all workers, each of which needs the interpreter for it.
+
+    One of too many targets is drawn on a smaller graph, and counts as many times as it has fewer edges than on the full one.
+    """
+    full, small = LazyRmat(options.full_scale), LazyRmat(options.mode_scale if case == EACH else options.full_scale)
+    share = NODE_COUNT / full.n_nodes
+    drawn, _ = batch_of(small, workers * sizes(case, small.scale, workers), 0)
+    nodes, edges = drawn.graph.n_nodes, drawn.graph.n_edges
+    if case == EACH:
+        nodes, edges = full.counted(full.targets(workers * sizes(case, full.scale, workers), 0), [FANOUT] * LAYERS, 0)
+    times = share * edges / drawn.graph.n_edges
+    job = batch_job("rmat", int(drawn.graph.train.sum()), "cooperative")
+    (point,) = larger(job, drawn, [workers], replace(cluster, times=times), options.rehearsed)
+    return {"parts": {**point.parts, "views": point.parts["views"] + law.seconds}, "nodes": share * nodes, "edges": share * edges,
+            "MiB": times * (point.row.moved + point.row.built) / 2**20 / workers, "times": times}
+
+
+def sizes(case: str, scale: int, workers: int) -> int:
+    """Targets of a worker on a graph of 2**scale nodes: as many for each, or its share of 1 % of all targets."""
+    share = (1 << scale) / NODE_COUNT
+    return max(round(share * (TARGETS if case == EACH else TRAINING * SHARE / workers)), 1)
+
+
+def views_of(case: str, options: Any, workers: int, cluster: Larger, law: Rounds) -> tuple[list[Alone], Skeleton]:
+    """Some views of independent workers; large ones hardly differ."""
+    rmat = LazyRmat(options.full_scale)
+    n = sizes(case, options.full_scale, workers)
+    found = [alone(rmat, n, number, cluster, law) for number in range(1 if case == EACH else options.views)]
+    return [view for view, _ in found], found[0][1]
+
+
+def rows_of(case: str, options: Any, cluster: Larger, laws: dict[str, Rounds]) -> list[dict[str, Any]]:
+    """Rows of a size of batches: cooperative, and independent in each way."""
+    rows, first = list[dict[str, Any]](), dict[str, tuple[int, dict[str, float]]]()
+    for workers in options.workers:
+        if case == ALL or workers == options.workers[0]:
+            views, held = views_of(case, options, workers, cluster, laws[HOW[0]])
+        one = together(options, case, workers, cluster, laws[HOW[0]])
+        nodes, edges, n_bytes = (mean(getattr(view, name) for view in views) for name in ("nodes", "edges", "n_bytes"))
+        ways = {"cooperative": one["parts"], **{f"independent, {how}": parts_of(views, held, laws, how, workers, cluster) for how in HOW}}
+        for mode, parts in ways.items():
+            few, before = first.setdefault(mode, (workers, parts))
+            grown, seconds, limit = (workers / few if case == EACH else 1.0), sum(parts.values()), max(parts, key=parts.__getitem__)
+            rows.append({"case": case, "mode": mode, "workers": workers, "step": seconds,
+                         **{name: grown * step_of(before, *way) / step_of(parts, *way) for name, way in WAYS.items()},
+                         "against": step_of(one["parts"], 1, 1) / seconds, "limit": limit, "share": parts[limit] / seconds,
+                         "MiB": one["MiB"] if mode == "cooperative" else n_bytes / 2**20, "more nodes": workers * nodes / one["nodes"],
+                         "more edges": workers * edges / one["edges"], "nodes together": one["nodes"], "nodes of a view": nodes,
+                         "times": one["times"], "seconds": seconds, "label": f"{case} {mode} {workers}",
+                         **{f"seconds of {x}": s for x, s in parts.items()}})
+            say(f"{rows[-1]['label']}: {seconds:.3g} s, {rows[-1]['of first']:.2f}, {limit}")
+    return rows
+
+
+def modes(options: Any) -> list[dict[str, Any]]:
+    """Steps of both modes, for batches that grow with the workers and for those that do not."""
+    cluster, laws = read(options.cluster, 1.0), {how: rounds(how != HOW[0]) for how in HOW[:2]}
+    say(", ".join(f"{how}: {law}" for how, law in laws.items()))
+    return [row for case in (EACH, ALL) for row in rows_of(case, options, cluster, laws)]
