@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 EDGES_PER_BLOCK, MOST_BLOCKS = 1 << 14, 256
+# without hubs
+NOT_SPILLING = np.zeros(MOST_BLOCKS, bool)
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Traversal:
         ptr, row: Bounds and row of each group; the parts of a hub are groups of their own.
         blocks: Bounds of blocks of groups, [n_blocks + 1].
         spill: Spill row of each group, [n_groups] int32; None if no row is split.
-        spilling: Whether the groups of a block sum into spill rows, [n_blocks].
+        spilling: Whether the groups of a block sum into spill rows, [at least n_blocks].
         hubs: Row that each spill row is merged into, in order.
     """
 
@@ -62,15 +64,12 @@ class Traversal:
     row: np.ndarray
     blocks: np.ndarray
     spill: np.ndarray | None = None
-    spilling: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    spilling: np.ndarray = field(default_factory=lambda: NOT_SPILLING)
     hubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
     @property
     def n_blocks(self) -> int:
         return len(self.blocks) - 1
-
-    def spills(self, block: int) -> bool:
-        return self.spill is not None and bool(self.spilling[block])
 
 
 def cut(ptr: np.ndarray, row: np.ndarray) -> Traversal:

@@ -27,7 +27,7 @@ from ..compile.generated import compiled
 from ..compile.header import HEADER
 from ..edge.aggregator import State
 from ..edge.program import EdgeProgram, Phase
-from ..kernels.pool import run_blocks
+from ..kernels.pool import run_threads
 from ..rows.row_list import RowList
 from .edges import EdgeLists
 from .reference import Arrays, Columns
@@ -213,9 +213,9 @@ def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.n
 
 def _partial_sums(phase: Phase, variant: Variant, learned: list[int], n_blocks: int) -> dict[str, np.ndarray]:
     """Zeros for the gradients of rowless expressions, by block or by group of blocks."""
-    arguments = _kernel(phase, variant)[0].arguments
+    summed = _kernel(phase, variant)[0].summed
     shapes = {f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
-              for n in learned for kind in ("gc", "gct") if f"{kind}{n}" in arguments}
+              for n in learned for kind in ("gc", "gct") if f"{kind}{n}" in summed}
     size = sum(map(prod, shapes.values())) * np.dtype(variant.dtype).itemsize
     count = max(1, min(n_blocks, MOST_PARTIAL // max(size, 1)))
     return {name: np.zeros((count, *shape), variant.dtype) for name, shape in shapes.items()}
@@ -261,32 +261,21 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
     given |= _tables(phase, kernel, given)
-    partial = partial or {}
-    rest = [given.get(name) for name in kernel.arguments[2:]]
-    moving = [(i, partial[name]) for i, name in enumerate(kernel.arguments[2:]) if name in partial]
-    scratch = [(i, *kernel.buffers[name]) for i, name in enumerate(kernel.arguments[2:]) if name in kernel.buffers]
-
+    given |= partial or {}
     # later parts of a hub sum into spill rows
-    instead = {name: _flat(x) for name, x in (spill or {}).items()} | {"target": traversal.spill}
+    instead = {name: _flat(x) for name, x in (spill or {}).items()}
+    instead |= {} if traversal.spill is None else {"target": traversal.spill}
     instead |= _tables(phase, kernel, instead)
-    spilling = [instead.get(name, x) for name, x in zip(kernel.arguments[2:], rest, strict=True)]
-
-    def block(b: int) -> None:
-        arguments = list(spilling if traversal.spills(b) else rest)
-        for i, x in moving:
-            arguments[i] = x[b * len(x) // traversal.n_blocks]
-        for i, size, dtype in scratch:
-            arguments[i] = np.empty((1, size), dtype)
-        function(int(traversal.blocks[b]), int(traversal.blocks[b + 1]), *arguments)
-
     # blocks that share partial sums run one after another
-    parts = min((len(x) for x in partial.values()), default=traversal.n_blocks)
+    shares = min((len(x) for x in (partial or {}).values()), default=traversal.n_blocks)
+    given |= {"turn": np.zeros(1, np.int64), "shares": shares, "blocks": traversal.blocks, "spilling": traversal.spilling}
 
-    def turns(part: int) -> None:
-        for b in range(-(-part * traversal.n_blocks // parts), -(-(part + 1) * traversal.n_blocks // parts)):
-            block(b)
+    def work() -> None:
+        own = {name: np.empty((1, size), dtype) for name, (size, dtype) in kernel.buffers.items()}
+        function(*(own[name] if name in own else given.get(name) for name in kernel.arguments),
+                 *(instead.get(name, given[name]) for name in kernel.spilled))
 
-    run_blocks(turns, parts)
+    run_threads(work, shares)
 
 
 def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:

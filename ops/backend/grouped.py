@@ -1,10 +1,9 @@
 """The fused back end for messages with one of several products, in both forms of ``ops.edge.grouped``.
 
-Products run once for each pair of a node and a code, code by code, in blocks of pairs: rows of the
-nodes are copied into a block and multiplied, or a block is multiplied and added to rows of the
-nodes. A thread takes all codes of a part of the rows, so that no two threads add to the same row
-and the rows stay in its cache. The parts depend on the pairs alone, so results do not depend on the
-number of threads.
+Products run once for each pair of a node and a code, code by code, in blocks of pairs
+(``pair_kernels``). A thread takes all codes of a part of the rows, so that no two threads add to the
+same row and the rows stay in its cache. The parts depend on the pairs alone, so results do not
+depend on the number of threads.
 """
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ from ..autodiff.expr import COMPUTED
 from ..autodiff.tape import value_of
 from ..edge.aggregator import SUM, State
 from ..edge.program import PRODUCT, Grouped, Phase
-from ..kernels.message_buffer import add
 from ..rows.row_list import Rows, located
 from . import fused
+from .pair_kernels import outer_sums, times
 from .pairs import Pairs
 from .reference import Columns
 
@@ -108,34 +107,16 @@ def _matrices(form: Grouped, columns: Columns) -> np.ndarray:
     return np.ascontiguousarray(weight.reshape(form.width, form.count, prod(form.shape)).transpose(1, 0, 2))
 
 
-def _taken(x: Rows, rows: np.ndarray) -> np.ndarray:
-    """Rows of x, copied by this thread."""
-    array, at = located(x, rows)
-    out = np.empty((len(at), *array.shape[1:]), array.dtype)
-    return np.take(array, at, axis=0, out=out, mode="clip")
-
-
 def _rows_times(x: Rows, pairs: Pairs, weight: np.ndarray) -> np.ndarray:
     """The row of each pair times the matrix of its code, [n_pairs, ...]."""
-    out, parts = buffers.empty((pairs.n, weight.shape[2]), weight.dtype), pairs.by_row
-
-    def run(p: int) -> None:
-        for code, begin, end in parts[p]:
-            np.matmul(_taken(x, pairs.row[begin:end]), weight[code], out=out[begin:end])
-
-    buffers.run_parts(run, len(parts))
+    out = buffers.empty((pairs.n, weight.shape[2]), weight.dtype)
+    times(*located(x, pairs.row), weight, pairs.by_row, out, None)
     return out
 
 
 def _times_onto(x: np.ndarray, pairs: Pairs, weight: np.ndarray, into: np.ndarray) -> None:
     """Add the value of each pair times the matrix of its code to its row of ``into``."""
-    parts = pairs.by_row
-
-    def run(p: int) -> None:
-        for code, begin, end in parts[p]:
-            add(into, pairs.row[begin:end], x[begin:end] @ weight[code], 0, end - begin)
-
-    buffers.run_parts(run, len(parts))
+    times(x, pairs.numbers, weight, pairs.by_row, into, pairs.row)
 
 
 def _add_matrices(into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, g_of_rows: bool) -> None:
@@ -147,19 +128,13 @@ def _add_matrices(into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, 
         rows: The other of both, for each node.
         g_of_rows: Whether the gradients are those of the nodes.
     """
-    blocks = pairs.by_code
-    # BLAS is faster with the gradient in front
-    first, second = (rows.shape[1], x.shape[1]) if g_of_rows else (x.shape[1], rows.shape[1])
-    products = np.empty((len(blocks), first, second), x.dtype)
-
-    def run(b: int) -> None:
-        _, begin, end = blocks[b]
-        mine, taken = x[begin:end], _taken(rows, pairs.row[begin:end])
-        g, value = (taken, mine) if g_of_rows else (mine, taken)
-        np.matmul(g.T, value, out=products[b])
-
-    buffers.run_parts(run, len(blocks))
-    total = np.zeros((second, len(pairs.bounds) - 1, first), x.dtype)
-    for (code, _, _), product in zip(blocks, products, strict=True):
-        total[:, code] += product.T
-    into += total.reshape(into.shape)
+    value, g = (x, pairs.numbers), located(rows, pairs.row)
+    value, g = (value, g) if g_of_rows else (g, value)
+    swap = value[0].shape[1] > g[0].shape[1]
+    products = outer_sums(*g, *value, pairs.by_code) if swap else outer_sums(*value, *g, pairs.by_code)
+    codes = pairs.by_code.codes
+    # in the order of the blocks; a code without pairs has none
+    first = np.flatnonzero(np.diff(codes, prepend=-1))
+    total = np.add.reduceat(products, first, axis=0) if len(first) < len(codes) else products
+    into = into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1])
+    into[:, codes[first]] += total.transpose(2, 0, 1) if swap else total.transpose(1, 0, 2)

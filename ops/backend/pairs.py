@@ -10,6 +10,7 @@ import numpy as np
 
 from ..kernels.batch import group, split
 from .edges import EdgeLists
+from .pair_kernels import Blocks
 
 IN_ORDER = np.zeros(0, np.int32)
 # pairs of one code that a product takes at a time
@@ -78,22 +79,27 @@ class Pairs:
         return {}
 
     @cached_property
-    def by_row(self) -> list[list[tuple[int, int, int]]]:
-        """Blocks of pairs (code, begin, end) in parts of rows that no two parts share."""
+    def numbers(self) -> np.ndarray:
+        """The number of each pair, [n_pairs] int32."""
+        return np.arange(self.n, dtype=np.int32)
+
+    @cached_property
+    def by_row(self) -> Blocks:
+        """Blocks of pairs in parts of the rows that no two parts share."""
         k, n = len(self.bounds) - 1, int(self.row.max(initial=-1)) + 1
         count = max(1, self.n // (PAIRS_PER_BLOCK * k), min(FEW_PARTS, self.n // (LEAST_PAIRS * k)))
         cuts = np.arange(1, count) * n // count
         ends = np.stack([self.bounds[c] + np.concatenate(
             ([0], np.searchsorted(self.row[self.bounds[c]: self.bounds[c + 1]], cuts), [self.bounds[c + 1] - self.bounds[c]]))
             for c in range(k)]).astype(np.int64).tolist()
-        return [[(c, ends[c][p], ends[c][p + 1]) for c in range(k) if ends[c][p] < ends[c][p + 1]] for p in range(count)]
+        return Blocks([[(c, ends[c][p], ends[c][p + 1]) for c in range(k) if ends[c][p] < ends[c][p + 1]] for p in range(count)])
 
     @cached_property
-    def by_code(self) -> list[tuple[int, int, int]]:
-        """Blocks of pairs (code, begin, end), ascending."""
+    def by_code(self) -> Blocks:
+        """Blocks of pairs of ascending codes, each of which is a share."""
         bounds = self.bounds.tolist()
-        return [(c, a, min(a + 4 * PAIRS_PER_BLOCK, end)) for c, (begin, end) in enumerate(pairwise(bounds))
-                for a in range(begin, end, 4 * PAIRS_PER_BLOCK)]
+        return Blocks([[(c, a, min(a + 4 * PAIRS_PER_BLOCK, end))] for c, (begin, end) in enumerate(pairwise(bounds))
+                       for a in range(begin, end, 4 * PAIRS_PER_BLOCK)])
 
 
 def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray, k: int) -> Pairs:

@@ -1,6 +1,7 @@
 """Generates a kernel: its parts inside loops over rows and edges, and its arguments in order."""
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +22,9 @@ from .variant import Residuals, Variant
 
 # most vectors of a value in variables; wider values are processed in loops over scratch space
 MOST_VECTORS = 64
-FIXED = ("lo", "hi", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
+FIXED = ("turn", "shares", "blocks", "spilling", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
+# arrays with rows for receivers or senders, which blocks with a later part of a hub replace by spill rows
+AT_THE_ROW = {"forward": "state_", "receiver": "gdst", "sender": "gsrc"}
 
 
 @dataclass
@@ -31,6 +34,8 @@ class Kernel:
     Attributes:
         source: Text of the function, after those of the functions it needs.
         arguments: Names in order.
+        spilled: Those that are given a second time, with spill rows, after all others.
+        summed: Those that have a partial sum for each share of the blocks.
         maps: Constant index arrays among them.
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
         lines: Cache lines that an edge reads at scattered rows.
@@ -38,6 +43,8 @@ class Kernel:
 
     source: str
     arguments: list[str]
+    spilled: list[str]
+    summed: list[str]
     maps: dict[str, np.ndarray]
     buffers: dict[str, tuple[int, str]]
     lines: int
@@ -134,16 +141,26 @@ def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
 
 
 def _assembled(values: Values) -> Kernel:
-    """The sections in their loops."""
+    """The sections in their loops: over shares of the blocks, blocks, rows and edges."""
     source, sender, head = values.source, values.variant.mode == "sender", _head(values)
-    lines = [*source.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
-    lines += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *source.sections["row"]]
-    lines += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *source.sections["edge"]]
-    lines += [*source.sections["end"], *source.sections["bottom"]]
     arguments = [*FIXED, *source.arguments]
+    spilled = ["target", *(name for name in source.arguments if name.startswith(AT_THE_ROW[values.variant.mode]))]
+    summed = [name for name in source.arguments if re.fullmatch(r"gct?\d+", name)]
+    rows = [*source.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
+    rows += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *source.sections["row"]]
+    rows += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *source.sections["edge"]]
+    rows += [*source.sections["end"], *source.sections["bottom"]]
+    lines = ["    n_blocks = len(blocks) - 1", "    while True:", "        share = next_turn(turn)", "        if share >= shares:",
+             "            break", *(f"        {name} = all_{name}[share]" for name in summed),
+             "        for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):",
+             "            lo, hi = blocks[b], blocks[b + 1]",
+             *(f"            {name} = spill_{name} if spilling[b] else own_{name}" for name in spilled)]
+    lines += ["        " + line for line in rows]
+    prefix = {**dict.fromkeys(spilled, "own_"), **dict.fromkeys(summed, "all_")}
+    given = [*(prefix.get(name, "") + name for name in arguments), *(f"spill_{name}" for name in spilled)]
     functions = [f"{name} = {made}" for name, made in sorted(source.functions.items())]
-    text = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(arguments)}):", *lines]) + "\n"
-    return Kernel(text, arguments, source.maps, source.buffers, lines_of_edge(values))
+    text = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(given)}):", *lines]) + "\n"
+    return Kernel(text, arguments, spilled, summed, source.maps, source.buffers, lines_of_edge(values))
 
 
 def _head(values: Values) -> list[str]:

@@ -7,6 +7,7 @@ from graphtheta.ops.kernels import lane_math, lane_tools, lanes
 from graphtheta.ops.kernels.lane_math import power
 from graphtheta.ops.kernels.lane_tools import beats, lane, number, same, single, some, where
 from graphtheta.ops.kernels.prefetch import prefetch
+from graphtheta.ops.kernels.turn import next_turn
 
 T, ELEMENT = np.{dtype}, numba.{dtype}
 ZERO, ONE = T(0), T(1)

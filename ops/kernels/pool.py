@@ -2,16 +2,20 @@
 
 Kernels release the interpreter lock. A thread that has finished a block takes the next one, so
 uneven blocks leave no thread idle. Results do not depend on which thread runs which block.
+
+An operation is offered to idle threads, and one that no thread has begun when the caller is done is
+withdrawn. So a short operation never waits for a thread to wake up.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
+from queue import SimpleQueue
+from threading import Lock, Thread
 
 import numba
 
-_pool: list[ThreadPoolExecutor] = []
 _computing = 1
 
 
@@ -31,15 +35,87 @@ def share_threads(computing: int) -> None:
     _computing = max(computing, 1)
 
 
+class _Offer:
+    """An operation that some more threads may take part in."""
+
+    def __init__(self, work: Callable[[], object], places: int):
+        self.work = work
+        # popping is atomic under the interpreter lock: a place is taken or withdrawn, not both
+        self._places = [None] * places
+        self._ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def accept(self) -> None:
+        """Take part, if there is a place left."""
+        if not self._take():
+            return
+        error: BaseException | None = None
+        try:
+            self.work()
+        except BaseException as raised:
+            error = raised
+        self._ended.put(error)
+
+    def withdraw(self, offered: int) -> BaseException | None:
+        """Close the places that are left and wait for the others; returns an exception of one of them."""
+        while self._take():
+            offered -= 1
+        errors = [self._ended.get() for _ in range(offered)]
+        return next((e for e in errors if e is not None), None)
+
+    def _take(self) -> bool:
+        with suppress(IndexError):
+            self._places.pop()
+            return True
+        return False
+
+
+class _Pool:
+    """Idle threads, which wait for offers."""
+
+    def __init__(self) -> None:
+        self._offers: SimpleQueue[_Offer] = SimpleQueue()
+        self._lock = Lock()
+        self._started = 0
+
+    def offer(self, offer: _Offer, places: int) -> None:
+        """Offer an operation to some threads."""
+        if self._started < places:
+            self._start(places)
+        for _ in range(places):
+            self._offers.put(offer)
+
+    def _start(self, n: int) -> None:
+        with self._lock:
+            while self._started < n:
+                Thread(target=self._serve, name=f"graphtheta_{self._started}", daemon=True).start()
+                self._started += 1
+
+    def _serve(self) -> None:
+        while True:
+            self._offers.get().accept()
+
+
+_POOL = _Pool()
+
+
+def run_threads(work: Callable[[], object], most: int) -> None:
+    """Call ``work`` on this thread, and on up to ``most`` - 1 idle threads at the same time; it divides the work itself."""
+    places = min(numba.get_num_threads() - _computing + 1, most) - 1
+    if places <= 0:
+        work()
+        return
+    offer = _Offer(work, places)
+    _POOL.offer(offer, places)
+    try:
+        work()
+    finally:
+        error = offer.withdraw(places)
+    if error is not None:
+        raise error
+
+
 def run_blocks(block: Callable[[int], object], n: int) -> None:
     """Call block(0) ... block(n - 1), each once, on this thread and idle threads of the pool."""
-    threads = 1 if n <= 1 else min(numba.get_num_threads() - _computing + 1, n)
-    if threads <= 1:
-        for b in range(n):
-            block(b)
-        return
-    if not _pool:
-        _pool.append(ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, thread_name_prefix="graphtheta"))  # type: ignore[attr-defined]
     # next() of a count is atomic under the interpreter lock
     turn = count()
 
@@ -47,7 +123,4 @@ def run_blocks(block: Callable[[int], object], n: int) -> None:
         while (b := next(turn)) < n:
             block(b)
 
-    others = [_pool[0].submit(work) for _ in range(threads - 1)]
-    work()
-    for done in others:
-        done.result()
+    run_threads(work, n)

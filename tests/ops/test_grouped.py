@@ -1,6 +1,8 @@
 """Products that edges choose: both forms against the reference back end, and what the planner makes of them."""
 from __future__ import annotations
 
+from itertools import pairwise
+
 import backends
 import graphs
 import numpy as np
@@ -157,7 +159,8 @@ def test_pairs_are_made_again_for_other_codes(sending):
 def test_parts_of_rows_share_no_row_and_have_each_pair_once(n, codes):
     rows = [np.flatnonzero(np.arange(n) % (code + 1) == 0).astype(np.int32) for code in range(codes)]
     made = pairs.Pairs(np.concatenate(rows), np.append(0, np.cumsum([len(r) for r in rows])), None, lambda: None)
-    parts = made.by_row
+    bounds, blocks = made.by_row.arrays
+    parts = [blocks[a:b].tolist() for a, b in pairwise(bounds)]
     assert sorted(p for part in parts for _, begin, end in part for p in range(begin, end)) == list(range(made.n))
     assert all(made.bounds[code] <= begin < end <= made.bounds[code + 1] for part in parts for code, begin, end in part)
     of = [set(np.concatenate([made.row[begin:end] for _, begin, end in part]).tolist()) for part in parts]

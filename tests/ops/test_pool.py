@@ -1,0 +1,75 @@
+"""The pool of threads."""
+from __future__ import annotations
+
+from threading import Event, current_thread, main_thread
+
+import pytest
+
+from graphtheta.ops.kernels import pool
+
+several = pytest.mark.skipif(pool.threads() < 2, reason="one thread")
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    before = pool._computing
+    pool.share_threads(1)
+    yield
+    pool.share_threads(before)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 100])
+def test_each_block_runs_once(n):
+    found = []
+    pool.run_blocks(found.append, n)
+    assert sorted(found) == list(range(n))
+
+
+@several
+def test_an_idle_thread_takes_part():
+    joined = Event()
+
+    def work():
+        if current_thread() is main_thread():
+            assert joined.wait(30)
+        else:
+            joined.set()
+
+    pool.run_threads(work, 2)
+
+
+@several
+def test_an_exception_of_another_thread_is_raised():
+    begun = Event()
+
+    def work():
+        if current_thread() is main_thread():
+            assert begun.wait(30)
+        else:
+            begun.set()
+            raise ValueError("of a block")
+
+    with pytest.raises(ValueError, match="of a block"):
+        pool.run_threads(work, 2)
+
+
+@several
+def test_other_threads_have_ended_when_an_exception_is_raised():
+    begun, ended = Event(), []
+
+    def work():
+        if current_thread() is main_thread():
+            assert begun.wait(30)
+            raise ValueError("of this thread")
+        begun.set()
+        ended.append(True)
+
+    with pytest.raises(ValueError, match="of this thread"):
+        pool.run_threads(work, 2)
+    assert ended
+
+
+def test_blocks_may_run_blocks():
+    found = []
+    pool.run_blocks(lambda b: pool.run_blocks(lambda i: found.append((b, i)), 3), 5)
+    assert sorted(found) == [(b, i) for b in range(5) for i in range(3)]
