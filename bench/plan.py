@@ -7,9 +7,11 @@ Each row is a job: a graph, a strategy, a mode and a number of workers, which ar
 machine. "memory" is the peak of the worker that needs most, "sent" the bytes of an epoch that the
 ledgers of all workers count for halo moves, sums of gradients and making views, and "time" the
 seconds of an epoch, without evaluation: of the clock, and of the processors of all workers, which
-wait by polling. Both are of the shortest of 24 epochs, because other processes of the machine only
-lengthen them; "spread" says how much longer the median and the 90th percentile are. Errors are
-predicted over measured, minus 1. All views are counted.
+wait by polling. Both are of the shortest of 24 epochs, or of those of two seconds, because other
+processes of the machine only lengthen them; "spread" says how much longer the median and the 90th
+percentile are. Errors are predicted over measured, minus 1. All views are counted. The speed of the
+machine is measured before each graph. Processes that compile kernels are run again, since they hold
+more memory. Rows are written to --out as they are found.
 """
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ import argparse
 import json
 import subprocess
 import sys
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -27,6 +31,7 @@ from harness import FOLDER, say, table
 import graphtheta as gt
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.memory.bound import resident_bytes
+from graphtheta.ops.compile.jit import n_compiled
 from graphtheta.planning.machine import machine
 from graphtheta.planning.plan import planned
 from graphtheta.planning.skeleton import skeleton
@@ -42,8 +47,10 @@ STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 25
 MEASURED = ("move", "reduce", "batch", "fetch")
 PREDICTED = ("memory", "sent", "seconds", "processor")
 RMAT = "rmat:scale=15,edge_factor=16,features=128,classes=16"
-WARM, EPOCHS = 2, 24
+WARM, EPOCHS, LEAST_SECONDS = 2, 24, 2.0
 BEGIN = "measured "
+# runs of a process that compiles kernels
+TRIES = 3
 COLUMNS = ["graph", "strategy", "mode", "workers", "MB", "MB off", "sent", "sent off", "s", "spread", "s off", "cpu s", "cpu off"]
 
 
@@ -60,20 +67,26 @@ def write_rmat() -> None:
         graph = gt.load(RMAT)
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, edge_index=graph.edge_index, **{name: getattr(graph, name) for name in ("x", "y", "train", "val", "test")})
-    print(BEGIN + "null", flush=True)
+    tell({}, 0)
 
 
 def predict(graph: str, model: str, workers: list[int]) -> None:
     """Print the rows of a plan, as JSON."""
     start()
     jobs = [job_of(graph, model, strategy) for strategy in STRATEGIES]
-    held = skeleton(jobs[0], gt.load(jobs[0].dataset))
-    # measured before each graph, because the speed of a shared machine changes
-    speed = machine(again=True)
     began = process_time()
-    rows = planned(held, jobs, workers, speed, views=sys.maxsize)
+    rows = planned(skeleton(jobs[0], gt.load(jobs[0].dataset)), jobs, workers, machine(), views=sys.maxsize)
     say(f"{graph}: planned in {process_time() - began:.1f} s of the processor")
-    print(BEGIN + json.dumps([row.figures() for row in rows]), flush=True)
+    tell({"rows": [row.figures() for row in rows]}, n_compiled())
+
+
+def calibrate() -> None:
+    """Measure and print the speed of this machine, which plans read."""
+    start()
+    began, used = perf_counter(), process_time()
+    found = machine(again=True)
+    say(f"calibrated in {perf_counter() - began:.1f} s, of which {process_time() - used:.1f} s of the processor of this process")
+    tell(asdict(found), 0)
 
 
 def measure(graph: str, model: str, strategy: str, mode: str) -> int:
@@ -81,7 +94,10 @@ def measure(graph: str, model: str, strategy: str, mode: str) -> int:
     comm = start()
     trainer = gt.Trainer(job=job_of(graph, model, strategy, **({"mode": mode} if mode else {})), comm=comm)
     clock, processor, sent = [], [], 0.0
-    for epoch in range(WARM + EPOCHS):
+    start_of_all = perf_counter()
+    for epoch in count():
+        if comm.broadcast(epoch >= WARM + EPOCHS and perf_counter() - start_of_all > LEAST_SECONDS, 0):
+            break
         comm.barrier()
         before, began, used = comm.ledger.snapshot(), perf_counter(), process_time()
         trainer.train_epoch(epoch)
@@ -91,21 +107,30 @@ def measure(graph: str, model: str, strategy: str, mode: str) -> int:
             since = comm.ledger.since(before)
             sent = sum(since[stage]["bytes"] for stage in MEASURED)
     least, middle, most = np.percentile(clock[WARM:], [0, 50, 90]).tolist()
-    every = comm.all_gather([resident_bytes(), sent, least, min(processor[WARM:])])
+    every = comm.all_gather([resident_bytes(), sent, least, min(processor[WARM:]), n_compiled()])
     if comm.rank == 0:
-        memory, bytes_, seconds, used = zip(*every, strict=True)
+        memory, bytes_, seconds, used, compiled = zip(*every, strict=True)
         found = {"memory": max(memory), "sent": int(sum(bytes_)), "seconds": max(seconds), "processor": sum(used),
                  "spread": [middle / least - 1, most / least - 1]}
-        print(BEGIN + json.dumps(found), flush=True)
+        tell(found, sum(compiled))
     return 0
 
 
+def tell(found: dict[str, Any], compiled: int) -> None:
+    """Print what ``answer`` reads, with the number of kernels that were compiled."""
+    print(BEGIN + json.dumps({**found, "compiled": compiled}), flush=True)
+
+
 def answer(*words: object, workers: int = 1) -> Any:
-    """What this script prints as JSON, run in processes of its own."""
+    """What this script prints as JSON, run in processes of its own; again where they have compiled kernels."""
     command = [sys.executable, __file__, *map(str, words)]
     command = ["mpiexec", "-n", str(workers), *command] if workers > 1 else command
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN):])
+    for _ in range(TRIES):
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
+        found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN):])
+        if not found["compiled"]:
+            break
+    return found
 
 
 def compared(graph: str, model: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -127,28 +152,32 @@ def main() -> int:
     options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
     options.add_argument("--out", type=Path, help="JSON lines, one per row")
     options.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
+    options.add_argument("--calibrate", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--predict", nargs="+", help=argparse.SUPPRESS)
     options.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
     options = options.parse_args()
     if options.write:
         write_rmat()
         return 0
+    if options.calibrate:
+        calibrate()
+        return 0
     if options.predict:
         predict(*options.predict[:2], list(map(int, options.predict[2:])))
         return 0
     if options.measure:
         return run_main(lambda: measure(*(word if word != "-" else "" for word in options.measure)))
-    # a process begins with the peak memory of the one that starts it, so this one must stay small
     answer("--write")
     rows = []
     for graph in options.graphs:
-        for row in answer("--predict", graph, options.model, *options.workers):
+        speed = answer("--calibrate")
+        for row in answer("--predict", graph, options.model, *options.workers)["rows"]:
             rows.append(compared(graph, options.model, row))
             say(" ".join(str(rows[-1][name]) for name in COLUMNS))
+            if options.out:
+                with options.out.open("a", encoding="utf-8") as f:
+                    f.write(json.dumps({"bench": "plan", **rows[-1], "machine": speed}) + "\n")
     print(table(rows, COLUMNS), flush=True)
-    if options.out:
-        with options.out.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps({"bench": "plan", **row}) + "\n" for row in rows)
     wrong = [row for row in rows if row["exact"] and row["predicted"]["sent"] != row["measured"]["sent"]]
     return 0 if not wrong else "bytes that were counted exactly are not those sent"
 

@@ -58,7 +58,8 @@ def read(path: Path, times: float) -> Larger:
         times: As of ``Larger``.
     """
     held: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    speed = Machine(tuple(held["seconds"][part] for part in PARTS), held["crowded"], held["divide"], 0.0, held["move"], held["cores"], 0.0)
+    speed = Machine(tuple(held["seconds"][part] for part in PARTS), held["crowded"], held["divide"],
+                    (held["crowded"], 1.0), held["move"], 0.0, 0.0, 0.0, held["cores"], 0.0)
     made = Cluster.of(speed, held["latency"], held["bandwidth"], post=held["message"], congestion=held["congestion"])
     return Larger(**asdict(made), times=times)
 

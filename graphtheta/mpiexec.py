@@ -17,8 +17,8 @@ def find_mpiexec() -> Path | None:
     return Path(found) if found else None
 
 
-def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a program without the variables of an MPI launcher, so that it can start MPI itself."""
+def run(words: list[str], seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run a program, for some seconds at most, without the variables of an MPI launcher, so that it can start MPI itself."""
     outer = ("PMI", "MPI", "OMPI", "HYDRA")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
-    return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, env=clean, stdin=subprocess.DEVNULL, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=clean, stdin=subprocess.DEVNULL, check=False)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job, choices
 from graphtheta.job.keys import NEEDS
 from graphtheta.logger import start_logging
-from graphtheta.planning.machine import machine
+from graphtheta.planning.machine import known, machine
 from graphtheta.planning.plan import MODES, Row, planned
 from graphtheta.planning.report import MORE_WORKERS, Limit, refusal, report
 from graphtheta.planning.skeleton import SAMPLED_VIEWS, skeleton
@@ -27,28 +28,20 @@ STRATEGIES = ("global", "mini", "cluster")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-def plan(argv: list[str]) -> int:
+def plan(argv: list[str], ready: bool = False) -> int:
     """Predict a job in several ways.
+
+    A process that has compiled kernels or measured the machine holds more memory than one that
+    trains with kernels from the cache. Its plan is made again in a process of its own.
 
     Args:
         argv: Flags.
+        ready: Whether an earlier process has compiled and measured what it could.
 
     Returns:
         Exit code.
     """
-    parser = Parser("plan", "Predict memory per worker, bytes and time of an epoch for each strategy, mode, number of workers and "
-                    "partitioner, from counts; refuse a job that cannot fit.",
-                    "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini --memory-limit 8G")
-    parser.add_argument("--workers", default="1,2", metavar="P,...", help="numbers of workers [1,2]")
-    parser.add_argument("--strategies", metavar="S,...", help=f"some of {','.join(STRATEGIES)} [that of --strategy, else all]")
-    parser.add_argument("--partitioners", metavar="NAME,...", help="values of --partitioner or --masters to compare [those of the job]")
-    parser.add_argument("--memory-limit", metavar="SIZE", help="memory of a worker, such as 8G [its share of what this machine has free]")
-    parser.add_argument("--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]")
-    parser.add_argument("--exact", action="store_true", help=f"count all views of an epoch [at most {SAMPLED_VIEWS}]")
-    parser.add_argument("--recalibrate", action="store_true", help="measure the speed of this machine again")
-    parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
-    parser.add_job_keys()
-    options, keys = parser.read(argv)
+    options, keys = parser_of_plan().read(argv)
     if launched()[1] > 1:
         raise ConfigError("graphtheta plan predicts any number of workers in one process; run it without mpiexec, with --workers")
     workers = numbers("--workers", options.workers)
@@ -61,9 +54,12 @@ def plan(argv: list[str]) -> int:
     modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
 
     def program() -> int:
+        from graphtheta.ops.compile.jit import n_compiled
+
         start_logging(jobs[0].log_level, start().rank, 1)
         graph = with_structural_features(jobs[0], lambda: load_graph(jobs[0]), start())
-        speed = machine(options.recalibrate)
+        again = not ready and (options.recalibrate or known() is None)
+        speed = machine(options.recalibrate and not ready)
 
         def rows_on(workers: Sequence[int]) -> list[Row]:
             found = []
@@ -73,6 +69,8 @@ def plan(argv: list[str]) -> int:
             return found
 
         rows = rows_on(workers)
+        if again or (n_compiled() and not ready):
+            return apart(argv)
         if options.json:
             write_json(Path(options.json), [row.figures() for row in rows])
         say(report(rows, limit, speed))
@@ -82,6 +80,29 @@ def plan(argv: list[str]) -> int:
         return 0
 
     return run_main(program)
+
+
+def parser_of_plan() -> Parser:
+    """The flags of the command."""
+    parser = Parser("plan", "Predict memory per worker, bytes and time of an epoch for each strategy, mode, number of workers and "
+                    "partitioner, from counts; refuse a job that cannot fit.",
+                    "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini --memory-limit 8G")
+    parser.add_argument("--workers", default="1,2", metavar="P,...", help="numbers of workers [1,2]")
+    parser.add_argument("--strategies", metavar="S,...", help=f"some of {','.join(STRATEGIES)} [that of --strategy, else all]")
+    parser.add_argument("--partitioners", metavar="NAME,...", help="values of --partitioner or --masters to compare [those of the job]")
+    parser.add_argument("--memory-limit", metavar="SIZE", help="memory of a worker, such as 8G [its share of what this machine has free]")
+    parser.add_argument("--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]")
+    parser.add_argument("--exact", action="store_true", help=f"count all views of an epoch [at most {SAMPLED_VIEWS}]")
+    parser.add_argument("--recalibrate", action="store_true", help="measure the speed of this machine again")
+    parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
+    parser.add_job_keys()
+    return parser
+
+
+def apart(argv: list[str]) -> int:
+    """Make a plan in a process of its own, with kernels from the cache and the stored speed of the machine; returns its exit code."""
+    program = "import sys; from graphtheta.cli.plan import plan; sys.exit(plan(sys.argv[1:], True))"
+    return subprocess.run([sys.executable, "-c", program, *argv], check=False).returncode
 
 
 def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Sequence[str]) -> list[Job]:

@@ -10,6 +10,7 @@ import os
 import resource
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -150,6 +151,9 @@ def _dealt_bytes(extent: Extent, levels: int) -> int:
 
 def resident_bytes() -> int:
     """Peak memory of this process so far, in bytes."""
+    with suppress(OSError, StopIteration), open("/proc/self/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
+    # a process inherits this peak from the one that started it
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -1,11 +1,11 @@
 """The speed of this machine in the units of the cost model, from training steps of small jobs.
 
-Each job is dominated by another part: products, products of sparse features, operations at nodes,
-edges that read rows, edges that compute, or the interpreter. Non-negative least squares gives the
-seconds of a unit of each part on one thread. Threads and workers of a machine share its memory,
-so what reads memory is slower on all cores than on one, and giving blocks of an operation to
-threads takes time; both follow from steps on all threads. What messages cost is measured between
-two workers (``messages.py``). The result is stored beside the compiled kernels.
+Non-negative least squares over the jobs of ``samples.py`` gives the seconds of a unit of each part
+of the work on one thread. Threads of a worker share the machine's memory, so what reads memory is
+slower on all of them than on one, and giving blocks of an operation to threads takes time; both
+follow from steps on all threads. What messages cost, and what workers that compute at the same time
+cost each other, is measured on two workers (``messages.py``). The result is stored beside the
+compiled kernels.
 """
 from __future__ import annotations
 
@@ -14,49 +14,23 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
 
 import numpy as np
-import scipy
 
 from graphtheta.atomic import atomic_file
 from graphtheta.data.graph import Graph
-from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.runtime.affinity import available_cores
 from graphtheta.job.job import Job
 from graphtheta.ops.compile.cache import cache_folder
-from graphtheta.planning import messages
+from graphtheta.planning import messages, samples
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
 from graphtheta.planning.work import DIVIDED, EDGES, NODES, work_of
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model
-VERSION = 3
-GRAPHS = {
-    "tiny": "rmat:scale=9,edge_factor=4,features=16,classes=4",
-    "wide": "rmat:scale=11,edge_factor=2,features=512,classes=16",
-    "long": "rmat:scale=12,edge_factor=2,features=128,classes=16",
-    "edges": "rmat:scale=13,edge_factor=16,features=32,classes=16",
-    "sparse": "rmat:scale=12,edge_factor=2,features=16,classes=16",
-}
-# width and share of stored numbers of the features of "sparse"
-SPARSE_WIDTH, SPARSE_DENSITY = 1000, 0.02
-JOBS: list[tuple[str, dict[str, Any]]] = [
-    ("tiny", {"model": "gcn", "hidden": 16}),
-    ("tiny", {"model": "gat", "hidden": 16, "heads": 2, "layers": 3}),
-    ("tiny", {"model": "mlp", "hidden": 16, "layers": 4}),
-    ("wide", {"model": "mlp", "hidden": 512, "dropout": 0.0}),
-    ("long", {"model": "mlp", "hidden": 64, "layers": 4}),
-    ("long", {"model": "gcn", "hidden": 64, "layers": 3, "norm": "layer"}),
-    ("edges", {"model": "gcn", "hidden": 32}),
-    ("edges", {"model": "gcn", "hidden": 128}),
-    ("edges", {"model": "sage", "hidden": 64}),
-    ("edges", {"model": "gat", "hidden": 32, "heads": 4}),
-    ("sparse", {"model": "mlp", "hidden": 64}),
-    ("sparse", {"model": "gcn", "hidden": 128}),
-]
+VERSION = 4
 # steps of a job: some that compile and warm up, and those of which the shortest counts. They are timed
 # in several rounds over all jobs, because other programs slow a shared machine for seconds
 WARM, TIMED, ROUNDS = 3, 5, 4
@@ -64,9 +38,8 @@ WARM, TIMED, ROUNDS = 3, 5, 4
 UNIT = 1e-4
 # parts that read memory
 MEMORY = [NODES, EDGES]
-# where two workers cannot be started: seconds of a byte, and of a message besides its bytes, most of
-# them of the interpreter at both ends
-BYTE, LATENCY = 2e-10, 1e-4
+# where two workers cannot be started
+GUESS = messages.Pair(message=3e-4, latency=3e-5, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
 # seconds that MPICH takes to send and receive a message between two processes of a machine, with
 # what the interpreter does for a message
 POST = 8e-6
@@ -78,10 +51,10 @@ class Machine:
 
     Attributes:
         seconds: Seconds of a unit of each entry of ``PARTS``, on one thread.
-        crowded: How many times as long reading memory takes when all cores do.
+        crowded: How many times as long reading memory takes when all threads of a worker do.
         divide: Seconds to divide an operation among threads.
-        byte: Seconds of a byte sent within the machine, while both ends send.
-        message: Seconds of a message besides its bytes.
+        together: How many times as long reading memory, and all else, takes when two workers compute.
+        message, latency, byte, wire: As those of a ``Pair``.
         cores: Cores of the machine.
         error: Largest relative error of the jobs that were measured.
     """
@@ -89,8 +62,11 @@ class Machine:
     seconds: tuple[float, ...]
     crowded: float
     divide: float
-    byte: float
+    together: tuple[float, float]
     message: float
+    latency: float
+    byte: float
+    wire: float
     cores: int
     error: float
 
@@ -101,25 +77,32 @@ class Machine:
             parts: Work of each worker on one thread and on all, [size, 2, parts].
             workers: Workers of a machine.
         """
-        threads, busy = max(self.cores // workers, 1), np.array(self.seconds)
-        busy[MEMORY] *= self.crowded
+        threads, alone = max(self.cores // workers, 1), np.array(self.seconds)
+        reading, other = self.together if workers > 1 else (1.0, 1.0)
+        alone *= other
+        busy = alone.copy()
+        alone[MEMORY] *= reading / other
+        busy[MEMORY] *= max(reading, self.crowded if threads > 1 else 1.0) / other
         busy[DIVIDED] = self.divide * threads * (threads > 1)
-        # on one thread alone, the memory is this thread's
-        alone = np.array(self.seconds) if workers == 1 else busy
         found: np.ndarray = (parts[:, 0] @ alone + parts[:, 1] @ busy / threads) * max(1.0, workers / self.cores)
         return found
 
     def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
         """Seconds in which workers send, if ``workers`` of them share the machine.
 
+        They are of bytes, of the start and latency of each move, and of its further messages. A worker
+        sends at most one message to each other worker in a move, so there are at least as many moves as
+        its messages divided by the number of the others.
+
         Args:
             sent, messages: Of each worker, [size].
             workers: Workers of a machine.
-            counted: Whether the interpreter's time around messages is counted elsewhere, which is most
-                of what they take within a machine.
+            counted: Whether the processor time around messages is counted elsewhere.
         """
-        each = POST if counted else self.message
-        return float(sent.max() * self.byte + messages.max() * each) * max(1.0, workers / self.cores)
+        most = float(messages.max())
+        moves = most / max(len(messages) - 1, 1)
+        start, byte, posted = (0.0, self.wire, most) if counted else (self.message, self.byte, most - moves)
+        return (float(sent.max()) * byte + moves * (start + self.latency) + posted * POST) * max(1.0, workers / self.cores)
 
 
 def machine(again: bool = False) -> Machine:
@@ -128,14 +111,23 @@ def machine(again: bool = False) -> Machine:
     Args:
         again: Measure it anew.
     """
-    path = cache_folder() / f"machine-{len(available_cores())}-{VERSION}.json"
-    if not again:
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            return read(path)
-    found = measured()
-    with suppress(OSError):
-        write(found, path)
+    found = None if again else known()
+    if found is None:
+        found = measured()
+        with suppress(OSError):
+            write(found, _stored())
     return found
+
+
+def known() -> Machine | None:
+    """The speed of this machine if it has been measured."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return read(_stored())
+    return None
+
+
+def _stored() -> Path:
+    return cache_folder() / f"machine-{len(available_cores())}-{VERSION}.json"
 
 
 def write(found: Machine, path: Path) -> None:
@@ -147,7 +139,7 @@ def write(found: Machine, path: Path) -> None:
 def read(path: Path) -> Machine:
     """The speed of a machine from a file."""
     held = json.loads(path.read_text(encoding="utf-8"))
-    return Machine(**{**held, "seconds": tuple(map(float, held["seconds"]))})
+    return Machine(**{**held, **{name: tuple(map(float, held[name])) for name in ("seconds", "together")}})
 
 
 def measured() -> Machine:
@@ -156,10 +148,7 @@ def measured() -> Machine:
 
     from graphtheta.ops.kernels import pool
 
-    graphs = {name: load(text) for name, text in GRAPHS.items()}
-    features = scipy.sparse.random(graphs["sparse"].n_nodes, SPARSE_WIDTH, SPARSE_DENSITY, format="csr", dtype=np.float32, random_state=0)
-    graphs["sparse"] = graphs["sparse"].replace(x=scipy.sparse.csr_array(features))
-    jobs = [(Job(**keys, keep=0), graphs[name]) for name, keys in JOBS]
+    jobs = [samples.sample(number) for number in range(len(samples.JOBS))]
     each, cores, threads = np.array([_work(*job) for job in jobs]), len(available_cores()), pool.threads()
     trainers = [Trainer(graph=graph, job=job, comm=SerialComm()) for job, graph in jobs]
     steps = np.min([[_seconds(trainer, threads) for trainer in trainers] for _ in range(ROUNDS)], axis=0)
@@ -171,12 +160,27 @@ def measured() -> Machine:
     size = np.maximum(scaled.max(axis=0), np.finfo(float).tiny)
     found = nnls(scaled / size, np.ones(len(seconds)))[0] / size
     error = float(np.abs(scaled @ found - 1).max())
-    crowded, divide = _shared(each, steps, found, threads)
-    message, byte = messages.measured() or (LATENCY, BYTE)
-    return Machine(tuple(found.tolist()), crowded, divide, byte, message, cores, error)
+    crowded, divide = _threads(each, steps, found, threads)
+    pair = messages.measured() or GUESS
+    reading = each[list(samples.TOGETHER)].sum(axis=1) * found
+    together = shared(reading[:, MEMORY].sum(axis=1) / reading.sum(axis=1), np.array(pair.ratios))
+    return Machine(tuple(found.tolist()), crowded, divide, together, pair.message, pair.latency, pair.byte, pair.wire, cores, error)
 
 
-def _shared(each: np.ndarray, steps: np.ndarray, unit: np.ndarray, threads: int) -> tuple[float, float]:
+def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:
+    """How many times as long reading memory, and all else, takes while another worker computes, 1 at least.
+
+    Args:
+        reading: Share of the time of some jobs that reading memory takes, [jobs].
+        ratios: How many times as long they take in all, [jobs].
+    """
+    from scipy.optimize import nnls
+
+    more = nnls(np.stack([reading, 1 - reading], axis=1), ratios - 1)[0]
+    return 1 + float(more[0]), 1 + float(more[1])
+
+
+def _threads(each: np.ndarray, steps: np.ndarray, unit: np.ndarray, threads: int) -> tuple[float, float]:
     """How many times as long reading memory takes when all threads do, 1 at least; and seconds to divide an operation among threads.
 
     Args:

@@ -1,21 +1,33 @@
-"""The cost of messages between two workers of this machine: of bytes from a large move, of messages from training steps of small jobs.
+"""What two workers of this machine cost each other: messages between them, and the memory and cores that they share.
 
-Run by mpiexec on two workers, it prints both as a line of JSON. A message costs more in a step than
-alone, because of the interpreter at both ends and of waiting for the other worker.
+Run by mpiexec on two workers, it prints a line of JSON. Steps of small jobs are timed in several
+bursts, and the shortest of each counts, because other programs slow a shared machine for seconds.
+
+A message is mostly work of the interpreter at both ends. That is processor time, which other
+programs change little: of a step on two workers, without waiting, less that of the same step on one
+worker and half of the graph. The time until an empty message arrives is that of a small move, on
+the clock, less its work. How long a worker waits for another one besides follows from what both
+compute, and is not part of the cost of a message.
 """
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
-from time import perf_counter
-from typing import TYPE_CHECKING
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphtheta.console import say
+from graphtheta.engine.comm.channel import Send
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.serial import SerialComm
+from graphtheta.engine.comm.wrapped import WrappedComm
 from graphtheta.engine.partition.exchange import Exchange, MovePlan
 from graphtheta.mpiexec import find_mpiexec, run
 
@@ -23,77 +35,177 @@ if TYPE_CHECKING:
     from graphtheta.train.trainer import Trainer
 
 BEGIN = "messages "
+# of halo moves and of sums of gradients
 STAGES = ("move", "reduce")
-GRAPH = "rmat:scale=9,edge_factor=4,features=16,classes=4"
-JOBS = [{"model": "gcn", "hidden": 16}, {"model": "gat", "hidden": 16, "heads": 2, "layers": 3}, {"model": "sage", "hidden": 16}]
-# rows and width of the large move
-ROWS, WIDTH = 1 << 15, 128
-# steps of a job: some that compile and warm up, and those of which the shortest counts. They are timed
-# in several rounds over all jobs, because other programs slow a shared machine for seconds
-WARM, TIMED, ROUNDS = 3, 4, 4
+# rows of the large and of the small move, and their width
+LARGE, SMALL, WIDTH = 1 << 15, 16, 128
+# steps of a burst, of which the first warm caches; and bursts, until they have taken so many seconds
+WARM, TIMED, ROUNDS, LONGEST = 2, 4, 5, 20
+# seconds of the whole program on a busy machine, with kernels that are compiled
+PATIENCE = 240
+# the first steps load or compile kernels
+LOADING = 3
 
 
-def measured() -> tuple[float, float] | None:
-    """Seconds of a message besides its bytes, and of a byte; None where two workers cannot be started."""
-    path = find_mpiexec()
+@dataclass(frozen=True)
+class Talk:
+    """A small job on two workers: processor seconds of a step without waiting, and of a step on one worker with half of the graph.
+
+    Attributes:
+        two, one: Seconds of the shortest step, mean of the workers.
+        messages, sent: Messages of a step, and bytes.
+    """
+
+    two: float
+    one: float
+    messages: float
+    sent: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What two workers of this machine cost each other.
+
+    Attributes:
+        message: Processor seconds of a message at both of its ends, besides its bytes.
+        latency: Seconds until an empty message has arrived.
+        byte: Seconds of a byte: it is packed, sent and unpacked.
+        wire: Seconds of it that are not the sender's and the receiver's work.
+        ratios: How many times as long each of the jobs ``TOGETHER`` takes a worker while the other runs it too.
+    """
+
+    message: float
+    latency: float
+    byte: float
+    wire: float
+    ratios: tuple[float, ...]
+
+
+def measured() -> Pair | None:
+    """Measure two workers; None where they cannot be started."""
     try:
-        done = run([str(path), "-n", "2", sys.executable, "-m", __name__])
+        done = run([str(find_mpiexec()), "-n", "2", sys.executable, "-m", __name__], PATIENCE)
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = [line for line in done.stdout.splitlines() if line.startswith(BEGIN)]
     if not found:
         return None
-    message, byte = json.loads(found[0][len(BEGIN):])
-    return message, byte
+    held = json.loads(found[0][len(BEGIN):])
+    return Pair(**{**held, "ratios": tuple(held["ratios"])})
 
 
-def program(comm: Comm) -> tuple[float, float]:
-    """Seconds of a message besides its bytes, and of a byte.
+def message_seconds(talks: list[Talk], byte: float) -> float:
+    """Processor seconds of a message: the median of some jobs, 0 at least."""
+    return max(median((talk.two - talk.one - talk.sent * byte) / talk.messages for talk in talks), 0.0)
 
-    Collective: all ranks of comm.
+
+class Working(WrappedComm):
+    """Counts the processor seconds of waiting, which polls, so that those of work are known.
+
+    Attributes:
+        waited: Seconds so far.
     """
-    from graphtheta.datasets.dataset import load
+
+    waited = 0.0
+
+    def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        self._counted(lambda: self.inner._gather_flat(x, out))
+
+    def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
+        self._counted(lambda: self.inner._swap_flat(x, out))
+
+    def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
+        self._counted(lambda: self.inner._broadcast_flat(x, root))
+
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+        receive = self.inner._post(sends, recvs, tag, at_most)
+        return lambda: self._counted(receive)
+
+    def _counted(self, wait: Callable[[], None]) -> None:
+        began = thread_time()
+        wait()
+        self.waited += thread_time() - began
+
+    def least(self, run: Callable[[], Any], clock: Callable[[], float] = thread_time) -> tuple[float, float]:
+        """Seconds of the shortest of some runs: of the processor without waiting, or of another clock with it; and on the wall clock."""
+        times = []
+        for _ in range(WARM + TIMED):
+            began, before, waited = perf_counter(), clock(), self.waited
+            run()
+            times.append((clock() - before - (self.waited - waited) * (clock is thread_time), perf_counter() - began))
+        work, total = np.min(times[WARM:], axis=0).tolist()
+        return work, total
+
+
+def program(comm: Comm) -> Pair:
+    """Measure.
+
+    Collective: all ranks of comm, which are two.
+    """
     from graphtheta.job.job import Job
+    from graphtheta.ops.kernels import pool
+    from graphtheta.planning.samples import TALKING, TOGETHER, graph, sample
     from graphtheta.train.trainer import Trainer
 
-    rows, graph = np.zeros((ROWS, WIDTH), np.float32), load(GRAPH)
-    bounds = np.where(np.arange(3) > 1 - comm.rank, ROWS, 0)
-    exchange = Exchange(comm, MovePlan(ROWS, np.arange(ROWS), bounds, bounds, True))
-    trainers = [Trainer(graph=graph, job=Job(**keys, keep=0), comm=comm) for keys in JOBS]
-    moves: list[float] = []
-    steps: list[list[tuple[float, float, float]]] = [[] for _ in trainers]
-    for _ in range(ROUNDS):
-        moves += _moves(exchange, rows)
-        for trainer, found in zip(trainers, steps, strict=True):
-            found += _steps(trainer)
-    byte = min(moves) / rows.nbytes
-    each = [min((seconds - sent * byte) / n for seconds, n, sent in found) for found in steps]
-    both = np.mean(comm.all_gather([max(median(each), 0.0), byte]), axis=0)
-    return float(both[0]), float(both[1])
+    working = Working(comm)
+    large, small = (_exchange(working, n) for n in (LARGE, SMALL))
+    rows = {large: np.zeros((LARGE, WIDTH), np.float32), small: np.zeros((SMALL, WIDTH), np.float32)}
+    talking = [(Trainer(graph=graph("tiny"), job=Job(**keys, keep=0), comm=working),
+                Trainer(graph=graph("half"), job=Job(**keys, keep=0), comm=SerialComm())) for keys in TALKING]
+    together = [Trainer(graph=its_graph, job=job, comm=SerialComm()) for job, its_graph in map(sample, TOGETHER)]
+    counts = [_loaded(working, two, one) for two, one in talking]
+    for trainer in together:
+        _load(trainer)
+    # threads besides that of the worker are not on its clock
+    clock = thread_time if pool.threads() == 1 else perf_counter
+    rounds: list[tuple[Any, Any, Any]] = []
+    began = perf_counter()
+    while len(rounds) < ROUNDS and not comm.broadcast(len(rounds) > 1 and perf_counter() - began > LONGEST, 0):
+        rounds.append((
+            [working.least(partial(move.to_mirrors, {"": rows[move]})) for move in (large, small)],
+            [[working.least(partial(trainer.train_epoch, 0))[0] for trainer in both] for both in talking],
+            [_alone_and_together(working, partial(trainer.train_epoch, 0), clock) for trainer in together]))
+    # the least of each rank, and the mean of the ranks
+    moves, steps, shared = (np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist() for each in zip(*rounds, strict=True))
+    (packing, total), (work, arrived) = moves
+    n_bytes = rows[large].nbytes
+    talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
+    return Pair(message_seconds(talks, total / n_bytes), max(arrived - work, 0.0), total / n_bytes, max(total - packing, 0.0) / n_bytes,
+                tuple(both / alone for alone, both in shared))
 
 
-def _moves(exchange: Exchange, rows: np.ndarray) -> list[float]:
-    """Seconds of some large moves."""
-    times = []
-    for _ in range(WARM + TIMED):
-        exchange.comm.barrier()
-        began = perf_counter()
-        exchange.to_mirrors({"": rows})
-        times.append(perf_counter() - began)
-    return times[WARM:]
+def _exchange(comm: Comm, n: int) -> Exchange:
+    """An exchange in which each of two workers reads n rows of the other."""
+    bounds = np.where(np.arange(3) > 1 - comm.rank, n, 0)
+    return Exchange(comm, MovePlan(n, np.arange(n), bounds, bounds, True))
 
 
-def _steps(trainer: Trainer) -> list[tuple[float, float, float]]:
-    """Seconds, messages and bytes of halo moves and sums of gradients in some steps."""
-    found: list[tuple[float, float, float]] = []
-    for _ in range(WARM + TIMED):
-        before = trainer.comm.ledger.snapshot()
+def _load(trainer: Trainer) -> None:
+    """Run the first steps, which load or compile kernels."""
+    for _ in range(LOADING):
         trainer.train_epoch(0)
-        since = trainer.comm.ledger.since(before)
-        seconds, messages, sent = (sum(since[stage][field] for stage in STAGES for field in fields)
-                                   for fields in (("seconds", "wait"), ("messages",), ("bytes",)))
-        found.append((seconds, messages, sent))
-    return found[WARM:]
+
+
+def _loaded(comm: Comm, two: Trainer, one: Trainer) -> tuple[float, float]:
+    """Run the first steps; returns messages and bytes of a step on two workers, mean of the workers."""
+    _load(one)
+    _load(two)
+    before = comm.ledger.snapshot()
+    two.train_epoch(0)
+    since = comm.ledger.since(before)
+    messages, sent = np.mean(comm.all_gather([sum(since[stage][field] for stage in STAGES) for field in ("messages", "bytes")]), axis=0)
+    return float(messages), float(sent)
+
+
+def _alone_and_together(comm: Working, step: Callable[[], Any], clock: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a step while the other worker is idle, and while it does the same."""
+    alone = 0.0
+    for rank in range(comm.size):
+        comm.barrier()
+        if rank == comm.rank:
+            alone = comm.least(step, clock)[0]
+    comm.barrier()
+    return alone, comm.least(step, clock)[0]
 
 
 def main() -> int:
@@ -103,7 +215,7 @@ def main() -> int:
     comm = start()
     found = program(comm)
     if comm.rank == 0:
-        say(BEGIN + json.dumps(found))
+        say(BEGIN + json.dumps(asdict(found)))
     return 0
 
 

@@ -41,9 +41,9 @@ from graphtheta.planning.skeleton import Skeleton
 from graphtheta.planning.work import Work, divided
 from graphtheta.train.prepare import build_strategy
 
-# few views are made several times, until about so many are made: the shortest time counts, because other
-# programs change it least
-FEW = 16
+# views are made several times, and few of them until about so many are made, while this takes less than
+# so many seconds: the shortest time counts, because other programs change it least
+TIMES, FEW, LONGEST = 4, 16, 4.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,9 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
     seconds = _timed(maker, n, comm)
     since, searched = comm.ledger.since(before), maker.searched
     if again:
-        seconds = min([seconds, *(_timed(maker, n, comm) for _ in range(-(-FEW // n) - 1))])
+        # workers take turns
+        most = LONGEST / max(float(comm.all_sum(np.asarray(seconds))), 1e-9)
+        seconds = min([seconds, *(_timed(maker, n, comm) for _ in range(int(min(max(-(-FEW // n), TIMES), most)) - 1))])
     sent = [_total(since, field) for field in ("bytes", "messages")]
     n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
     return [n, *sent, searched, seconds, n_bytes, *map(float, caches.counts()), macrobatch]

@@ -36,7 +36,7 @@ class Cluster(Machine):
             latency, bandwidth, post, congestion, slowest: As the attributes.
             cores: Cores of each; 0 for those of the machine.
         """
-        return cls(**{**asdict(machine), "cores": cores or machine.cores}, latency=latency, bandwidth=bandwidth, post=post,
+        return cls(**{**asdict(machine), "cores": cores or machine.cores, "latency": latency}, bandwidth=bandwidth, post=post,
                    congestion=congestion, slowest=slowest)
 
     def compute(self, parts: np.ndarray, workers: int) -> np.ndarray:

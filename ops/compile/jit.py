@@ -35,6 +35,12 @@ with collector_paused():
 FOLDERS = [Path(__file__).parent.parent / name for name in ("analytics", "caching", "compile", "kernels", "partition", "sampling")]
 # no entry for C, which takes time to compile and has no caller
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+_compiled = 0
+
+
+def n_compiled() -> int:
+    """How many kernels this process has compiled; loading one from the cache does not count, and takes less memory."""
+    return _compiled
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -107,6 +113,8 @@ class _MachineCode(NullCache):
         return None if code is None else CompileResult._rebuild(target_context, *pickle.loads(code))
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        global _compiled
+        _compiled += 1
         # dynamic globals are addresses of this process
         if not data.library.has_dynamic_globals:
             save(self.path(sig, data.target_context), dumps(data._reduce()))

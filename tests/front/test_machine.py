@@ -1,0 +1,194 @@
+"""The speed of a machine: what is fitted to given timings, which of them count, and in which processes plans are made."""
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import graphs
+import numba
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.cli.plan import plan
+from graphtheta.engine.comm.channel import Tag
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import SimComm, run_simulated
+from graphtheta.ops.compile import jit
+from graphtheta.partitioners.pairs import pair_of
+from graphtheta.planning import messages, rehearsal
+from graphtheta.planning import skeleton as skeletons
+from graphtheta.planning.machine import POST, Machine, _threads, read, shared, write
+from graphtheta.planning.messages import Talk, Working, message_seconds
+from graphtheta.planning.rehearsal import rehearse
+from graphtheta.planning.skeleton import skeleton
+from graphtheta.planning.work import DIVIDED, EDGES, NODES, OPERATIONS, PARTS
+
+GRAPH = graphs.random_graph(40, 160)
+JOB = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy="mini", batch_size=4)
+UNIT = (*[1e-9] * (len(PARTS) - 1), 0.0)
+MACHINE = Machine(UNIT, 1.7, 2e-4, (1.3, 1.1), 1e-3, 1e-4, 4e-9, 1e-9, 4, 0.0)
+
+
+def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
+    # jobs of which each reads memory in another share, in operations that are divided among two threads
+    each = np.random.default_rng(0).uniform(1, 2, (6, 2, len(PARTS))) * 1e6
+    each[:, :, DIVIDED] = np.arange(6)[:, None]
+    made = Machine(UNIT, 1.7, 2e-4, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 2, 0.0)
+    alone = (each * UNIT).sum(axis=(1, 2))
+    steps = np.stack([alone, [made.compute(parts[None], 1)[0] for parts in each]], axis=1)
+    np.testing.assert_allclose(_threads(each, steps, np.array(UNIT), 2), (1.7, 2e-4))
+    assert _threads(each, steps, np.array(UNIT), 1) == (1.0, 0.0)
+
+
+def test_what_two_workers_cost_each_other_is_found_in_their_ratios() -> None:
+    reading = np.array([0.0, 0.2, 0.5, 0.9])
+    np.testing.assert_allclose(shared(reading, 1.6 * reading + 1.1 * (1 - reading)), (1.6, 1.1))
+    # other programs may be busier while a worker is alone
+    assert shared(reading, np.full(4, 0.9)) == (1.0, 1.0)
+
+
+def test_workers_are_as_slow_as_together_and_threads_as_crowded() -> None:
+    def seconds(part: int, workers: int, threaded: int) -> float:
+        parts = np.zeros((1, 2, len(PARTS)))
+        parts[0, threaded, part] = 1e9
+        return float(MACHINE.compute(parts, workers)[0])
+
+    assert seconds(OPERATIONS, 1, 0) == pytest.approx(1) and seconds(NODES, 1, 0) == pytest.approx(1)
+    # a worker of one thread never reads on several
+    for part, one in ((OPERATIONS, 1.1), (NODES, 1.3), (EDGES, 1.3)):
+        assert seconds(part, 4, 0) == seconds(part, 4, 1) == pytest.approx(one)
+    assert seconds(EDGES, 1, 1) == pytest.approx(1.7 / 4) and seconds(EDGES, 2, 1) == pytest.approx(1.7 / 2)
+    assert seconds(OPERATIONS, 8, 0) == pytest.approx(2.2)
+
+
+def test_a_move_starts_once_whatever_the_number_of_workers() -> None:
+    for size in (2, 4):
+        sent, posted = np.full(size, 1000), np.full(size, 5 * (size - 1))
+        moves, carried = 5 * (1e-3 + 1e-4), 1000 * 4e-9
+        assert MACHINE.transfer(sent, posted, 4) == pytest.approx(carried + moves + 5 * (size - 2) * POST)
+        assert MACHINE.transfer(sent, posted, 4, True) == pytest.approx(1000 * 1e-9 + 5 * 1e-4 + 5 * (size - 1) * POST)
+    assert MACHINE.transfer(sent, posted, 8) == 2 * MACHINE.transfer(sent, posted, 4)
+
+
+def test_the_speed_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write(MACHINE, tmp_path / "speed.json")
+    assert read(tmp_path / "speed.json") == MACHINE
+
+
+def test_a_message_costs_what_a_step_takes_more_on_two_workers() -> None:
+    usual = [Talk(2e-3 + 5 * 3e-4 + 1000 * 1e-8, 2e-3, 5, 1000), Talk(4e-3 + 9 * 3e-4 + 500 * 1e-8, 4e-3, 9, 500)]
+    # one job that other programs have slowed
+    assert message_seconds([*usual, Talk(9e-3, 2e-3, 5, 0)], 1e-8) == pytest.approx(3e-4)
+    assert message_seconds([Talk(1e-3, 2e-3, 5, 0)], 1e-8) == 0
+
+
+def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On clocks of each worker that pass in messages and in given work alone, only the work counts, and of it the least."""
+    clock, post, gather = threading.local(), SimComm._post, SimComm._gather_flat
+
+    def later(seconds: float) -> None:
+        clock.now = getattr(clock, "now", 0.0) + seconds
+
+    def slow_post(self: SimComm, *args: Any) -> Callable[[], None]:
+        receive = post(self, *args)
+
+        def finish() -> None:
+            later(50)
+            receive()
+
+        return finish
+
+    def slow_gather(self: SimComm, *args: Any) -> None:
+        later(70)
+        gather(self, *args)
+
+    monkeypatch.setattr(SimComm, "_post", slow_post)
+    monkeypatch.setattr(SimComm, "_gather_flat", slow_gather)
+    monkeypatch.setattr(messages, "thread_time", lambda: getattr(clock, "now", 0.0))
+
+    def worker(comm: Comm) -> tuple[float, float]:
+        working, number = Working(comm), count()
+
+        def step() -> None:
+            working.move_begin([(1 - comm.rank, np.zeros(3))], [(1 - comm.rank, np.zeros(3))], Tag.ROWS).end()
+            working.all_sum(np.zeros(2))
+            # the first run loads, and one is slowed
+            later([99, 99, 4, 30, 3, 5][next(number)])
+
+        found = working.least(step, messages.thread_time)[0]
+        return found, working.waited
+
+    for work, waited in run_simulated(2, worker):
+        assert work == 3 and waited == 6 * 120
+
+
+def test_two_workers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphtheta.planning import samples
+
+    for name, value in (("WARM", 0), ("TIMED", 1), ("ROUNDS", 2), ("LOADING", 1)):
+        monkeypatch.setattr(messages, name, value)
+    monkeypatch.setattr(samples, "TALKING", samples.TALKING[:1])
+    monkeypatch.setattr(samples, "TOGETHER", samples.TOGETHER[:1])
+    mine, other = run_simulated(2, messages.program)
+    assert mine == other and mine.byte >= mine.wire >= 0 and mine.byte > 0 and mine.latency >= 0
+    assert len(mine.ratios) == 1 and mine.ratios[0] > 0
+
+
+def test_the_shortest_of_several_rehearsals_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: dict[int, Iterator[float]] = {rank: iter([0.3, 0.2 + rank, 0.1 + rank, 0.4]) for rank in range(2)}
+    monkeypatch.setattr(rehearsal, "_timed", lambda maker, n, comm: (maker.run(0, 0, n), next(times[comm.rank]))[1])
+    monkeypatch.setattr(rehearsal, "FEW", 1)
+    job = JOB.change(mode="cooperative")
+    found = rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4)
+    np.testing.assert_array_equal(found.seconds, [0.1, 0.3])
+    # long ones are not repeated
+    times |= {rank: iter([9.0]) for rank in range(2)}
+    assert rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4).seconds.tolist() == [9, 9]
+
+
+def test_the_shorter_time_of_a_view_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, timed, times = skeleton(JOB, GRAPH), skeletons._timed, iter([0.5, 0.1, 0.2, 0.3])
+    monkeypatch.setattr(skeletons, "_timed", lambda strategy, i: (timed(strategy, i)[0], *[next(times)] * 2))
+    assert held.sampled(JOB, 2).seconds == pytest.approx((0.2 + 0.1) / 2)
+
+
+@pytest.mark.parametrize(("compiled", "speed", "words", "apart"), [
+    (0, MACHINE, (), False), (3, MACHINE, (), True), (0, None, (), True), (0, MACHINE, ("--recalibrate",), True)])
+def test_a_plan_is_made_in_a_process_that_compiles_and_measures_nothing(
+        compiled: int, speed: Machine | None, words: tuple[str, ...], apart: bool, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("graphtheta.cli.plan.machine", lambda again: MACHINE)
+    monkeypatch.setattr("graphtheta.cli.plan.known", lambda: speed)
+    monkeypatch.setattr(jit, "n_compiled", lambda: compiled)
+    monkeypatch.setattr(subprocess, "run", lambda found, check: (started.append(found), subprocess.CompletedProcess(found, 7))[1])
+    argv = ["--dataset", "ring:n=64", "--backend", "reference", "--strategies", "global", *words]
+    assert plan(argv) == (7 if apart else 0)
+    assert len(started) == apart and all(found[3:] == argv for found in started)
+    assert ("shortest epoch" in capsys.readouterr().out) != apart
+    assert plan(argv, True) == 0 and len(started) == apart
+
+
+def test_kernels_that_are_loaded_are_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def add(x: int) -> int:
+        return x + 41
+
+    monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path / "kernels"))
+    before = jit.n_compiled()
+    for _ in range(2):
+        assert jit.cached(numba.njit(**jit.OPTIONS)(add), "test add")(1) == 42
+        assert jit.n_compiled() == before + 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of a process alone")
+def test_peak_memory_is_that_of_this_process_alone() -> None:
+    held = np.ones(60 << 20)
+    code = "from graphtheta.memory.bound import resident_bytes; print(resident_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 1 << 20 < int(done.stdout) < held.nbytes
