@@ -16,7 +16,7 @@ from excerpts import FEATURES, NODE_COUNT
 from harness import say
 from lazy_rmat import LazyRmat
 from scaled import read
-from scaled_modes import ALL, EACH, FANOUT, HOW, LAYERS, WAYS, Alone, parts_of, rounds, sizes, step_of, views_of
+from scaled_modes import EACH, FANOUT, HOW, LAYERS, WAYS, Alone, parts_of, rounds, sizes, step_of, views_of
 
 from graphtheta.caching.registry import CACHE_POLICIES
 
@@ -51,7 +51,7 @@ def caches(options: Any) -> list[dict[str, Any]]:
     """Steps of independent workers with each policy and size."""
     cluster, laws = read(options.cluster, 1.0), {how: rounds(how != HOW[0]) for how in HOW[:2]}
     rmat, rows = LazyRmat(options.full_scale), list[dict[str, Any]]()
-    for case in (EACH, ALL):
+    for case in options.batches:
         found: dict[int, tuple[list[Alone], Any, dict[tuple[str, str], float]]] = {}
         first: dict[tuple[str, str, str], tuple[int, dict[str, float]]] = {}
         for workers in options.workers:

@@ -232,4 +232,4 @@ def modes(options: Any) -> list[dict[str, Any]]:
     """Steps of both modes, for batches that grow with the workers and for those that do not."""
     cluster, laws = read(options.cluster, 1.0), {how: rounds(how != HOW[0]) for how in HOW[:2]}
     say(", ".join(f"{how}: {law}" for how, law in laws.items()))
-    return [row for case in (EACH, ALL) for row in rows_of(case, options, cluster, laws)]
+    return [row for case in options.batches for row in rows_of(case, options, cluster, laws)]

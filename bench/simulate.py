@@ -41,7 +41,7 @@ from harness import finish, parser, race, say, script
 from overlap import on_links
 from scaled import SETTINGS, job_of, larger, read, step
 from scaled_caches import caches
-from scaled_modes import modes
+from scaled_modes import ALL, EACH, modes
 
 import graphtheta as gt
 from graphtheta.engine.comm.delayed import read_link
@@ -175,6 +175,8 @@ def main() -> int:
     options.add_argument("--masters", nargs="+", default=["hash"], help="node partitioners; hash, which the paper has")
     options.add_argument("--partitioners", nargs="+", default=["1d-src"], help="edge placements; 1d-src, which the paper has")
     options.add_argument("--cluster", type=Path, default=MACHINES, help="the simulated machines; papers/cluster.yaml")
+    options.add_argument("--batches", nargs="+", choices=(EACH, ALL), default=[EACH, ALL],
+                         help="targets of modes and caches; both")
     options.add_argument("--mode-scale", type=int, default=20, help="of the graph of cooperative batches of 1,024 targets for each; 20")
     options.add_argument("--full-scale", type=int, default=27, help="of the graph of other batches and of caches; 27")
     options.add_argument("--views", type=int, default=4, help="views of independent workers that are counted; 4")

@@ -43,19 +43,19 @@ def text() -> str:
     for paper in papers:
         figures, reasons = paper.answered
         lines.append(f"| {paper.name} | {figures + reasons} | {figures} | {reasons} |")
-    lines += ["", "![Scaling, hits of the embedding cache, sampled nodes, vectors](figures/papers.svg)", ""]
+    lines += ["", "![Scaling, modes, hits of the embedding cache, sampled nodes, vectors](figures/papers.svg)", ""]
     return "\n".join(lines) + "\n" + "\n\n".join(paper.text() for paper in papers) + "\n"
 
 
 def draw(path: Path) -> None:
-    """Draw four of the tables; needs matplotlib."""
+    """Draw five of the tables; needs matplotlib."""
     import matplotlib as mpl
     mpl.use("svg")
     from matplotlib import pyplot as plt
 
     # the same file for the same results
     mpl.rcParams |= {"svg.hashsalt": "papers", "font.size": 9}
-    fig, (scaling, hits, sizes, vectors) = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
+    fig, (scaling, modes, hits, sizes, vectors) = plt.subplots(1, 5, figsize=(16.2, 3.2), layout="constrained")
     few = 256
     for case, colour in (("mini", "C0"), ("cluster", "C1")):
         paper = map(float, SYSTEMS["GraphTheta"][f"scaling-{case}"].figure.split(" / "))
@@ -63,6 +63,10 @@ def draw(path: Path) -> None:
         scaling.plot(list(ours), list(ours.values()), marker="o", ms=3, color=colour, label=case)
         scaling.plot(list(ours), [1, *paper], marker="o", ms=3, ls="--", color=colour, label=f"{case} (paper)")
     _titles(scaling, "Speed-up of a step", "workers")
+    for mode in graphtheta_paper.MODES:
+        steps = results("simulate", part="modes", case="1,024 each", mode=mode)[-3:]
+        modes.plot([row["workers"] for row in steps], [row["step"] for row in steps], marker="o", ms=3, label=mode)
+    _titles(modes, "Step of 1,024 targets each, s", "workers")
     found = results("hec", graph="rmat", cs="all", ls=2, nc=2000, d=1)
     for key, name in LAYERS.items():
         hits.plot([row["workers"] for row in found], [row[key] for row in found], marker="o", ms=3, label=name)
@@ -78,7 +82,7 @@ def draw(path: Path) -> None:
         rows = results("macrobatch", graph=LARGE, size=size, aggregated=aggregated)
         vectors.plot([row["workers"] for row in rows], [row["vectors"] / 1e6 for row in rows], marker="o", ms=3, label=name)
     _titles(vectors, "Vectors fetched, millions", "workers")
-    for axes in (scaling, hits, vectors):
+    for axes in (scaling, modes, hits, vectors):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:.0f}")
     fig.savefig(path, metadata={"Date": None})
