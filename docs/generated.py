@@ -16,8 +16,10 @@ import graphtheta as gt
 
 PAGE = Path(__file__).resolve().parent / "compiler.md"
 GATHER = re.compile(r"```python\n(.*?)```", re.DOTALL)
+# columns before the loop over the edges of a row
+LOOP = 16
 # which part of which kernel a block shows: a word that only this kernel has, and the line at which the part begins
-SHOWN = {"forward": ("state__total", "        for k in"), "sender": ("gsrc", "        for k in")}
+SHOWN = {"forward": ("state__total", " " * LOOP + "for k in"), "sender": ("gsrc", " " * LOOP + "for k in")}
 
 
 def kernels(gather: str) -> list[str]:
@@ -41,9 +43,9 @@ def part(sources: list[str], word: str, begin: str) -> str:
     (source,) = [text for text in sources if word in text.split("def kernel(")[1].split(")")[0]]
     lines = source.split("def kernel(")[1].splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith(begin))
-    last = next(i for i, line in enumerate(lines) if i > first and not line.startswith("    " * 3))
+    last = next(i for i, line in enumerate(lines) if i > first and not line.startswith(" " * (LOOP + 4)))
     unread = re.compile(r"\s+(later|far|el|sl|se|ce|prefetch\(.*) ?(=|$)|\s+prefetch")
-    return "\n".join(line[8:] for line in lines[first:last] if not unread.match(line))
+    return "\n".join(line[LOOP:] for line in lines[first:last] if not unread.match(line))
 
 
 def filled(page: str) -> str:

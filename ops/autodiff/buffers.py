@@ -18,6 +18,8 @@ import numpy as np
 LARGE, LINE = 1 << 20, 64
 # elements a thread takes at a time; a fixed number, so that results do not depend on the number of threads
 BLOCK = 1 << 17
+# blocks that a smaller array is divided into, and least elements of each
+FEW_BLOCKS, LEAST_BLOCK = 8, 1 << 15
 # memory in use and free blocks may be this much more than the most that was in use at once
 SLACK = 1.25
 
@@ -135,9 +137,12 @@ def run_parts(work: Callable[[int], object], n: int) -> None:
 
 
 def row_blocks(n: int, width: int) -> tuple[int, int]:
-    """Number of blocks and rows of each (the last has the rest) for n rows of a width."""
-    step = max(1, BLOCK // max(1, width))
-    return -(-n // step), step
+    """Number of blocks and rows of each (the last may have fewer) for n rows of a width."""
+    size = n * max(1, width)
+    # some blocks also of smaller arrays, and equally long ones: threads begin at different times
+    blocks = max(-(-n // max(1, BLOCK // max(1, width))), min(FEW_BLOCKS, size // LEAST_BLOCK, n))
+    step = -(-n // max(1, blocks))
+    return -(-n // max(1, step)), max(1, step)
 
 
 def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:

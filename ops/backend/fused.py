@@ -22,18 +22,20 @@ from graphtheta.rng import Purpose
 from ..autodiff import buffers
 from ..autodiff.expr import COMPUTED, Expr
 from ..autodiff.tape import value_of
-from ..codegen import TABLES, Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
+from ..codegen import FIXED, TABLES, Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
 from ..compile.generated import compiled
 from ..compile.header import HEADER
 from ..edge.aggregator import State
 from ..edge.program import EdgeProgram, Phase
 from ..kernels.pool import run_threads
+from ..kernels.turn import turns
 from ..rows.row_list import RowList
 from .edges import EdgeLists
 from .reference import Arrays, Columns
 
 # bytes of the partial sums of gradients of rowless values, such as large tables
 MOST_PARTIAL = 1 << 27
+SIDE = FIXED.index("side")
 _BACKEND: ContextVar[str] = ContextVar("graphtheta_backend", default="fused")
 
 
@@ -226,7 +228,7 @@ def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted
     in_place = frozenset((end, name) for end in ("src", "dst") for name in phase.reads[end]
                          if isinstance(getattr(columns, end)[name], RowList))
     return Variant(mode, lists.positions is not None, columns.key is not None, lists.weight is not None, columns.carried, wanted, have,
-                   phase.dtype.name, in_place=in_place)
+                   phase.dtype.name, in_place=in_place, in_order=mode != "sender" or not len(lists.at))
 
 
 def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
@@ -268,12 +270,16 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     instead |= _tables(phase, kernel, instead)
     # blocks that share partial sums run one after another
     shares = min((len(x) for x in (partial or {}).values()), default=traversal.n_blocks)
-    given |= {"turn": np.zeros(1, np.int64), "shares": shares, "blocks": traversal.blocks, "spilling": traversal.spilling}
+    given |= {"turn": turns(), "shares": shares, "blocks": traversal.blocks, "spilling": traversal.spilling}
+    arguments = [given.get(name) for name in kernel.arguments] + [instead.get(name, given[name]) for name in kernel.spilled]
+    scratch = [(i, *kernel.buffers[name]) for i, name in enumerate(kernel.arguments) if name in kernel.buffers]
 
-    def work() -> None:
-        own = {name: np.empty((1, size), dtype) for name, (size, dtype) in kernel.buffers.items()}
-        function(*(own[name] if name in own else given.get(name) for name in kernel.arguments),
-                 *(instead.get(name, given[name]) for name in kernel.spilled))
+    def work(place: int) -> None:
+        mine = list(arguments)
+        mine[SIDE] = place % 2
+        for i, size, dtype in scratch:
+            mine[i] = np.empty((1, size), dtype)
+        function(*mine)
 
     run_threads(work, shares)
 

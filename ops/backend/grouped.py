@@ -49,7 +49,12 @@ def forward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, e
     assert form.sum_first is not None
     (name,) = states
     sums = SUM.start(pairs.n, form.sum_first.shapes(name), form.sum_first.dtype)
-    fused.forward(form.sum_first, columns, pairs.receivers, edge_gid, {name: sums}, {})
+    # edges are in the order of pairs, in which their values would be read at scattered positions
+    if _may_be_copied(form.sum_first):
+        fused.forward(form.sum_first, _ordered(form.sum_first, columns, pairs, "receivers"), pairs.in_order("receivers"), edge_gid,
+                      {name: sums}, {})
+    else:
+        fused.forward(form.sum_first, columns, pairs.receivers, edge_gid, {name: sums}, {})
     _times_onto(sums["sum"], pairs, weight, states[name]["sum"])
     return sums["sum"]
 
@@ -87,13 +92,22 @@ def _backward_to_products(phase: Phase, columns: Columns, pairs: Pairs, edge_gid
                           grads: Columns) -> None:
     """Add the gradients of the products, and of all else that edges read."""
     alone = not (grads.dst or grads.edge or grads.operands)
-    if alone and all(a.linear for a in phase.aggregators.values()) and not COMPUTED.intersection(phase.reads["edge"]):
-        # values in the order of senders are read one after another, where others are at scattered positions
-        ordered = {n: pairs.ordered(n, columns.edge[n], n in columns.carried) for n in phase.reads["edge"]}
-        fused.backward(phase, replace(columns, edge=ordered, carried=frozenset()), pairs.receivers, pairs.in_order, edge_gid,
+    if alone and all(a.linear for a in phase.aggregators.values()) and _may_be_copied(phase):
+        fused.backward(phase, _ordered(phase, columns, pairs, "senders"), pairs.receivers, pairs.in_order("senders"), edge_gid,
                        backward_states, {}, grads)
     else:
         fused.backward(phase, columns, pairs.receivers, pairs.senders if grads.src else None, edge_gid, backward_states, {}, grads)
+
+
+def _may_be_copied(phase: Phase) -> bool:
+    """Whether all edge values that a phase reads are stored, so that they can be copied into another order."""
+    return not COMPUTED.intersection(phase.reads["edge"])
+
+
+def _ordered(phase: Phase, columns: Columns, pairs: Pairs, end: str) -> Columns:
+    """Columns with the edge values in the order of senders or receivers, which are read one after another."""
+    ordered = {n: pairs.ordered(end, n, columns.edge[n], n in columns.carried) for n in phase.reads["edge"]}
+    return replace(columns, edge=ordered, carried=frozenset())
 
 
 def _form(phase: Phase) -> Grouped:
@@ -136,5 +150,8 @@ def _add_matrices(into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, 
     # in the order of the blocks; a code without pairs has none
     first = np.flatnonzero(np.diff(codes, prepend=-1))
     total = np.add.reduceat(products, first, axis=0) if len(first) < len(codes) else products
-    into = into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1])
-    into[:, codes[first]] += total.transpose(2, 0, 1) if swap else total.transpose(1, 0, 2)
+    into, total = into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1]), total.transpose((2, 0, 1) if swap else (1, 0, 2))
+    if len(first) == into.shape[1]:
+        into += total
+    else:
+        into[:, codes[first]] += total

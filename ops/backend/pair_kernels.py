@@ -17,6 +17,7 @@ from ..autodiff import buffers
 from ..compile.generated import compiled
 from ..compile.header import HEADER
 from ..kernels.pool import run_threads
+from ..kernels.turn import turns
 
 # pairs whose rows stay in the first-level cache while a tile of the gradient of a matrix is summed
 CHUNK = 128
@@ -79,8 +80,8 @@ def _read(x: np.ndarray) -> np.ndarray:
 
 
 def _run(kernel: Callable[..., None], blocks: Blocks, *arrays: np.ndarray) -> None:
-    turn = np.zeros(1, np.int64)
-    run_threads(lambda: kernel(turn, blocks.n, *blocks.arrays, *arrays), blocks.n)
+    counters = turns()
+    run_threads(lambda place: kernel(counters, place % 2, blocks.n, *blocks.arrays, *arrays), blocks.n)
 
 
 # ---- sources
@@ -112,8 +113,8 @@ class _Writer:
     def __init__(self, arguments: str, dtype: str):
         self.lanes = 64 // np.dtype(dtype).itemsize
         self._functions = {"load1 = lanes.loader(1)": None}
-        self._lines = ["@kernel_form", f"def kernel(turn, shares, ptr, blocks, {arguments}):", "    while True:",
-                       "        s = next_turn(turn)", "        if s >= shares:", "            break",
+        self._lines = ["@kernel_form", f"def kernel(turn, side, shares, ptr, blocks, {arguments}):", "    while True:",
+                       "        s = next_turn(turn, shares, side)", "        if s >= shares:", "            break",
                        "        for b in range(ptr[s], ptr[s + 1]):",
                        "            code, begin, end = blocks[b, 0], blocks[b, 1], blocks[b, 2]"]
 

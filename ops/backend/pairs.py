@@ -48,34 +48,38 @@ class Pairs:
         """The same edges by sender; only backpropagation to senders needs them."""
         return self._senders()
 
-    @cached_property
-    def in_order(self) -> EdgeLists:
-        """The same edges by sender as if they were stored in this order; for values that ``ordered`` returns."""
-        lists = self.senders
-        weight = None if lists.weight is None else lists.weight[lists.at]
-        return EdgeLists(lists.ptr, lists.row, lists.other, np.arange(len(lists.at), dtype=np.int32), None, 0, 0, lists.tie_shift, weight)
+    def in_order(self, end: str) -> EdgeLists:
+        """The same edges by "senders" or "receivers" as if they were stored in this order; for values that ``ordered`` returns."""
+        if end not in self._in_order:
+            lists = getattr(self, end)
+            weight = lists.weight[lists.at] if lists.weight is not None and len(lists.at) else lists.weight
+            self._in_order[end] = EdgeLists(lists.ptr, lists.row, lists.other, IN_ORDER, None, 0, 0, lists.tie_shift, weight)
+        return self._in_order[end]
 
-    def ordered(self, name: str, values: np.ndarray, carried: bool) -> np.ndarray:
-        """Edge values in the order of senders; they are copied once for each array, which must not change.
+    def ordered(self, end: str, name: str, values: np.ndarray, carried: bool) -> np.ndarray:
+        """Edge values in the order of senders or receivers; they are copied once for each array, which must not change.
 
         Args:
+            end: "senders" or "receivers".
             name: Name of the values.
             values: One for each stored edge, or in the order of the level if they are ``carried``.
             carried: Which of both.
         """
-        of, copied = self._ordered.get(name, (None, None))
+        of, copied = self._ordered.get((end, name), (None, None))
         if copied is None or not same_array(of, values):
-            lists = self.senders
-            if carried:
-                rows = lists.offset + lists.at
-            else:
-                rows = lists.start + (lists.at if lists.positions is None else lists.positions[lists.at])
+            lists: EdgeLists = getattr(self, end)
+            at = lists.at if len(lists.at) else np.arange(lists.ptr[-1])
+            rows = lists.offset + at if carried else lists.start + (at if lists.positions is None else lists.positions[at])
             copied = values[rows]
-            self._ordered[name] = values, copied
+            self._ordered[end, name] = values, copied
         return copied
 
     @cached_property
-    def _ordered(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def _in_order(self) -> dict[str, EdgeLists]:
+        return {}
+
+    @cached_property
+    def _ordered(self) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
         return {}
 
     @cached_property

@@ -35,11 +35,12 @@ from . import (  # noqa: F401  (register)
     variance,
 )
 from .boundary import numbers
-from .kernel import Kernel, generate, saved_at_most, unsupported, worth_saving
+from .kernel import FIXED, Kernel, generate, saved_at_most, unsupported, worth_saving
 from .lowering import lowering_of
 from .values import TABLES
 from .variant import Residuals, Variant
 
 __all__ = [
-    "TABLES", "Kernel", "Residuals", "Variant", "generate", "lowering_of", "numbers", "saved_at_most", "unsupported", "worth_saving",
+    "FIXED", "TABLES", "Kernel", "Residuals", "Variant", "generate", "lowering_of", "numbers", "saved_at_most", "unsupported",
+    "worth_saving",
 ]

@@ -22,7 +22,7 @@ from .variant import Residuals, Variant
 
 # most vectors of a value in variables; wider values are processed in loops over scratch space
 MOST_VECTORS = 64
-FIXED = ("turn", "shares", "blocks", "spilling", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
+FIXED = ("turn", "side", "shares", "blocks", "spilling", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
 # arrays with rows for receivers or senders, which blocks with a later part of a hub replace by spill rows
 AT_THE_ROW = {"forward": "state_", "receiver": "gdst", "sender": "gsrc"}
 
@@ -150,8 +150,8 @@ def _assembled(values: Values) -> Kernel:
     rows += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *source.sections["row"]]
     rows += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *source.sections["edge"]]
     rows += [*source.sections["end"], *source.sections["bottom"]]
-    lines = ["    n_blocks = len(blocks) - 1", "    while True:", "        share = next_turn(turn)", "        if share >= shares:",
-             "            break", *(f"        {name} = all_{name}[share]" for name in summed),
+    lines = ["    n_blocks = len(blocks) - 1", "    while True:", "        share = next_turn(turn, shares, side)",
+             "        if share >= shares:", "            break", *(f"        {name} = all_{name}[share]" for name in summed),
              "        for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):",
              "            lo, hi = blocks[b], blocks[b + 1]",
              *(f"            {name} = spill_{name} if spilling[b] else own_{name}" for name in spilled)]
@@ -167,7 +167,7 @@ def _head(values: Values) -> list[str]:
     """Lines that locate an edge, after the prefetches for a later one."""
     v, lines = values.variant, prefetches(values)
     sender = v.mode == "sender"
-    lines += ["en = at[k]" if sender else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
+    lines += ["en = at[k]" if sender and not v.in_order else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
     lines += ["se = start + positions[en]" if v.listed else "se = start + en", "ce = offset + en"]
     if any(compiled_form(a).ties for a in values.phase.aggregators.values()):
         lines.append(f"tie = {values.source.arg('edge_gid')}[se] + tie_shift")

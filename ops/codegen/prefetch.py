@@ -18,7 +18,7 @@ def prefetches(values: Values) -> list[str]:
         return []
     lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
     if any("el" in row or "sl" in row for _, row, _ in scattered):
-        lines += ["el = at[later]" if values.variant.mode == "sender" else "el = later",
+        lines += ["el = later" if values.variant.in_order or values.variant.mode != "sender" else "el = at[later]",
                   "sl = start + positions[el]" if values.variant.listed else "sl = start + el"]
     for name, row, size in scattered:
         lines.append(f"far_{name} = {row}")
@@ -44,7 +44,7 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
             found.append((f"{kind}{n}{TABLES}", row, size // e.dims[0]))
         if f"{kind}{n}" not in arguments:
             continue
-        if kind == "edge" and sender:
+        if kind == "edge" and sender and not variant.in_order:
             found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
         elif kind not in ("edge", values.fixed_end):
             found.append((f"{kind}{n}", f"rows_{kind}{n}[far]" if e.leaf in variant.in_place else "far", size))

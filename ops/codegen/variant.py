@@ -22,6 +22,7 @@ class Variant:
         dtype: Of the numbers.
         residuals: What the kernel by receivers saves for the one by senders.
         in_place: Columns of nodes that are read through a row list, as (kind, name).
+        in_order: Whether edge values are in the order in which the kernel visits edges.
     """
 
     mode: str
@@ -34,3 +35,4 @@ class Variant:
     dtype: str
     residuals: Residuals = ()
     in_place: frozenset[tuple[str, str]] = frozenset()
+    in_order: bool = False

@@ -21,7 +21,7 @@ from .rows import has_rows, same_dtype, trailing
 
 # a weight gradient is summed over parts of the rows: most parts, least rows of a part, and least
 # entries per column of sparse rows; fixed, so that results do not depend on the number of threads
-_PARTS, _ROWS, _ENTRIES = 32, 1024, 20
+_PARTS, _ROWS, _ENTRIES = 32, 512, 20
 
 
 @primitive("matmul", sparse=True, traits=Traits(

@@ -8,6 +8,7 @@ withdrawn. So a short operation never waits for a thread to wake up.
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -38,19 +39,20 @@ def share_threads(computing: int) -> None:
 class _Offer:
     """An operation that some more threads may take part in."""
 
-    def __init__(self, work: Callable[[], object], places: int):
+    def __init__(self, work: Callable[[int], object], places: int):
         self.work = work
         # popping is atomic under the interpreter lock: a place is taken or withdrawn, not both
-        self._places = [None] * places
+        self._places = list(range(places, 0, -1))
         self._ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def accept(self) -> None:
         """Take part, if there is a place left."""
-        if not self._take():
+        place = self._take()
+        if not place:
             return
         error: BaseException | None = None
         try:
-            self.work()
+            self.work(place)
         except BaseException as raised:
             error = raised
         self._ended.put(error)
@@ -60,13 +62,15 @@ class _Offer:
         while self._take():
             offered -= 1
         errors = [self._ended.get() for _ in range(offered)]
+        # a thread that has not woken up yet would keep its arrays alive
+        del self.work
         return next((e for e in errors if e is not None), None)
 
-    def _take(self) -> bool:
+    def _take(self) -> int:
+        """A place, or 0 if none is left."""
         with suppress(IndexError):
-            self._places.pop()
-            return True
-        return False
+            return self._places.pop()
+        return 0
 
 
 class _Pool:
@@ -98,16 +102,30 @@ class _Pool:
 _POOL = _Pool()
 
 
-def run_threads(work: Callable[[], object], most: int) -> None:
-    """Call ``work`` on this thread, and on up to ``most`` - 1 idle threads at the same time; it divides the work itself."""
+def _renew() -> None:
+    global _POOL
+    _POOL = _Pool()
+
+
+if hasattr(os, "register_at_fork"):
+    # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_renew)
+
+
+def run_threads(work: Callable[[int], object], most: int) -> None:
+    """Call ``work`` on this thread, and on up to ``most`` - 1 idle threads at the same time; it divides the work itself.
+
+    Args:
+        work: Its argument is 0 on this thread, and 1, 2 ... on others.
+    """
     places = min(numba.get_num_threads() - _computing + 1, most) - 1
     if places <= 0:
-        work()
+        work(0)
         return
     offer = _Offer(work, places)
     _POOL.offer(offer, places)
     try:
-        work()
+        work(0)
     finally:
         error = offer.withdraw(places)
     if error is not None:
@@ -116,11 +134,13 @@ def run_threads(work: Callable[[], object], most: int) -> None:
 
 def run_blocks(block: Callable[[int], object], n: int) -> None:
     """Call block(0) ... block(n - 1), each once, on this thread and idle threads of the pool."""
-    # next() of a count is atomic under the interpreter lock
-    turn = count()
+    # next() of a count is atomic under the interpreter lock; turns from both ends, as in ``turn.next_turn``
+    admitted, ends = count(), (count(), count(1))
 
-    def work() -> None:
-        while (b := next(turn)) < n:
-            block(b)
+    def work(place: int) -> None:
+        side = place % 2
+        while next(admitted) < n:
+            b = next(ends[side])
+            block(n - b if side else b)
 
     run_threads(work, n)
