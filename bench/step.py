@@ -76,11 +76,11 @@ class Split:
         from graphtheta.ops.autodiff.primitive import PRIMITIVES
         from graphtheta.ops.autodiff.tape import Gradients
         from graphtheta.ops.edge import aggregator
-        from graphtheta.ops.kernels.pool import run_blocks
+        from graphtheta.ops.kernels.pool import run_blocks, run_threads
 
         for module in [m for name, m in sys.modules.items() if name.startswith("graphtheta.")]:
             for name, value in list(vars(module).items()):
-                if value is run_blocks or isinstance(value, Dispatcher):
+                if value is run_blocks or value is run_threads or isinstance(value, Dispatcher):
                     setattr(module, name, self.timed("kernels", value))
         for p in PRIMITIVES.values():
             kind = "products" if p.traits.contraction else "arrays"
