@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from paper import NO_MACHINES, Paper, Row, Section, answer, result
+from paper import NO_MACHINES, Paper, Row, Section, answer, difference, result
 
 row = partial(answer, "BGL")
 
 POLICIES = ("fifo", "lru", "lfu", "degree", "belady")
+TASKS = {"photo": "Photo", "computers": "Computers", "cs": "Coauthor CS", "facebook100": "facebook100"}
 GRAPHS = {"rmat": "R-MAT", "facebook100": "facebook100", "cnr_2000": "cnr_2000"}
 
 
@@ -52,9 +53,20 @@ def data() -> Section:
 
 
 def order() -> Section:
+    pairs = {name: [result("sampler_accuracy", task=task, sampler=f"neighbour{order}") for order in (", order=proximity", "")]
+             for task, name in TASKS.items()}
+    found = {name: difference(*both) for name, both in pairs.items()}
+    rows = [Row(f"{name}: proximity / random order", "", " / ".join(f"{x['mean']:.1f} +- {x['deviation']:.1f}" for x in both))
+            for name, both in pairs.items()]
     return Section(
-        "Accuracy with proximity order", [row("order-accuracy", why="not measured")],
-        "Batches of near targets have less mixed labels, which can slow down learning; see [macrobatches](macrobatch.md).")
+        "Accuracy with proximity order",
+        [row("order-accuracy", "; ".join(f"{x:+.1f} +- {e:.1f}" for x, e in found.values())), *rows],
+        f"Differences to random order in percent, on {', '.join(TASKS.values())}, with their standard errors over 5 seeds: a GCN of two "
+        "layers with sampled neighbours, batches of 50 targets. Batches of near targets have less mixed labels, which can slow down "
+        "learning. The difference on Photo is more than two standard errors: an epoch of its 160 training nodes is four batches, and two "
+        "of the five seeds lose 5 and 7 percent. Here 5 sequences are interleaved; the paper chooses as many as keep the labels of batches "
+        "even, on graphs with many more batches. See [macrobatches](macrobatch.md).",
+        ["python bench/sampler_accuracy.py --samplers neighbour 'neighbour, order=proximity'"])
 
 
 def traffic() -> Section:
@@ -73,8 +85,8 @@ def traffic() -> Section:
 
 
 def speed() -> Section:
-    small = result("minibatch", model="sage", sampler="neighbour", contender="graphbolt")
-    own = result("minibatch", model="sage", sampler="neighbour", contender="graphtheta")
+    small = result("minibatch", fanout="15,10,5", model="sage", sampler="neighbour", contender="graphbolt")
+    own = result("minibatch", fanout="15,10,5", model="sage", sampler="neighbour", contender="graphtheta")
     far = result("distributed", case="sampled", graph="reddit", contender="distdgl")
     return Section(
         "Speed against other systems",
