@@ -237,27 +237,31 @@ class Level:
             used[part - self.blocks.first] = True
         counts = self._comm.all_gather(int(used.sum()))
         inside = self.blocks.look_up((sum(counts[: self._comm.rank]) + np.cumsum(used) - 1).astype(kind), label)
-        blocks, made = Blocks(self._comm, sum(counts)), []
-        for step in self._steps:
-            for rows in step:
-                made += blocks.received(*self._summed(rows, inside))
+        blocks, steps = Blocks(self._comm, sum(counts)), [rows for step in self._steps for rows in step]
         ptr = np.zeros(blocks.last - blocks.first + 1, np.int64)
-        for part in made:
-            ptr[1:] += np.bincount(part[:, 0] - blocks.first, minlength=len(ptr) - 1)
+        # computed twice, because lists of all rows with their sums would take more than twice the memory
+        for rows in steps:
+            own, n_sums = np.unique(self._summed(rows, inside)[:, 0], return_counts=True)
+            for part, more in zip(blocks.received(own), blocks.received(own, n_sums), strict=True):
+                ptr[1 + part - blocks.first] += more
         np.cumsum(ptr, out=ptr)
         near, weight = np.empty(ptr[-1], kind), np.empty(ptr[-1], np.int32)
         free = [ptr[:-1].copy(), ptr[:-1].copy()]
-        while made:
-            part = made.pop()
-            for column, lists in enumerate((near, weight), start=1):
-                fill_lists(part[:, 0], part[:, column], blocks.first, free[column - 1], lists)
+        for rows in steps:
+            sums = self._summed(rows, inside)
+            for part in blocks.received(sums[:, 0], sums):
+                for column, lists in enumerate((near, weight), start=1):
+                    fill_lists(part[:, 0], part[:, column], blocks.first, free[column - 1], lists)
         bounds = np.empty_like(ptr)
         end = merge_rows(ptr, near, weight, bounds)
         mass = _sums(blocks, inside, self.mass)
-        return Level(self._comm, sum(counts), self.size, bounds, near[:end].copy(), weight[:end].copy(), mass), inside
+        for lists in (near, weight):
+            # without a copy
+            lists.resize(end, refcheck=False)
+        return Level(self._comm, sum(counts), self.size, bounds, near, weight, mass), inside
 
-    def _summed(self, rows: Rows, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The clusters of some nodes, and rows of cluster, other cluster and weight, [n, 3], summed by both clusters.
+    def _summed(self, rows: Rows, inside: np.ndarray) -> np.ndarray:
+        """Rows of the cluster of some nodes, another cluster and the weight between them, [n, 3], each pair once.
 
         Collective: all ranks.
         """
@@ -268,7 +272,7 @@ class Level:
         of = at[:n].copy()
         n, end = contract(of, rows.ptr, rows.near, rows.weight, at, len(names), np.argsort(of, kind="stable"), labels, bounds, near, sums)
         own = np.repeat(names[labels[:n]], np.diff(bounds[: n + 1]))
-        return own, np.stack((own, names[near[:end]], sums[:end].astype(own.dtype)), axis=1)
+        return np.stack((own, names[near[:end]], sums[:end].astype(own.dtype)), axis=1)
 
     def whole(self) -> Contracted:
         """The whole graph, on all workers; for small ones.

@@ -140,7 +140,7 @@ def degree_of(graph):
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_many_workers_find_what_one_does(size, tmp_path):
     pairs = [(masters, "1d-src") for masters in NODES] + [("block", placement) for placement in EDGES]
-    assert {"degree-block", "gemini", "file", "ldg", "fennel", "bgl"} <= set(NODES)
+    assert {"degree-block", "gemini", "file", "ldg", "fennel", "bgl", "grem"} <= set(NODES)
     assert {"hybrid", "hdrf", "oblivious", "libra"} <= set(EDGES)
     for name, graph in ODD.items():
         np.save(tmp_path / "owners.npy", np.arange(graph.n_nodes) * 7 % size)
@@ -155,7 +155,8 @@ def test_many_workers_find_what_one_does(size, tmp_path):
 def test_no_worker_reads_more_than_its_share(monkeypatch):
     """Also the owners and degrees that it holds are those of a block of ids."""
     monkeypatch.setattr(GraphEdges, "chunks", lambda self: pytest.fail("reads all edges"))
-    pairs = [("degree-block", "hdrf"), ("gemini", "hybrid"), ("ldg", "oblivious"), ("fennel", "libra"), ("bgl", "random")]
+    pairs = [("degree-block", "hdrf"), ("gemini", "hybrid"), ("ldg", "oblivious"), ("fennel", "libra"), ("bgl", "random"),
+             ("grem", "1d-dst")]
     for masters, placement in pairs:
         together(ODD["some"], 3, masters, placement)
 
