@@ -23,7 +23,7 @@ ROUNDS = 3
 BALLAST = 32
 # attempts at dividing the graph of clusters
 TRIES = 10
-# a graph of clusters with so many nodes and neighbours is in memory, or with as many as a worker has edges
+# every worker has a graph of clusters of at most so many nodes and neighbours
 FEW = 1 << 20
 
 
@@ -113,7 +113,7 @@ class _Cut:
         most = max(min(int(self._size * self._room - top.n) // self._size, top.n // (BALLAST * self._size)), 1)
         insides: list[np.ndarray] = []
         levels, parts = [top], [part]
-        while not insides or _is_large(levels[-1], top):
+        while not insides or levels[-1].n + levels[-1].n_entries > FEW:
             level = levels[-1]
             smaller, inside = self._clustered(level, parts[-1], most, joins=bool(insides))
             if insides and smaller.n > 0.95 * level.n:
@@ -214,11 +214,6 @@ class _Cut:
         """A new key."""
         self._uses += 1
         return key(self._key, Purpose.PLACEMENT, self._uses)
-
-
-def _is_large(level: Level, top: Level) -> bool:
-    """Whether a graph of clusters is too large for the memory of one worker."""
-    return level.n + level.n_entries > max(FEW, top.n_entries // top.size)
 
 
 def degree_blocks(blocks: Blocks, degree: np.ndarray, size: int) -> np.ndarray:

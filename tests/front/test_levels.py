@@ -51,7 +51,7 @@ def test_many_workers_find_what_one_does(size, name, options, few, monkeypatch):
     assert np.bincount(alone, minlength=size).max() <= capacity(graph.n_nodes, size, options.get("slack", 0.1))
 
 
-@pytest.mark.parametrize("few", [1 << 20, 500])
+@pytest.mark.parametrize("few", [1 << 20, 1500])
 def test_cuts_are_small_also_over_several_levels(few, monkeypatch):
     monkeypatch.setattr(grem, "FEW", few)
     graph = loaded("grid")
