@@ -289,7 +289,7 @@ def data_dirs(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     stated = data_dir or os.environ.get(DATA_VARIABLE)
     if stated:
         return [Path(stated)]
-    return [BESIDE, (Path(__file__).parents[2] / BESIDE).resolve()]
+    return [BESIDE, Path(os.path.normpath(Path(__file__).resolve().parents[2] / BESIDE))]
 
 
 def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> Path:
