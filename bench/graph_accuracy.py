@@ -10,7 +10,7 @@ choose that epoch. "tox21" and "hiv" are split by scaffold; the figure is the ar
 curve on test molecules, with the weights that are best on validation molecules, in percent, as mean
 and standard deviation over seeds. "tox21_bonds" and "hiv_bonds" read the bonds, at the settings of
 the Open Graph Benchmark (https://arxiv.org/abs/2005.00687, appendix); "tox21_bonds_24" stops after 24
-of its 100 epochs.
+of its 100 epochs. Every evaluation is reported on standard error as soon as it is made.
 """
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from accuracy_rows import command, row
+from harness import say
 
 import graphtheta as gt
 
@@ -46,6 +47,21 @@ PUBLISHED = {"tox21_bonds": "74.9 +- 0.5 GIN", "tox21_bonds_24": "74.9 +- 0.5 GI
 COLUMNS = ["task", "mean", "deviation", "epoch", "runs", "seconds", "published"]
 
 
+class Reported(gt.Callback):
+    """Reports every evaluation.
+
+    Args:
+        name: Of the run.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def on_evaluation(self, now: Any) -> None:
+        numbers = " ".join(f"{key} {x:.5g}" for key, x in now.row.items() if isinstance(x, (int, float)))
+        say(f"{self.name}: {numbers} best_epoch {now.best_epoch} seconds {now.seconds:.0f}")
+
+
 def folds(keys: dict[str, Any], seed: int) -> tuple[np.ndarray, int]:
     """Test accuracy of each fold at the best epoch of their mean, and this epoch."""
     curves = []
@@ -66,7 +82,7 @@ def run(task: str, seeds: int) -> dict[str, Any]:
             accuracies, epoch = folds(TU[task], seed)
             found += accuracies.tolist()
         else:
-            result = gt.Trainer(job=gt.Job(**{**GIN, **MOLECULES[task]}, seed=seed)).fit()
+            result = gt.Trainer(job=gt.Job(**{**GIN, **MOLECULES[task]}, seed=seed)).fit(callbacks=[Reported(f"{task} seed {seed}")])
             epoch = int(result.best_epoch)
             found.append(100 * result.metrics["test_auc"])
         epochs.append(epoch)

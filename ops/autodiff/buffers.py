@@ -117,9 +117,9 @@ def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return out
 
 
-def by_blocks(work: Callable[[int, int, int], object], n: int, width: int) -> int:
-    """Call work(number, first row, end) for blocks of n rows on all threads; returns their number."""
-    blocks, step = row_blocks(n, width)
+def by_blocks(work: Callable[[int, int, int], object], n: int, width: int, least: int = 1) -> int:
+    """Call work(number, first row, end) for blocks of n rows on all threads; returns their number. See ``row_blocks``."""
+    blocks, step = row_blocks(n, width, least)
     run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks)
     return blocks
 
@@ -136,11 +136,12 @@ def run_parts(work: Callable[[int], object], n: int) -> None:
     run_blocks(work, n)
 
 
-def row_blocks(n: int, width: int) -> tuple[int, int]:
-    """Number of blocks and rows of each (the last may have fewer) for n rows of a width."""
+def row_blocks(n: int, width: int, least: int = 1) -> tuple[int, int]:
+    """Number of blocks and rows of each (the last may have fewer) for n rows of a width, about ``least`` rows or more in each."""
     size = n * max(1, width)
     # some blocks also of smaller arrays, and equally long ones: threads begin at different times
     blocks = max(-(-n // max(1, BLOCK // max(1, width))), min(FEW_BLOCKS, size // LEAST_BLOCK, n))
+    blocks = min(blocks, max(1, n // least))
     step = -(-n // max(1, blocks))
     return -(-n // max(1, step)), max(1, step)
 

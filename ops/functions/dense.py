@@ -22,6 +22,8 @@ from .rows import has_rows, same_dtype, trailing
 # a weight gradient is summed over parts of the rows: most parts, least rows of a part, and least
 # entries per column of sparse rows; fixed, so that results do not depend on the number of threads
 _PARTS, _ROWS, _ENTRIES = 32, 512, 20
+# least rows of a block of a product: BLAS copies the second factor for each block
+_LEAST = 128
 
 
 @primitive("matmul", sparse=True, traits=Traits(
@@ -43,7 +45,7 @@ def product(x: Any, w: Any) -> Any:
         w = np.ascontiguousarray(w)
         by_blocks(lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out), x.shape[0], w.shape[1])
     else:
-        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1])
+        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1], _LEAST)
     return out
 
 
@@ -53,11 +55,17 @@ def long_product(x: Any, g: Any) -> Any:
         return np.concatenate([long_product(block, taken(g, own)) for block, _, own in x.types()])
     if is_sparse(x):
         return _sparse_long_product(x, g)
-    count = max(1, min(_PARTS, x.shape[0] // _ROWS))
+    count = min(_PARTS, x.shape[0] // _ROWS)
+    if count <= 1:
+        # no part is worth a thread, but rows of the result may be
+        out = empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+        by_blocks(lambda b, begin, end: np.matmul(x[:, begin:end].T, g, out=out[begin:end]), x.shape[1], g.shape[1], _LEAST)
+        return out
     ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
     # BLAS is faster with the narrow factor in front, and that is g more often than not
     run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count)
-    return (parts.sum(axis=0) if count > 1 else parts[0]).T
+    # in order, since optimisers and messages read it so
+    return np.ascontiguousarray(parts.sum(axis=0).T)
 
 
 def _sparse_long_product(x: Any, g: Any) -> Any:

@@ -13,10 +13,13 @@ import numpy as np
 
 from graphtheta.errors import ConfigError, FormatError, ShapeError
 
-from ..autodiff.buffers import BLOCK, by_blocks, empty
+from ..autodiff.buffers import by_blocks, empty
 from ..autodiff.tape import Parameter
 
 Rates = float | Sequence[float]
+
+# numbers from which a compiled pass is worth that numba is imported, which takes longer than many programs run
+COMPILED = 1 << 8
 
 
 class Optimiser(ABC):
@@ -151,7 +154,7 @@ class Adam(Optimiser):
         b1, b2 = self.betas
         divisor, step = (1 - b2**self.steps) ** 0.5, lr / (1 - b1**self.steps)
         old = slots["mean"], slots["square"]
-        if value.size > BLOCK and all(x.dtype == value.dtype and x.flags.c_contiguous for x in (value, g, *old)):
+        if value.size >= COMPILED and all(x.dtype == value.dtype and x.flags.c_contiguous for x in (value, g, *old)):
             # the passes of the other branch, with the same results, in one
             from ..kernels.adam import adam
 

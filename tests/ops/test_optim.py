@@ -4,6 +4,7 @@ import pytest
 from graphtheta.errors import ConfigError, FormatError, ShapeError
 from graphtheta.ops import SGD, Adam, AdamW, Parameter
 from graphtheta.ops.autodiff.buffers import BLOCK
+from graphtheta.ops.optimisers.optim import COMPILED
 
 MAKERS = {
     "sgd_momentum": lambda p: SGD(p, 0.1, momentum=0.9, weight_decay=0.01),
@@ -89,21 +90,21 @@ def test_optimiser_refuses_settings_out_of_range(make):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("make", [Adam, AdamW])
 def test_large_parameters_move_as_small_ones_do(rng, make, dtype):
-    """In one compiled pass, with the same numbers; a transposed array has none of its own."""
-    n = BLOCK + 70
+    """In one compiled pass, with the same numbers; a transposed gradient takes several."""
+    n, pieces = BLOCK + 70, 2 * BLOCK // COMPILED
     value, old = rng.normal(size=n).astype(dtype), rng.normal(size=(3, n)).astype(dtype)
     large = make([Parameter(value)], lr=0.1, weight_decay=0.3)
-    parts = make([Parameter(part, name=str(i)) for i, part in enumerate(np.array_split(value, 2))], lr=0.1, weight_decay=0.3)
+    parts = make([Parameter(part, name=str(i)) for i, part in enumerate(np.array_split(value, pieces))], lr=0.1, weight_decay=0.3)
     across = make([Parameter(value.reshape(-1, 11))], lr=0.1, weight_decay=0.3)
     for g in old:
         before, kept = large.parameters[0].value, large.parameters[0].value.copy()
         large.step([g])
-        parts.step(np.array_split(g, 2))
+        parts.step(np.array_split(g, pieces))
         across.step([np.asfortranarray(g.reshape(-1, 11))])
         assert np.array_equal(before, kept) and large.parameters[0].value.dtype == dtype
     tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-13, "atol": 1e-13}
     np.testing.assert_allclose(np.concatenate([p.value for p in parts.parameters]), large.parameters[0].value, **tolerance)
     np.testing.assert_allclose(across.parameters[0].value.ravel(), large.parameters[0].value, **tolerance)
     for slot in ("mean", "square"):
-        joined = np.concatenate([parts.state()[f"{slot}/{i}"] for i in range(2)])
+        joined = np.concatenate([parts.state()[f"{slot}/{i}"] for i in range(pieces)])
         np.testing.assert_allclose(joined, large.state()[f"{slot}/0"], **tolerance)
