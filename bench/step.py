@@ -29,6 +29,9 @@ RUNS: dict[str, dict] = {
     "cora": {"dataset": "cora", "model": "gcn", "strategy": "mini", "batch_size": 70},
     "rmat 16": {**SAMPLED, "dataset": "rmat:scale=16,features=64"},
     "rmat 18": {**SAMPLED, "dataset": "rmat:scale=18,edge_factor=20,features=64,classes=41"},
+    # GIN with bonds of the Open Graph Benchmark: batches of small graphs
+    "molecules": {"dataset": "mol_tox21:level=graphs", "model": "gine", "layers": 5, "hidden": 300, "train_eps": True, "norm": "batch",
+                  "readout": "mean", "strategy": "mini", "batch_size": 32, "dropout": 0.5, "lr": 0.001, "weight_decay": 0.0},
     "wide 16": {**WIDE, "dataset": "rmat:scale=16,edge_factor=20,features=602,classes=41"},
     "wide 18": {**WIDE, "dataset": "rmat:scale=18,edge_factor=20,features=602,classes=41"},
 }

@@ -147,6 +147,11 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
         found: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
             along = all_passes(partition, (x for x in supersteps if x.from_end == len(found)))
+            if sampler is None and found and along.keys() == found[-1].keys() and not _grew(partition, sizes):
+                # these are all nodes that can be reached, such as whole small graphs: all hops before choose the same edges
+                found.append(dict(found[-1]))
+                sizes.append(sizes[-1])
+                continue
             sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step, cutoff=cutoff) for key, x in along.items()}
             read = [rows for sweep in sweeps.values() for rows in sweep.masters_read()]
             if first is not None:
@@ -159,6 +164,14 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
             sizes.append(len(frame.rows))
             found.append(sweeps)
         return _assemble(partition, frame, supersteps, sizes, found)
+
+
+def _grew(partition: Partition, sizes: list[int]) -> bool:
+    """Whether the last hop found new rows on any worker.
+
+    Collective: all ranks of the partition.
+    """
+    return bool(partition.halo_comm.all_max(np.array(sizes[-1] - sizes[-2])))
 
 
 def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded: np.ndarray | None = None,
@@ -283,12 +296,18 @@ def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: 
     """
     levels: list[Level] = []
     known: dict[tuple[int, str], Level] = {}
+    finished: dict[tuple[int, str], Pass] = {}
     for direction, from_end in supersteps:
         sweeps, n_out, n_in = found[from_end], *sizes[from_end: from_end + 2]
         key = id(sweeps), direction
         if key not in known:
-            # each level numbers the edges of its passes, so two levels cannot share a pass
-            passes = [sweeps[r.name, reverse].finish(frame.row_of, n_in) for r, reverse in passes_of(partition, direction)]
+            passes = []
+            for relation, reverse in passes_of(partition, direction):
+                sweep = sweeps[relation.name, reverse]
+                # each level numbers the edges of its passes, so only levels of one direction can share a pass
+                if (id(sweep), direction) not in finished:
+                    finished[id(sweep), direction] = sweep.finish(frame.row_of, n_in)
+                passes.append(finished[id(sweep), direction])
             known[key] = Level(n_in, n_out, passes, direction)
         levels.append(known[key])
     sums = partition.halo_comm.all_sum(np.array([x.local_counts for x in known.values()], np.int64))

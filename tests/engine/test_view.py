@@ -118,6 +118,22 @@ def test_nodes_within_some_hops(seed, hops, size, placement, direction):
     assert {int(v) for ids in run_simulated(size, program) for v in ids} == expected
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_hops_that_find_no_more_nodes_share_their_edge_lists(size):
+    """As in batches of whole small graphs; levels stay apart, since the number of levels must not depend on the graph."""
+    graph, layers = graphs.random_graph(12, 30, 3), ["in", "in", "both", "in", "in"]
+
+    def program(comm):
+        view = k_hop_view(p := build_partition(graph, comm), mask_of(p, [0, 5]), layers)
+        first, second = ([s for sweep in level.passes for s in sweep.selections] for level in view.levels[:2])
+        assert len({id(level) for level in view.levels}) == len(layers)
+        return contents(view), [a is b for a, b in zip(first, second, strict=True)]
+
+    found = run_simulated(size, program)
+    assert whole([x for x, _ in found]) == search(graph, [0, 5], layers)
+    assert all(same for _, shared in found for same in shared) and any(shared for _, shared in found)
+
+
 @pytest.mark.parametrize("name", graphs.odd_graphs())
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
