@@ -120,7 +120,7 @@ def _fits(prim: Operation, operands: tuple[Any, ...], static: dict[str, Any]) ->
 def _one_type(operands: tuple[Any, ...]) -> bool:
     """Whether all arrays are dense and of one float type."""
     arrays = [a for a in operands if not isinstance(a, (int, float))]
-    if not all(isinstance(a, (Deferred, Parameter)) or isinstance(value_of(a), np.ndarray) for a in arrays):
+    if not all(isinstance(a, (Deferred, Parameter)) or isinstance(value_of(a), (np.ndarray, np.generic)) for a in arrays):
         return False
     return len({a.dtype for a in arrays}) == 1 and bool(arrays[0].dtype.kind == "f")
 

@@ -1,21 +1,22 @@
 """Normalisation: batch norm with statistics over all workers, layer norm over the last axis."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
+from graphtheta.sparse import is_sparse
 
 from ..autodiff.expr import Expr, tracing
 from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
-from ..autodiff.tape import Var, current, needs_grad, value_of
-from ..rows.columns import centred_gradient, normalised, row_products, row_sums
+from ..autodiff.tape import Var, current, value_of
+from ..compile.scalar import Scalar
+from ..rows.columns import statistics, through_statistics
 from .elementwise import add, mul
-from .rows import same_dtype, trailing
+from .rows import same_dtype, trailing, unbroadcast
 
 
 class RunningStats:
@@ -69,52 +70,54 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
     for name, shape in (("gamma", gamma.shape), ("beta", beta.shape), ("stats", stats.mean.shape)):
         if shape != x.shape[1:]:
             raise ShapeError(f"batch_norm: {name} must have the trailing shape {list(x.shape[1:])} of x, got {list(shape)}")
-    tape, rows, scale = current(), _dense(x), value_of(gamma)
+    if current().training:
+        return normalise_p(*_centre(x, stats, momentum, eps), gamma, beta)
+    inverse = 1 / np.sqrt(np.asarray(stats.var, np.float64) + eps)
+    return normalise_p(x, stats.mean.astype(x.dtype), inverse.astype(x.dtype), gamma, beta)
+
+
+def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[Var, Var, Var]:
+    """x itself, and mean and 1 / deviation of its columns over the rows of all workers.
+
+    Gradients that flow into the three are those of the batch norm made of them. Lazy fusion finds
+    their sums over the rows in the pass in which it backpropagates through what follows.
+
+    Collective: two sums forward and one backward.
+    """
+    tape, given, space = current(), value_of(x), x.space if isinstance(x, Var) else None
+    rows = given.toarray() if is_sparse(given) else given
     # the tape refers to the rule; a reference back would be a cycle
-    training, all_sum = tape.training, tape.all_sum
-    counted = x.space.counted if isinstance(x, Var) and x.space is not None else None
-    if training:
-        mean, var, total = _statistics(rows, counted, all_sum)
-        seen = np.array(total), mean, var * (total / max(total - 1, 1))
-        tape.changes.append((partial(stats.update, momentum=momentum), seen))
-    else:
-        mean, var, total = stats.mean, stats.var, 0.0
-    inverse = (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)
-    unit, y = normalised(rows, mean.astype(rows.dtype), inverse, scale, value_of(beta))
-    out = Var(y, x.space if isinstance(x, Var) else None)
+    all_sum, counted = tape.all_sum, None if space is None else space.counted
+    mean, var, total = statistics(rows, counted, all_sum)
+    seen = np.array(total), mean, var * (total / max(total - 1, 1))
+    tape.changes.append((partial(stats.update, momentum=momentum), seen))
+    mean, inverse = mean.astype(rows.dtype), (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)
+    outputs = Var(rows, space), Var(mean), Var(inverse)
 
     def vjp(gs: list[Any]) -> list[Any]:
-        g = gs[0]
-        g_beta, g_gamma = row_products(g, unit)
-        if not needs_grad(x):
-            return [None, g_gamma, g_beta]
-        if not training:
-            return [g * (scale * inverse), g_gamma, g_beta]
-        means = all_sum(np.stack([g_beta, g_gamma]).astype(np.float64)) / max(total, 1)
-        return [centred_gradient(g, unit, means.astype(g.dtype), scale * inverse, counted), g_gamma, g_beta]
+        g, *of_both = gs
+        shift, slope = all_sum(np.stack(of_both).astype(np.float64)) / max(total, 1)
+        # the variance is the mean of squares: (v + eps) ** -0.5 has the slope -(v + eps) ** -1.5 / 2 and a square twice its root
+        slope = -slope * inverse.astype(np.float64) ** 3
+        return [through_statistics(g, rows, mean, shift.astype(g.dtype), slope.astype(g.dtype), counted)]
 
-    tape.add("batch_norm", [x, gamma, beta], [out], vjp)
-    return out
+    tape.add("batch_norm", [x], outputs, vjp)
+    return outputs
 
 
-def _dense(x: Any) -> np.ndarray:
-    value = value_of(x)
-    return value.toarray() if hasattr(value, "toarray") else value
+@primitive("normalise", scalar=Scalar("(({0} - {1}) * {2} * {3} + {4})", (
+    "{g} * ({2} * {3})", "-{g} * ({2} * {3})", "{g} * {3} * ({0} - {1})", "{g} * {2} * ({0} - {1})", "{g}")))
+def normalise_p(x: Any, mean: Any, inverse: Any, gamma: Any, beta: Any) -> Any:
+    """(x - mean) * inverse * gamma + beta; x is [n, ...], the others [...]."""
+    return (x - mean) * inverse * gamma + beta
 
 
-def _statistics(x: np.ndarray, counted: np.ndarray | None,
-                all_sum: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean, biased variance and number of the rows of all workers.
-
-    Sums are float64 and the second pass is centred, so that a large mean does not cancel the
-    variance.
-    """
-    n = len(x) if counted is None else np.count_nonzero(counted)
-    sums = all_sum(np.concatenate([[n], row_sums(x, counted).ravel()]))
-    total = float(sums[0])
-    mean = (sums[1:] / max(total, 1)).reshape(x.shape[1:])
-    squares = all_sum(row_sums(x, counted, mean.astype(x.dtype)))
-    return mean, squares / max(total, 1), total
+defvjp(normalise_p,
+       x=lambda g, y, x, mean, inverse, gamma, beta: g * (inverse * gamma),
+       mean=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g, mean) * -(inverse * gamma),
+       inverse=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g * (x - mean), mean) * gamma,
+       gamma=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g * (x - mean), mean) * inverse,
+       beta=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g, mean))
 
 
 @primitive("standardise", threaded=True)

@@ -1,4 +1,4 @@
-"""Sums over the rows of each column, and batch norm of rows with given statistics, on all threads.
+"""Sums over the rows of each column, and gradients that flow through them, on all threads.
 
 Rows are [n, ...]; marks of rows that count are [n] bool, or None if all of them do. Rows are added in
 order, so that results do not depend on the number of threads.
@@ -30,40 +30,42 @@ def row_sums(x: np.ndarray, counted: np.ndarray | None, mean: np.ndarray | None 
     return out.reshape(x.shape[1:])
 
 
-def normalised(x: np.ndarray, mean: np.ndarray, inverse: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(x - mean) * inverse, and this times scale plus shift, [n, ...] each; the others [...] of the type of x."""
-    from ..kernels.columns import normalise
+def statistics(x: np.ndarray, counted: np.ndarray | None,
+               all_sum: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean and biased variance of the rows of all workers, [...] float64 each, and the number of these rows.
 
-    rows, unit, out = _flat(x), empty(x.shape, x.dtype), empty(x.shape, x.dtype)
-    others = [np.ascontiguousarray(a).reshape(-1) for a in (mean, inverse, scale, shift)]
-    by_blocks(lambda _, begin, end: normalise(rows, *others, _flat(unit), _flat(out), begin, end), *rows.shape)
-    return unit, out
-
-
-def row_products(g: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of the rows of g, and of g * unit, [...] each of the type of g."""
-    from ..kernels.columns import products
-
-    rows, others = _flat(g), _flat(unit)
-    found = np.zeros((2, rows.shape[1]), g.dtype)
-    _by_columns(lambda a, b: products(rows, others, a, b, found[0], found[1]), rows.shape[1])
-    return found[0].reshape(g.shape[1:]), found[1].reshape(g.shape[1:])
-
-
-def centred_gradient(g: np.ndarray, unit: np.ndarray, means: np.ndarray, factor: np.ndarray, counted: np.ndarray | None) -> np.ndarray:
-    """(g - means[0] - unit * means[1]) * factor, [n, ...]; g * factor in rows that do not count.
+    Sums are float64 and the second pass is centred, so that a large mean does not cancel the
+    variance.
 
     Args:
-        g, unit: [n, ...].
-        means: Of g and of g * unit, [2, ...].
-        factor: [...].
+        x: This worker's rows, [n, ...].
+        counted: Marks of those that count.
+        all_sum: Sums an array over the workers.
+
+    Collective: two sums.
+    """
+    n = len(x) if counted is None else np.count_nonzero(counted)
+    sums = all_sum(np.concatenate([[n], row_sums(x, counted).ravel()]))
+    total = float(sums[0])
+    mean = (sums[1:] / max(total, 1)).reshape(x.shape[1:])
+    squares = all_sum(row_sums(x, counted, mean.astype(x.dtype)))
+    return mean, squares / max(total, 1), total
+
+
+def through_statistics(g: np.ndarray, x: np.ndarray, mean: np.ndarray, shift: np.ndarray, slope: np.ndarray,
+                       counted: np.ndarray | None) -> np.ndarray:
+    """g + shift + (x - mean) * slope, [n, ...]; g in rows that do not count.
+
+    Args:
+        g, x: [n, ...].
+        mean, shift, slope: [...], of the type of g.
         counted: Marks of rows.
     """
-    from ..kernels.columns import gradient
+    from ..kernels.columns import moved
 
-    rows, others, out, marks = _flat(g), _flat(unit), empty(g.shape, g.dtype), _ALL if counted is None else counted
-    of_g, of_both, times = (np.ascontiguousarray(a).reshape(-1) for a in (means[0], means[1], factor))
-    by_blocks(lambda _, begin, end: gradient(rows, others, of_g, of_both, times, marks, _flat(out), begin, end), *rows.shape)
+    rows, others, out, marks = _flat(g), _flat(x), empty(g.shape, g.dtype), _ALL if counted is None else counted
+    numbers = [np.ascontiguousarray(a).reshape(-1) for a in (mean, shift, slope)]
+    by_blocks(lambda _, begin, end: moved(rows, others, *numbers, marks, _flat(out), begin, end), *rows.shape)
     return out
 
 

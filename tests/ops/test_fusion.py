@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from graphtheta.ops import Parameter, RowSpace, Tape, Var, dropout
+from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, batch_norm, dropout, dtype_scope
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.functions import shape
 from graphtheta.ops.functions.elementwise import (
@@ -26,7 +26,13 @@ from graphtheta.ops.functions.rows import expand_last
 N = 600
 SPACE = RowSpace(np.arange(N) * 3)
 
+def statistics(n):
+    with dtype_scope("float64"):
+        return RunningStats(n)
+
+
 FUSED = {
+    "batch norm, relu, dropout": (lambda x, g, b: dropout(relu(batch_norm(x, g, b, statistics(16))), 0.5), [(16,)], [(16,), (16,)]),
     "bias, relu, dropout": (lambda x, f, b: dropout(relu(add(mul(x, f), b)), 0.5), [(16,), ()], [(16,)]),
     "attention": (lambda z, a: shape.sum(mul(z, a)), [(4, 8)], [(4, 8)]),
     "mean of weighted heads": (lambda z, s: shape.mean(mul(z, s), -2), [(4, 8), (4,)], []),

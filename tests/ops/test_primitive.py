@@ -85,6 +85,7 @@ CASES = {
     "dropout": [((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}),
                 ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1})],
     "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
+    "normalise": [((rows(3), *(fixed(3) for _ in range(4))), {}), ((rows(2, 3), *(fixed(2, 3) for _ in range(4))), {})],
     "ones_like": [],
     "rounded": [((rows(3),), {})],
     "to_dense": [((rows(3),), {})],
