@@ -36,10 +36,15 @@ def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) 
     Collective: all ranks of the partition.
     """
     found, now = [], changes.values
+    # by direction, rows whose receivers were found, and these: rows only become more, so each is searched once
+    searched = {x.direction: (np.zeros_like(now), np.zeros_like(now)) for x in layers}
     for hop in range(depth(layers) - 1, -1, -1):
         after = now.copy()
         for direction in sorted({x.direction for x in layers if x.from_end == hop}):
-            after |= k_hop_nodes(partition, now, 1, REVERSED[direction])
+            known, reached = searched[direction]
+            reached |= k_hop_nodes(partition, now & ~known, 1, REVERSED[direction])
+            known |= now
+            after |= reached
             for reverse in READ[direction]:
                 after |= changes.edges[reverse]
         now = after

@@ -97,10 +97,12 @@ class _Found:
         self._found[name] = rows, values
 
     def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """A copy of some rows; in ``out``, contiguous, if it is given."""
+        """Some rows, not to be changed; a copy in ``out``, contiguous, if it is given."""
         if name not in self._found:
             return self._kept.read(name, rows, out)
         known, values = self._found[name]
+        if out is None and np.array_equal(known, rows):
+            return values
         at = np.minimum(np.searchsorted(known, rows), max(len(known) - 1, 0))
         here = known[at] == rows if len(known) else np.zeros(len(rows), bool)
         if here.all() and len(known):
@@ -268,12 +270,13 @@ class Grown:
 
     def _outputs(self, passes: LayerWise, computed: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Outputs of some masters: of those that are computed now, and kept ones."""
-        p = self._on.partition
-        now = passes.outputs(whole_view(p, self._on.probe.layers)).value
+        found = list(passes.outputs_by_rows())
+        at, now = (np.concatenate(part) for part in zip(*found, strict=True))
         out = np.empty((len(rows), *now.shape[1:]), now.dtype)
         fresh = computed[rows]
         n = len(rows) - int(np.count_nonzero(fresh))
-        out[fresh] = now[rows[fresh]]
+        # blocks are in the order of rows
+        out[fresh] = now[np.searchsorted(at, rows[fresh])]
         if fresh[:n].any():
             out[~fresh] = self._kept.read(OUTPUTS, rows[~fresh])
         else:

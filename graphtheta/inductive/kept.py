@@ -79,6 +79,8 @@ class LayerFiles(ArrayFiles):
         listed = listed or {}
         super().__init__(folder, {name: (tuple(x.shape), np.dtype(x.dtype)) for name, x in listed.items()})
         self._hashes = {name: x.hash for name, x in listed.items()}
+        # ranks that were looked up last, and their rows: layers often have the same senders
+        self._found = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         super().create(name, shape, dtype)
@@ -90,7 +92,12 @@ class LayerFiles(ArrayFiles):
 
     def at(self, name: str, ranks: np.ndarray) -> np.ndarray:
         """The rows that an array has for nodes with some ranks."""
-        return ranks if self._hashes[name] else self.read(ROW, ranks)
+        if self._hashes[name]:
+            return ranks
+        asked, rows = self._found
+        if not np.array_equal(asked, ranks):
+            self._found = ranks, (rows := self.read(ROW, ranks))
+        return rows
 
     def _copy(self, name: str, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy some rows.
@@ -98,7 +105,7 @@ class LayerFiles(ArrayFiles):
         Raises:
             FormatError: A row does not match its checksum.
         """
-        wrong = take_rows_checked(self._mapped(name, "r"), rows, self._mapped(name + CHECK, "r"), out)
+        wrong = take_rows_checked(self._mapped(name), rows, self._mapped(name + CHECK), out)
         if wrong is not None:
             raise FormatError(f"{self._folder / name}: row {wrong} is damaged: it does not match its checksum; {AGAIN}")
 
@@ -218,10 +225,13 @@ class Kept:
         # the usual case: nodes were appended, and the worker is the same, so that its first ids are those of a part
         same = next((k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None)
         self._same = None if same is None else self._files[same]
-        self._rest = ranks >= (0 if same is None else mark.parts[same]["ids"].shape[0])
-        self._part, self._rank = np.full(len(ids), same or 0, np.int32), np.where(self._rest, -1, ranks)
-        self._find(folder, ids, same)
-        self.known = self._rank >= 0
+        self.known = ranks < (0 if same is None else mark.parts[same]["ids"].shape[0])
+        self._rest = ~self.known
+        if same is None or len(self._files) > 1:
+            self._part, self._rank = np.full(len(ids), same or 0, np.int32), ranks.copy()
+            self._find(folder, ids, same)
+        else:
+            self._rank = ranks
 
     def _find(self, folder: Path, ids: np.ndarray, same: int | None) -> None:
         """Find the nodes that are not in the part ``same`` in the others.
@@ -238,7 +248,8 @@ class Kept:
                     raise ConfigError(f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give "
                                       "the graph that has grown, with the same ids")
                 mine, rows = _matched(ids[rest], given)
-                self._part[rest[mine]], self._rank[rest[mine]] = k, rows
+                found = rest[mine]
+                self._part[found], self._rank[found], self.known[found] = k, rows, True
 
     def differs(self, name: str, values: np.ndarray) -> np.ndarray:
         """Where values differ from those that are kept, or there are none, [n] bool.

@@ -10,7 +10,7 @@ PyTorch Geometric apply it; any ``forward`` takes part here, with no code of its
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -60,6 +60,7 @@ class LayerWise:
         self._layers, self._supersteps = probe.layers, probe.supersteps
         self.made = shapes(model, partition, probe.layers) if made is None else made
         self.rows = self.edges = 0
+        self._viewed: tuple[tuple[np.ndarray, list[Hop], np.ndarray], GraphView] | None = None
 
     def layer(self, superstep: int) -> np.ndarray:
         """The values of a superstep that sums messages for all masters, [n_masters, ...].
@@ -95,15 +96,28 @@ class LayerWise:
             return self._passed(replace(view, levels=[]))
         return Var(self._by_rows(self._passed), RowSpace(p.masters))
 
+    def outputs_by_rows(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The masters of each block of the last pass, and what the model returns for them.
+
+        Collective: all ranks of the partition.
+        """
+        self.run(0)
+        yield from self._in_blocks(self._passed)
+
     def _by_rows(self, values: Callable[[GraphView], Var]) -> np.ndarray:
         """Values of all masters, computed for views of some of them without edges."""
-        p, out = self._partition, None
-        for rows in self._blocks([]):
-            value = values(GraphView(p, [], rows, RowSpace(p.masters[rows]))).value
-            out = np.empty((p.n_masters, *value.shape[1:]), value.dtype) if out is None else out
+        out = None
+        for rows, value in self._in_blocks(values):
+            out = np.empty((self._partition.n_masters, *value.shape[1:]), value.dtype) if out is None else out
             out[rows] = value
         assert out is not None
         return out
+
+    def _in_blocks(self, values: Callable[[GraphView], Var]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The masters of each block, and values that are computed for a view of them without edges."""
+        p = self._partition
+        for rows in self._blocks([]):
+            yield rows, np.asarray(values(GraphView(p, [], rows, RowSpace(p.masters[rows]))).value)
 
     def run(self, last: int) -> None:
         """Compute the layers that are at least ``last`` hops before the end.
@@ -137,14 +151,14 @@ class LayerWise:
 
     def _compute(self, running: list[int], rows: np.ndarray) -> None:
         """Compute some layers for some masters, in ascending order."""
-        p = self._partition
-        targets = np.zeros(p.n_masters, bool)
-        targets[rows] = True
         fresh = None if self._sent is None or self._sent.fresh is None else self._sent.fresh(self._layers[running[0]].from_end)
-        view = k_hop_view(p, targets, [Hop(self._layers[i].direction, 0) for i in running], first=fresh)
+        view = self._view(rows, [Hop(self._layers[i].direction, 0) for i in running], fresh)
         self.rows += len(rows)
         self.edges += sum(level.n_edges for level in {id(x): x for x in view.levels}.values())
-        n = None if fresh is None else int(np.count_nonzero((fresh | targets)[view.rows]))
+        n = None
+        if fresh is not None:
+            assert view.rows is not None
+            n = len(rows) + int(np.count_nonzero(fresh[view.rows[len(rows):]]))
         graph = BlockGraph(view, self.made, running, self._spill, self._sent, n)
         with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused), suppress(Finished):
             self._model.run(graph)
@@ -154,6 +168,27 @@ class LayerWise:
             self._spill.write(name, rows, np.asarray(x.value[: len(rows)]))
         for name, (stored, values) in graph.edge_results.items():
             self._spill.write(name, stored, values)
+
+    def _view(self, rows: np.ndarray, hops: list[Hop], fresh: np.ndarray | None) -> GraphView:
+        """The view of some masters and those that send to them; with ``fresh``, its masters first.
+
+        Layers of which few rows are computed often have the same view. It is not kept in passes over all rows, for which memory may
+        be limited.
+
+        Collective: all ranks of the partition.
+        """
+        p = self._partition
+        if fresh is not None and self._viewed is not None:
+            (known, along, first), view = self._viewed
+            same = along == hops and np.array_equal(known, rows) and np.array_equal(first, fresh)
+            if p.halo_comm.all_min(np.array(same)):
+                return view
+        targets, self._viewed = np.zeros(p.n_masters, bool), None
+        targets[rows] = True
+        view = k_hop_view(p, targets, hops, first=fresh)
+        if fresh is not None:
+            self._viewed = (rows, hops, fresh), view
+        return view
 
     def _passed(self, view: GraphView, superstep: int = -1) -> Var:
         """The outputs, or those of a superstep, of a pass that computes no layer over edges."""

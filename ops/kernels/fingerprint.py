@@ -5,8 +5,11 @@ import numpy as np
 
 from ..compile.jit import jit
 from .hash import draw
+from .prefetch import LINE, prefetch
 
 HALF, ZERO = np.uint64(32), np.uint64(0)
+# rows between prefetch and read of a row, and cache lines of it that are prefetched; the processor finds the rest of a longer row
+AHEAD, LINES = 8, 8
 
 
 @jit()
@@ -18,6 +21,12 @@ def hash_rows(words, odd, out):  # type: ignore[no-untyped-def]
         odd: [m] uint64.
         out: [n] uint64; changed.
     """
+    if words.shape[1] == 1:
+        # without an inner loop it is vector code
+        for i in range(len(words)):
+            word = np.uint64(words[i, 0])
+            out[i] = draw(ZERO, (word ^ (word >> HALF)) * odd[0])
+        return
     for i in range(len(words)):
         total = ZERO
         for j in range(words.shape[1]):
@@ -41,8 +50,13 @@ def take_checked(words, rows, odd, hashes, out):  # type: ignore[no-untyped-def]
     Returns:
         The position in ``rows`` of a row with another hash; k if there is none.
     """
+    of_row = hashes.reshape(-1, 1)
+    lines = min(LINES, -(-words.shape[1] * words.itemsize // LINE))
     for i in range(len(rows)):
-        row, total = rows[i], ZERO
+        row, far, total = rows[i], rows[min(i + AHEAD, len(rows) - 1)], ZERO
+        prefetch(of_row, far, 0)  # type: ignore[call-arg]
+        for line in range(lines):
+            prefetch(words, far, line)
         for j in range(words.shape[1]):
             value = words[row, j]
             out[i, j] = value

@@ -229,8 +229,8 @@ def test_predictions_of_new_nodes_read_their_senders_alone(size: int, tmp_path: 
     run_simulated(size, updated)
     if size == 1:
         n = len(set(hub.src[hub.dst >= N].tolist()) & set(range(N)))
-        # the first layer reads features
-        assert read == [("row", n), ("layer-1-sent-z", n), ("row", n), ("layer-2-sent-z", n)] * 2
+        # the first layer reads features, and rows of the same senders are looked up once
+        assert read == [("row", n), ("layer-1-sent-z", n), ("layer-2-sent-z", n)] * 2
 
 
 def test_ids_of_predictions_belong_to_the_caller() -> None:
