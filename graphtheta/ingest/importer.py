@@ -28,7 +28,7 @@ from graphtheta.ingest.options import Options, edge_fields, id_kind, node_fields
 from graphtheta.ingest.pairs import mark
 from graphtheta.ingest.spool import Spool, begins, in_step
 from graphtheta.ingest.tables import Table
-from graphtheta.ingest.write import FieldWriter, together, write_ids, write_runs, write_sparse
+from graphtheta.ingest.write import FieldWriter, together, write_ids, write_runs, write_sparse, write_typed
 from graphtheta.store.writer import StoreWriter
 from graphtheta.tables.arrow import integers, one
 from graphtheta.tables.progress import Progress
@@ -214,7 +214,9 @@ class _Import:
 
         together(self._comm, write)
         for field in numbered.fields:
-            if isinstance(field, SparseRows):
+            if isinstance(field, SparseRows) and self._tables.widths:
+                write_typed(self._writer, self._comm, numbered.n, numbered.blocks, field, self._tables.widths)
+            elif isinstance(field, SparseRows):
                 write_sparse(self._writer, self._comm, numbered.n, numbered.blocks, field)
 
     def _write_edges(self, edges: Table, numbers: Spool, n_nodes: int) -> int:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class Tables:
         source: What they are, in words.
         name: Name of the graph.
         meta: What is kept with it.
+        widths: Columns of each type of nodes, if each has all of its own; empty otherwise.
     """
 
     edges: Source
@@ -35,6 +36,7 @@ class Tables:
     source: str
     name: str
     meta: Mapping[str, Any] = field(default_factory=dict)
+    widths: Sequence[int] = ()
 
 
 def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True) -> Tables:
@@ -61,6 +63,6 @@ def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None 
         if found.meta.get("relations") and (options.duplicates == "drop" or options.reverse == "add"):
             raise ConfigError(f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
                               "types, change it with deduplicated() or symmetrised(), and import that")
-        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta)
+        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta, found.widths)
     table = None if nodes is None else open_table("nodes", nodes, separator, header)
     return Tables(open_table("edges", edges, separator, header), table, options, source, name)

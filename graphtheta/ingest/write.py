@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from graphtheta.data.typed import TYPE
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import GraphThetaError
 from graphtheta.fields.base import Field
@@ -15,7 +16,8 @@ from graphtheta.ingest.ids import text_parts
 from graphtheta.ingest.spool import begins
 from graphtheta.sparse import WIDEST
 from graphtheta.store.writer import ColumnWriter, StoreWriter
-from graphtheta.tables.arrow import WHOLE, integers
+from graphtheta.tables.arrow import WHOLE, integers, one
+from graphtheta.typed_rows import KIND
 
 # where rows of a block go: first row in the column, and which rows of the block, [n] bool
 Runs = Sequence[tuple[int, np.ndarray]]
@@ -129,6 +131,44 @@ def write_sparse(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], I
             data.write(start, value)
             indices.write(start, at.astype(whole))
             indptr.write(begin + 1, (start + np.cumsum(sizes)).astype(whole))
+
+    together(comm, write)
+
+
+def write_typed(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
+                field: SparseRows, widths: Sequence[int]) -> None:
+    """Write features of nodes that have all columns of their type at the width of each type; see ``graphtheta.typed_rows``.
+
+    Args:
+        writer, comm, n, blocks: As of ``write_sparse``; rows have their types too.
+        field: Their field.
+        widths: Columns of each type, side by side in the field.
+
+    Raises:
+        GraphThetaError: They cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    def parts() -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        for table, begin, kept in blocks():
+            rows = table.filter(pa.array(kept))
+            sizes, _, values = field.entries(rows)
+            yield begin, integers(one(rows.column(TYPE))), sizes, values
+
+    found = [(begin, np.bincount(kind, minlength=len(widths))) for begin, kind, _, _ in parts()]
+    at = [(begin, i) for i, (begin, _) in enumerate(found)]
+    placed = [begins(comm, at, [int(counts[code]) for _, counts in found]) for code in range(len(widths))]
+    types = writer.column("node", "x.type", n, (), KIND)
+    columns = [writer.column("node", f"x.{code}.rows", size, (width,), np.float32)
+               for code, ((_, size), width) in enumerate(zip(placed, widths, strict=True))]
+
+    def write() -> None:
+        for i, (begin, kind, sizes, values) in enumerate(parts()):
+            types.write(begin, kind.astype(KIND))
+            for code in np.unique(kind).tolist():
+                own = kind == code
+                rows = values[np.repeat(own, sizes)].reshape(int(own.sum()), widths[code])
+                columns[code].write(placed[code][0][i], rows)
 
     together(comm, write)
 

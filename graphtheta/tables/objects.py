@@ -21,6 +21,7 @@ from graphtheta.npy import UNREADABLE
 from graphtheta.sparse import is_sparse
 from graphtheta.tables.binary import MemorySource
 from graphtheta.tables.source import Source
+from graphtheta.typed_rows import TypedRows
 
 MASKS = ("train", "val", "test")
 # names of values of PyG and DGL, and the field they are
@@ -28,6 +29,8 @@ NODE_VALUES = {"x": "x", "feat": "x", "y": "y", "label": "y", **{f"{mask}_mask":
 EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "edge_weight", "weight": "edge_weight", "w": "edge_weight"}
 # fields that stay matrices if they have one column
 WIDE = ("x", "edge_attr")
+# what is kept of the facts of a gt.Graph
+KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths")
 # what tells nodes and edges, and is no column; names with an underscore in front are numbers that DGL keeps of a larger graph
 TOPOLOGY = ("edge_index", "adj", "adj_t", "n_nodes", "num_nodes")
 
@@ -40,12 +43,14 @@ class Whole:
         edges, nodes: Its tables.
         options: Names of their columns.
         meta: What is kept with it.
+        widths: Columns of each type of nodes, side by side in the sparse features, if each node has all of its type; empty otherwise.
     """
 
     edges: Source
     nodes: Source | None
     options: dict[str, Any] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
+    widths: tuple[int, ...] = ()
 
 
 def whole_graph(graph: Any) -> Whole:
@@ -73,7 +78,7 @@ def whole_graph(graph: Any) -> Whole:
     if hasattr(graph, "ndata") and hasattr(graph, "edata") and callable(getattr(graph, "edges", None)):
         return of_fields(of_dgl(graph), name)
     if isinstance(graph, GraphArrays):
-        kept: dict[str, Any] = {key: graph.meta[key] for key in ("node_types", "relations", "class_names") if key in graph.meta}
+        kept: dict[str, Any] = {key: graph.meta[key] for key in KEPT if key in graph.meta}
         return replace(of_fields(_fields(graph), name), meta=kept)
     if getattr(graph, "edge_index", None) is not None and hasattr(graph, "num_nodes"):
         return of_fields(of_pyg(graph), name)
@@ -99,6 +104,7 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     given = {key: value for key, value in fields.items() if value is not None}
     if is_sparse(given.get("edge_attr")):
         raise ConfigError(f"{name}: sparse edge attributes are no column of a table; make them dense with toarray()")
+    widths = tuple(block.shape[1] for block in given["x"].blocks) if isinstance(given.get("x"), TypedRows) else ()
     x = given.pop("x").tocsr() if is_sparse(given.get("x")) else None
     options: dict[str, Any] = {"src": "src", "dst": "dst", "id_type": "auto"}
     edges = {"src": np.asarray(given["edge_index"][0]), "dst": np.asarray(given["edge_index"][1])}
@@ -125,7 +131,7 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     else:
         options["n_nodes"] = int(given.get("n_nodes", 0)) or None
     node_table = MemorySource(f"{name}: nodes", table_of(nodes)) if nodes else None
-    return Whole(MemorySource(f"{name}: edges", table_of(edges)), node_table, options)
+    return Whole(MemorySource(f"{name}: edges", table_of(edges)), node_table, options, widths=widths)
 
 
 def table_of(columns: Mapping[str, Any]) -> pa.Table:

@@ -14,6 +14,7 @@ import graphtheta as gt
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields import one_hot
 from graphtheta.tables import binary
+from graphtheta.typed_rows import TypedRows
 
 
 @pytest.fixture(autouse=True)
@@ -147,8 +148,9 @@ def test_heterogeneous_graphs(kind, tmp_path):
             graph[relation].edge_index, graph[relation].time = torch.tensor(pair), torch.arange(pair.shape[1])
     found = gt.load(imported(graph, None, tmp_path / "s", 2))
     assert found.node_types == ("a", "b") and found.relations == tuple(ends)
-    rows = found.x.toarray() if found.has_sparse_features else found.x
-    assert np.array_equal(rows, wanted.x.toarray())
+    assert isinstance(wanted.x, TypedRows) and isinstance(found.x, TypedRows)
+    assert [block.tolist() for block in found.x.blocks] == [rows.tolist() for rows in x.values()]
+    assert np.array_equal(found.x.kind, wanted.x.kind) and found.meta["type_widths"] == [2, 3]
     for field in ("src", "dst", "y", "train"):
         assert np.array_equal(getattr(found, field), getattr(wanted, field))
     for columns in ("node_columns", "edge_columns"):
@@ -157,6 +159,25 @@ def test_heterogeneous_graphs(kind, tmp_path):
         assert all(np.array_equal(getattr(found, columns)[name], given[name]) for name in given)
     with pytest.raises(ConfigError, match="compare edges without their relations"):
         imported(graph, None, tmp_path / "t", duplicates="drop")
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_rows_of_several_types_in_any_order(size, tmp_path):
+    """Each type has its width, also none, when types alternate and nodes with bad values are left out."""
+    rng, counts = np.random.default_rng(3), {"a": 90, "b": 40, "none": 30}
+    ends = {("a", "to", "b"): (rng.integers(0, 90, 300), rng.integers(0, 40, 300))}
+    graph = gt.Graph(ends, counts, x={"a": rng.normal(size=(90, 2)), "b": rng.normal(size=(40, 5))})
+    order = rng.permutation(160)
+    given = graph.subset(order).replace(node_ids=order)
+    found = gt.load(imported(given, None, tmp_path / "s", size))
+    assert [block.shape for block in found.x.blocks] == [(90, 2), (40, 5), (30, 0)]
+    assert np.array_equal(found.x.toarray(), given.x.toarray().astype(np.float32))
+    bad = given.x.mapped([np.where(np.arange(len(x))[:, None] == 3, np.nan, x) for x in given.x.blocks])
+    object.__setattr__(given, "x", bad)
+    left = ~np.isnan(bad.toarray()).any(axis=1)
+    found = gt.load(imported(given, None, tmp_path / "t", size, on_bad_row="skip"))
+    assert [block.shape for block in found.x.blocks] == [(89, 2), (39, 5), (30, 0)]
+    assert np.array_equal(found.x.toarray(), bad.toarray()[left].astype(np.float32)) and found.node_ids.tolist() == order[left].tolist()
 
 
 def test_real_data_of_pyg(tmp_path):
