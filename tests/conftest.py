@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from warm.plugin import pytest_configure, pytest_configure_node, pytest_runtest_setup, pytest_unconfigure  # noqa: F401
-from warm.reference import VARIABLE, Reference
+from warm.reference import VARIABLE
 
 from graphtheta.ops.backend import fused
 from graphtheta.ops.backend.fused import backend_scope
@@ -51,9 +51,10 @@ def back_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     Jobs choose for themselves, unless the test is marked ``reference``.
     """
     if request.node.get_closest_marker("reference"):
-        monkeypatch.setattr(fused, "_BACKEND", Reference())
         monkeypatch.setenv(VARIABLE, "1")
+        before = fused.force_backend("reference")
         yield
+        fused.force_backend(before)
     else:
         with backend_scope("reference" if request.node.get_closest_marker("fused") is None else "fused"):
             yield

@@ -80,7 +80,12 @@ def move_deferred(x: Var, source: Tape, target: Tape) -> list[Var]:
 def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
     """prim(*args) as a value to be computed later; None if it should be computed now."""
     operands = _valued(prim, args)
-    if not any(isinstance(a, Var) and prod(a.shape) >= SMALLEST for a in operands) or not _fits(prim, operands, static):
+    for a in operands:
+        if isinstance(a, Var) and prod(a.shape) >= SMALLEST:
+            break
+    else:
+        return None
+    if not _fits(prim, operands, static):
         return None
     rows = [a for a in operands if isinstance(a, Var) and a.space is not None]
     if not rows or any(a.shape[0] != rows[0].shape[0] or len(a.shape) != len(rows[0].shape) for a in rows):
@@ -192,13 +197,13 @@ class _Fused:
 
     def forward(self) -> np.ndarray:
         out = empty(self.shape, self.dtype)
-        kernel, given, rows = self.code.forward(self.dtype.name), self._arguments(), out.reshape(self.n, prod(self.shape[1:]))
+        kernel, given, rows = self.code.forward(self.dtype), self._arguments(), out.reshape(self.n, prod(self.shape[1:]))
         by_blocks(lambda b, begin, end: kernel(begin, end, *given, rows), self.n, self.width)
         return out
 
     def backward(self, gradient: np.ndarray) -> list[Any]:
         """One gradient per leaf; None where the leaf requires none."""
-        kernel, shared = self.code.backward(self.dtype.name)
+        kernel, shared = self.code.backward(self.dtype)
         blocks, _ = row_blocks(self.n, self.width)
         into: dict[int, np.ndarray] = {}
         for k in sorted(set(shared.values())):
@@ -223,28 +228,28 @@ class _Code:
 
     def __init__(self, structure: Structure):
         self._structure = structure
-        self._forward: dict[str, Callable[..., None]] = {}
-        self._backward: dict[str, tuple[Callable[..., None], dict[int, int]]] = {}
+        self._forward: dict[np.dtype, Callable[..., None]] = {}
+        self._backward: dict[np.dtype, tuple[Callable[..., None], dict[int, int]]] = {}
         self.groups = FusionWriter(structure).groups
 
-    def forward(self, dtype: str) -> Callable[..., None]:
+    def forward(self, dtype: np.dtype) -> Callable[..., None]:
         if dtype not in self._forward:
             self._forward[dtype] = _compiled(FusionWriter(self._structure).forward(), dtype)
         return self._forward[dtype]
 
-    def backward(self, dtype: str) -> tuple[Callable[..., None], dict[int, int]]:
+    def backward(self, dtype: np.dtype) -> tuple[Callable[..., None], dict[int, int]]:
         if dtype not in self._backward:
             source, shared = FusionWriter(self._structure).backward()
             self._backward[dtype] = _compiled(source, dtype), shared
         return self._backward[dtype]
 
 
-def _compiled(source: str, dtype: str) -> Callable[..., None]:
+def _compiled(source: str, dtype: np.dtype) -> Callable[..., None]:
     # numba takes longer to import than many programs to run
     from ..compile.element import HEADER
     from ..compile.generated import compiled
 
-    return compiled(source, dtype, HEADER)
+    return compiled(source, dtype.name, HEADER)
 
 
 _CODES: dict[Structure, _Code] = {}

@@ -1,17 +1,22 @@
 """Context variables that are set for the length of a ``with`` block."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any
 
 
-@contextmanager
-def value_scope(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    """Set ``variable`` to ``value`` in this thread inside the block, and restore it afterwards."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+class value_scope:
+    """A ``with`` block inside which ``variable`` is ``value`` in this thread."""
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[Any], value: Any):
+        self._variable, self._value = variable, value
+        self._token: Token[Any] | None = None
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        self._variable.reset(self._token)

@@ -7,8 +7,7 @@ added in the order of blocks. So results do not depend on the number of threads.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from math import prod
@@ -21,6 +20,7 @@ from graphtheta.rng import Purpose
 
 from ..autodiff import buffers
 from ..autodiff.expr import COMPUTED, Expr
+from ..autodiff.scope import value_scope
 from ..autodiff.tape import value_of
 from ..codegen import FIXED, TABLES, Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
 from ..compile.generated import compiled
@@ -37,21 +37,35 @@ from .reference import Arrays, Columns
 MOST_PARTIAL = 1 << 27
 SIDE = FIXED.index("side")
 _BACKEND: ContextVar[str] = ContextVar("graphtheta_backend", default="fused")
+_forced = ""
 
 
-@contextmanager
-def backend_scope(name: str) -> Iterator[None]:
+def backend() -> str:
+    """Where edge programs run here and now, "fused" or "reference"."""
+    return _forced or _BACKEND.get()
+
+
+def backend_scope(name: str) -> value_scope:
     """Run edge programs on "fused" or "reference" inside the block."""
-    token = _BACKEND.set(name)
-    try:
-        yield
-    finally:
-        _BACKEND.reset(token)
+    return value_scope(_BACKEND, name)
+
+
+def force_backend(name: str) -> str:
+    """Run all edge programs of this process on one back end, whatever ``backend_scope`` chooses; "" for what it chooses.
+
+    For tests of programs whose compiled kernels would say nothing new.
+
+    Returns:
+        What was forced before.
+    """
+    global _forced
+    before, _forced = _forced, name
+    return before
 
 
 def usable(phase: Phase) -> bool:
     """Whether the fused back end is chosen and has a form for everything in the phase."""
-    return _BACKEND.get() == "fused" and not obstacle(phase)
+    return backend() == "fused" and not obstacle(phase)
 
 
 def obstacle(phase: Phase) -> str:
@@ -63,7 +77,7 @@ def obstacle(phase: Phase) -> str:
 
 def fallbacks(program: EdgeProgram) -> list[str]:
     """Why phases of a program run on the reference back end although the fused one is chosen, each reason once."""
-    found = dict.fromkeys(obstacle(phase) for phase in program.phases) if _BACKEND.get() == "fused" else {}
+    found = dict.fromkeys(obstacle(phase) for phase in program.phases) if backend() == "fused" else {}
     return [reason for reason in found if reason]
 
 
@@ -84,8 +98,11 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
         spilled = {name: agg.beside({c: states[name][c][hubs] for c in agg.shared}, len(hubs), phase.shapes(name), variant.dtype)
                    for name, agg in phase.aggregators.items()}
     spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
-    with _naming_index(phase, columns, values):
+    try:
         _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)
+    except IndexError:
+        _name_index(phase, columns, values)
+        raise
     for i, row in enumerate(hubs):
         for name, state in spilled.items():
             phase.aggregators[name].merge(states[name], np.array([row]), {c: x[i: i + 1] for c, x in state.items()})
@@ -127,17 +144,12 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
         _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
 
 
-@contextmanager
-def _naming_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> Iterator[None]:
-    """Name index and table when an index is out of range; compiled loops report neither."""
-    try:
-        yield
-    except IndexError:
-        number = {id(e): i for i, e in enumerate(phase.order)}
-        for e in phase.order:
-            if e.rows and (lowering := lowering_of(e)) is not None:
-                lowering.check(e, lambda a: constants[number[id(a)]], lambda a: _column(a, columns))
-        raise
+def _name_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
+    """Raise an error that names index and table if an index is out of range; compiled loops report neither."""
+    number = {id(e): i for i, e in enumerate(phase.order)}
+    for e in phase.order:
+        if e.rows and (lowering := lowering_of(e)) is not None:
+            lowering.check(e, lambda a: constants[number[id(a)]], lambda a: _column(a, columns))
 
 
 def _column(e: Expr, columns: Columns) -> np.ndarray | None:
@@ -228,7 +240,7 @@ def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted
     in_place = frozenset((end, name) for end in ("src", "dst") for name in phase.reads[end]
                          if isinstance(getattr(columns, end)[name], RowList))
     return Variant(mode, lists.positions is not None, columns.key is not None, lists.weight is not None, columns.carried, wanted, have,
-                   phase.dtype.name, in_place=in_place, in_order=mode != "sender" or not len(lists.at))
+                   phase.dtype_name, in_place=in_place, in_order=mode != "sender" or not len(lists.at))
 
 
 def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
@@ -257,8 +269,7 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
         "ptr": traversal.ptr, "row": traversal.row, "target": traversal.row, "other": lists.other, "at": lists.at,
         "start": lists.start, "offset": lists.offset,
         "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
-        "scale": lists.weight, "reversed": np.int32(columns.reversed),
-        **{name: where.reshape(1, -1) for name, where in kernel.maps.items()}}
+        "scale": lists.weight, "reversed": np.int32(columns.reversed), **kernel.maps}
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
@@ -272,12 +283,11 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     shares = min((len(x) for x in (partial or {}).values()), default=traversal.n_blocks)
     given |= {"turn": turns(), "shares": shares, "blocks": traversal.blocks, "spilling": traversal.spilling}
     arguments = [given.get(name) for name in kernel.arguments] + [instead.get(name, given[name]) for name in kernel.spilled]
-    scratch = [(i, *kernel.buffers[name]) for i, name in enumerate(kernel.arguments) if name in kernel.buffers]
 
     def work(place: int) -> None:
         mine = list(arguments)
         mine[SIDE] = place % 2
-        for i, size, dtype in scratch:
+        for i, size, dtype in kernel.scratch:
             mine[i] = np.empty((1, size), dtype)
         function(*mine)
 
@@ -310,8 +320,9 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
 
 def _tables(phase: Phase, kernel: Kernel, given: dict[str, Any]) -> dict[str, Any]:
     """Columns whose rows are tables, as the matrix of all rows of all tables."""
-    wanted = [name for name in kernel.arguments if name.endswith(TABLES)]
-    columns = {name: name.removesuffix(TABLES) for name in wanted}
+    if not kernel.tables:
+        return {}
+    columns = {name: name.removesuffix(TABLES) for name in kernel.tables}
     width = {name: prod(phase.order[int(column.lstrip("gsrcdte"))].dims[1:]) for name, column in columns.items()}
     return {name: given[column].reshape(-1, width[name]) for name, column in columns.items() if column in given}
 

@@ -146,9 +146,8 @@ def _add_matrices(into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, 
     value, g = (value, g) if g_of_rows else (g, value)
     swap = value[0].shape[1] > g[0].shape[1]
     products = outer_sums(*g, *value, pairs.by_code) if swap else outer_sums(*value, *g, pairs.by_code)
-    codes = pairs.by_code.codes
     # in the order of the blocks; a code without pairs has none
-    first = np.flatnonzero(np.diff(codes, prepend=-1))
+    codes, first = pairs.by_code.codes, pairs.by_code.first
     total = np.add.reduceat(products, first, axis=0) if len(first) < len(codes) else products
     into, total = into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1]), total.transpose((2, 0, 1) if swap else (1, 0, 2))
     if len(first) == into.shape[1]:

@@ -9,7 +9,7 @@ each part of the rows, on copied rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Blocks:
         """The code of each block, [n_blocks] int64."""
         return self.arrays[1][:, 0]
 
+    @cached_property
+    def first(self) -> np.ndarray:
+        """The first block of each code that has one, where codes ascend."""
+        return np.flatnonzero(np.diff(self.codes, prepend=-1))
+
 
 def times(x: np.ndarray, at: np.ndarray, weight: np.ndarray, blocks: Blocks, out: np.ndarray, to: np.ndarray | None) -> None:
     """Multiply a row for each pair by the matrix of its code.
@@ -52,7 +57,7 @@ def times(x: np.ndarray, at: np.ndarray, weight: np.ndarray, blocks: Blocks, out
         out: Changed: product p is stored in row p, or added to row ``to[p]``; [..., d_out].
         to: Rows of the results, [n_pairs], or None.
     """
-    kernel = _times(weight.shape[2], to is not None, x.dtype.name)
+    kernel = _times(weight.shape[2], to is not None, x.dtype)
     matrices = _read(weight.reshape(-1, weight.shape[2]))
     _run(kernel, blocks, _read(x), at, matrices, out, at if to is None else to)
 
@@ -65,7 +70,7 @@ def outer_sums(x: np.ndarray, at_x: np.ndarray, y: np.ndarray, at_y: np.ndarray,
         at_x, at_y: The rows of each pair, [n_pairs].
         blocks: The pairs.
     """
-    kernel = _outer_sums(x.shape[1], y.shape[1], x.dtype.name)
+    kernel = _outer_sums(x.shape[1], y.shape[1], x.dtype)
     n_blocks = len(blocks.arrays[1])
     out = buffers.full((n_blocks * x.shape[1], y.shape[1]), 0, x.dtype)
     _run(kernel, blocks, _read(x), at_x, _read(y), at_y, out)
@@ -145,7 +150,8 @@ class _Writer:
 
 
 @cache
-def _times(width: int, onto: bool, dtype: str) -> Callable[..., None]:
+def _times(width: int, onto: bool, type_: np.dtype) -> Callable[..., None]:
+    dtype = type_.name
     w = _Writer("x, at, weight, out, to", dtype)
     w.put(1, "first = code * x.shape[1]")
     for loop, vectors, most in _panels(width, dtype):
@@ -168,7 +174,8 @@ def _times(width: int, onto: bool, dtype: str) -> Callable[..., None]:
 
 
 @cache
-def _outer_sums(height: int, width: int, dtype: str) -> Callable[..., None]:
+def _outer_sums(height: int, width: int, type_: np.dtype) -> Callable[..., None]:
+    dtype = type_.name
     w = _Writer("x, at_x, y, at_y, out", dtype)
     w.put(1, f"for some in range(begin, end, {CHUNK}):")
     w.put(2, f"last = min(some + {CHUNK}, end)")

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .lowering import lowering_of
 from .messages import Messages
 from .prefetch import lines_of_edge, prefetches
 from .registers import Registers
-from .values import Values
+from .values import TABLES, Values
 from .variant import Residuals, Variant
 
 # most vectors of a value in variables; wider values are processed in loops over scratch space
@@ -36,9 +36,11 @@ class Kernel:
         arguments: Names in order.
         spilled: Those that are given a second time, with spill rows, after all others.
         summed: Those that have a partial sum for each share of the blocks.
-        maps: Constant index arrays among them.
+        maps: Constant index arrays among them, [1, n] each.
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
         lines: Cache lines that an edge reads at scattered rows.
+        scratch: The same as ``buffers``, as position, length and dtype.
+        tables: Arguments that are columns as matrices of the rows of tables.
     """
 
     source: str
@@ -48,6 +50,12 @@ class Kernel:
     maps: dict[str, np.ndarray]
     buffers: dict[str, tuple[int, str]]
     lines: int
+    scratch: list[tuple[int, int, str]] = field(init=False)
+    tables: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scratch = [(i, *self.buffers[name]) for i, name in enumerate(self.arguments) if name in self.buffers]
+        self.tables = [name for name in self.arguments if name.endswith(TABLES)]
 
 
 def unsupported(phase: Phase) -> str:
@@ -160,7 +168,8 @@ def _assembled(values: Values) -> Kernel:
     given = [*(prefix.get(name, "") + name for name in arguments), *(f"spill_{name}" for name in spilled)]
     functions = [f"{name} = {made}" for name, made in sorted(source.functions.items())]
     text = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(given)}):", *lines]) + "\n"
-    return Kernel(text, arguments, spilled, summed, source.maps, source.buffers, lines_of_edge(values))
+    maps = {name: where.reshape(1, -1) for name, where in source.maps.items()}
+    return Kernel(text, arguments, spilled, summed, maps, source.buffers, lines_of_edge(values))
 
 
 def _head(values: Values) -> list[str]:

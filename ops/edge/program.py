@@ -8,6 +8,7 @@ after it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -104,7 +105,7 @@ class Phase:
         found: list[Phase] = self.__dict__["_further"]
         return found
 
-    @property
+    @cached_property
     def message(self) -> list[Expr]:
         """The parts of all messages, each once."""
         return list(dict.fromkeys(e for parts in self.parts.values() for e in parts))
@@ -118,18 +119,23 @@ class Phase:
         """Trailing shapes of the message parts of a total."""
         return [e.dims for e in self.parts[name]]
 
-    @property
+    @cached_property
     def operands(self) -> list[int]:
         """Numbers of the operands this phase uses."""
         return [e.leaf[1] for e in self.order if e.leaf is not None and e.leaf[0] == "operand"]
 
-    @property
+    @cached_property
+    def dtype_name(self) -> str:
+        """Name of the float type."""
+        return self.dtype.name
+
+    @cached_property
     def dtype(self) -> np.dtype:
         """The float type it computes in; new edge values may be integers besides."""
         # all floats have one type; without a sum, the first output is the value of the layer
         return next(e.dtype for e in (*self.message, *self.outputs.values()))
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Numbers held per edge while a chunk is computed."""
         return sum(prod(e.dims) for e in self.order if e.rows)

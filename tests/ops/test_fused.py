@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import equality
 import graphs
-import numba
 import numpy as np
 import pytest
 from backends import NODES, both, parameter, run
@@ -23,6 +22,7 @@ from graphtheta.ops import PRIMITIVES, Tape
 from graphtheta.ops.backend import edges, fused
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.codegen.kernel import residuals_of
+from graphtheta.ops.kernels.pool import set_threads, threads
 
 pytestmark = pytest.mark.fused
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def everything_is_fused(monkeypatch, request):
 
     def usable(phase):
         found = known(phase)
-        assert found or fused._BACKEND.get() == "reference", f"no fused form: {phase.message} {phase.outputs}"
+        assert found or fused.backend() == "reference", f"no fused form: {phase.message} {phase.outputs}"
         return found
 
     if "falls_back" not in request.node.name:
@@ -279,15 +279,15 @@ def test_blocks_change_nothing(size, monkeypatch):
 
 def test_threads_change_no_bit(monkeypatch):
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
-    graph, before = graphs.random_graph(200, 3000), numba.get_num_threads()
+    graph, before = graphs.random_graph(200, 3000), threads()
     for gather, sum in ((SCORES["softmax with dropout"], "sum"), (SCORES["softmax"], "sum"), (ROWWISE["matmul"], "mean")):
         found = []
-        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
-            numba.set_num_threads(threads)
+        for n in (1, min(2, before)):
+            set_threads(n)
             try:
                 found += run_simulated(1, run, gather, sum, graph, np.dtype("float64"), "in", True, False, NODES)
             finally:
-                numba.set_num_threads(before)
+                set_threads(before)
         assert all(np.array_equal(x, found[1][n]) for n, x in found[0].items())
 
 

@@ -21,7 +21,7 @@ import types
 from collections.abc import Callable
 
 import numba
-from reference import VARIABLE, Reference
+from reference import VARIABLE
 
 from graphtheta.ops.backend import fused
 
@@ -73,7 +73,7 @@ class Request:
         # before threads start, whose number must not change
         numba.config.reload_config()
         if VARIABLE in self.variables:
-            fused._BACKEND = Reference()
+            fused.force_backend("reference")
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
