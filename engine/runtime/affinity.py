@@ -39,7 +39,7 @@ class Threads:
 
 @collective
 def choose_threads(comm: Comm) -> Threads:
-    """Choose the number of threads of this rank and pass it to Numba; BLAS gets one thread.
+    """Choose the number of threads of this rank for kernels; BLAS gets one thread.
 
     A core that several ranks may use is divided equally among them, so pinned and unpinned ranks
     both get their share. A CPU quota of the control group and OMP_NUM_THREADS are upper bounds.
@@ -55,8 +55,9 @@ def choose_threads(comm: Comm) -> Threads:
     fair = share(cores, neighbours, cpu_quota(), os.environ.get("OMP_NUM_THREADS", ""))
     count = max(1, int(fair + 1e-6))
     if "numba" in sys.modules:
-        numba = sys.modules["numba"]
-        numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+        from ...ops.kernels.pool import set_threads
+
+        set_threads(min(count, sys.modules["numba"].config.NUMBA_NUM_THREADS))
     else:
         os.environ.setdefault("NUMBA_NUM_THREADS", str(count))
     return Threads(count, len(cores), len(neighbours), fair < 1 - 1e-6, _limit_blas())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import prod
+from math import inf, prod
 from threading import Lock
 from typing import Any
 
@@ -20,6 +20,8 @@ LARGE, LINE = 1 << 20, 64
 BLOCK = 1 << 17
 # blocks that a smaller array is divided into, and least elements of each
 FEW_BLOCKS, LEAST_BLOCK = 8, 1 << 15
+# seconds that an elementwise pass takes for each number on one thread, as measured: it reads two and writes one
+PER_NUMBER = 3e-10
 # memory in use and free blocks may be this much more than the most that was in use at once
 SLACK = 1.25
 
@@ -117,15 +119,26 @@ def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return out
 
 
-def by_blocks(work: Callable[[int, int, int], object], n: int, width: int, least: int = 1) -> int:
-    """Call work(number, first row, end) for blocks of n rows on all threads; returns their number. See ``row_blocks``."""
+def by_blocks(work: Callable[[int, int, int], object], n: int, width: int, per_number: float = PER_NUMBER, least: int = 1) -> int:
+    """Call work(number, first row, end) for blocks of n rows on all threads; returns their number.
+
+    Args:
+        work: What is called.
+        n: Number of rows.
+        width: Numbers of each.
+        per_number: Seconds that a number takes on one thread, roughly.
+        least: As for ``row_blocks``.
+    """
     blocks, step = row_blocks(n, width, least)
-    run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks)
+    if blocks == 1:
+        work(0, 0, n)
+    else:
+        run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks, n * max(1, width) * per_number)
     return blocks
 
 
-def run_parts(work: Callable[[int], object], n: int) -> None:
-    """Call work(0) ... work(n - 1), each once, on all threads."""
+def run_parts(work: Callable[[int], object], n: int, seconds: float = inf) -> None:
+    """Call work(0) ... work(n - 1), each once, on all threads; ``seconds`` is what all take on one thread, roughly."""
     if n <= 1:
         # numba takes longer to import than many programs to run
         for b in range(n):
@@ -133,7 +146,7 @@ def run_parts(work: Callable[[int], object], n: int) -> None:
         return
     from ..kernels.pool import run_blocks
 
-    run_blocks(work, n)
+    run_blocks(work, n, seconds)
 
 
 def row_blocks(n: int, width: int, least: int = 1) -> tuple[int, int]:

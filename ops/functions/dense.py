@@ -24,6 +24,8 @@ from .rows import has_rows, same_dtype, trailing
 _PARTS, _ROWS, _ENTRIES = 32, 512, 20
 # least rows of a block of a product: BLAS copies the second factor for each block
 _LEAST = 128
+# seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of sparse rows
+_MULTIPLIED, _SPARSE = 3e-11, 3e-10
 
 
 @primitive("matmul", sparse=True, traits=Traits(
@@ -43,9 +45,11 @@ def product(x: Any, w: Any) -> Any:
         from ..kernels.sparse import rows_times
 
         w = np.ascontiguousarray(w)
-        by_blocks(lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out), x.shape[0], w.shape[1])
+        by_blocks(lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out), x.shape[0], w.shape[1],
+                  _SPARSE * x.nnz / max(1, x.shape[0]))
     else:
-        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1], _LEAST)
+        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1],
+                  _MULTIPLIED * w.shape[0], _LEAST)
     return out
 
 
@@ -59,11 +63,13 @@ def long_product(x: Any, g: Any) -> Any:
     if count <= 1:
         # no part is worth a thread, but rows of the result may be
         out = empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
-        by_blocks(lambda b, begin, end: np.matmul(x[:, begin:end].T, g, out=out[begin:end]), x.shape[1], g.shape[1], _LEAST)
+        by_blocks(lambda b, begin, end: np.matmul(x[:, begin:end].T, g, out=out[begin:end]), x.shape[1], g.shape[1],
+                  _MULTIPLIED * x.shape[0], _LEAST)
         return out
     ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
     # BLAS is faster with the narrow factor in front, and that is g more often than not
-    run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count)
+    run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count,
+              _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
     # in order, since optimisers and messages read it so
     return np.ascontiguousarray(parts.sum(axis=0).T)
 
@@ -76,7 +82,8 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     ends = np.searchsorted(x.indptr, np.linspace(0, x.nnz, count + 1))
     ends[0], ends[-1] = 0, x.shape[0]
     parts = np.zeros((count, x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
-    run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count)
+    run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count,
+              _SPARSE * x.nnz * g.shape[1])
     return parts.sum(axis=0) if count > 1 else parts[0]
 
 
@@ -133,11 +140,12 @@ def matmul(x: Any, w: Any) -> Any:
     x, w = same_dtype(x, w)
     if has_rows(w):
         raise UserFunctionError("matmul: the second factor has one row per node or edge; multiply elementwise and sum instead")
-    if not trailing(x) or not trailing(w):
+    inner, outer = trailing(x), trailing(w)
+    if not inner or not outer:
         raise ShapeError(f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}")
-    if trailing(x)[-1] != trailing(w)[0]:
+    if inner[-1] != outer[0]:
         raise ShapeError(f"matmul: the last axis of x {_shown(x)} must be as long as the first of w {_shown(w)}")
-    return matmul_p(in_blocks(x) if len(trailing(x)) == 1 else x, w)
+    return matmul_p(in_blocks(x) if len(inner) == 1 else x, w)
 
 
 @primitive("to_dense", sparse=True, traits=Traits(work="none", structural=True))

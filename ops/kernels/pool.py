@@ -13,21 +13,34 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, local
 
 import numba
 
+# seconds of work below which an operation is not divided: to wake a thread, and to take turns with it at
+# the interpreter lock, was measured to take 30 to 50 us of both
+WORTH = 8e-5
 _computing = 1
+
+
+class _Chosen(local):
+    """How many threads were chosen for kernels called from a thread; 0 if nothing was."""
+
+    n = 0
+
+
+# Numba has such a number too, but starts threads of its own when it is asked
+_CHOSEN = _Chosen()
 
 
 def threads() -> int:
     """Threads that kernels called from this thread may use."""
-    return int(numba.get_num_threads())
+    return _CHOSEN.n or int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 def set_threads(n: int) -> None:
     """Choose the number of threads for kernels called from this thread."""
-    numba.set_num_threads(n)
+    _CHOSEN.n = n
 
 
 def share_threads(computing: int) -> None:
@@ -118,7 +131,7 @@ def run_threads(work: Callable[[int], object], most: int) -> None:
     Args:
         work: Its argument is 0 on this thread, and 1, 2 ... on others.
     """
-    places = min(numba.get_num_threads() - _computing + 1, most) - 1
+    places = min(threads() - _computing + 1, most) - 1 if most > 1 else 0
     if places <= 0:
         work(0)
         return
@@ -132,8 +145,18 @@ def run_threads(work: Callable[[int], object], most: int) -> None:
         raise error
 
 
-def run_blocks(block: Callable[[int], object], n: int) -> None:
-    """Call block(0) ... block(n - 1), each once, on this thread and idle threads of the pool."""
+def run_blocks(block: Callable[[int], object], n: int, seconds: float = WORTH) -> None:
+    """Call block(0) ... block(n - 1), each once, on this thread and idle threads of the pool.
+
+    Args:
+        block: Its argument is the number of the block.
+        n: Number of blocks.
+        seconds: What all take on one thread, roughly; with less than ``WORTH`` other threads are left alone.
+    """
+    if n <= 1 or seconds < WORTH:
+        for b in range(n):
+            block(b)
+        return
     # next() of a count is atomic under the interpreter lock; turns from both ends, as in ``turn.next_turn``
     admitted, ends = count(), (count(), count(1))
 

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from ..autodiff.buffers import by_blocks, empty, run_parts
+from ..autodiff.buffers import PER_NUMBER, by_blocks, empty, run_parts
 
 # columns that a thread sums
 _COLUMNS = 128
@@ -24,9 +24,9 @@ def row_sums(x: np.ndarray, counted: np.ndarray | None, mean: np.ndarray | None 
     rows, marks = _flat(x), _ALL if counted is None else counted
     out = np.zeros(rows.shape[1])
     if mean is None:
-        _by_columns(lambda a, b: sums(rows, marks, a, b, out), len(out))
+        _by_columns(lambda a, b: sums(rows, marks, a, b, out), rows)
     else:
-        _by_columns(lambda a, b: squares(rows, mean.reshape(-1), marks, a, b, out), len(out))
+        _by_columns(lambda a, b: squares(rows, mean.reshape(-1), marks, a, b, out), rows)
     return out.reshape(x.shape[1:])
 
 
@@ -74,6 +74,7 @@ def _flat(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x).reshape(len(x), prod(x.shape[1:]))
 
 
-def _by_columns(work: Callable[[int, int], object], width: int) -> None:
-    """Call work(first column, end) for parts of the columns on all threads."""
-    run_parts(lambda b: work(b * _COLUMNS, min(width, (b + 1) * _COLUMNS)), -(-width // _COLUMNS))
+def _by_columns(work: Callable[[int, int], object], rows: np.ndarray) -> None:
+    """Call work(first column, end) for parts of the columns of some rows on all threads."""
+    width = rows.shape[1]
+    run_parts(lambda b: work(b * _COLUMNS, min(width, (b + 1) * _COLUMNS)), -(-width // _COLUMNS), rows.size * PER_NUMBER)

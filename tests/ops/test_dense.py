@@ -6,6 +6,7 @@ from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, linear, matmul
 from graphtheta.ops.autodiff.expr import Tracer
+from graphtheta.ops.kernels.pool import set_threads, threads
 
 SPACE = RowSpace(np.arange(4))
 
@@ -35,19 +36,17 @@ def test_matmul_of_sparse_rows_equals_dense(rng, dtype):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_products_do_not_depend_on_the_number_of_threads(rng, sparse):
-    import numba
-
     x, w = rng.normal(size=(70_000, 6)).astype(np.float32), Parameter(rng.normal(size=(6, 5)).astype(np.float32))
     x[rng.random(x.shape) < 0.5] = 0
-    rows, g, threads, results = RowSpace(np.arange(len(x))), rng.normal(size=(len(x), 5)), numba.get_num_threads(), []
+    rows, g, many, results = RowSpace(np.arange(len(x))), rng.normal(size=(len(x), 5)), threads(), []
     try:
-        for n in (1, min(2, threads)):
-            numba.set_num_threads(n)
+        for n in (1, min(2, many)):
+            set_threads(n)
             with Tape() as tape:
                 out = matmul(Var(sp.csr_array(x) if sparse else x, rows), w)
             results.append((out.value, tape.backward(out, g).of(w)))
     finally:
-        numba.set_num_threads(threads)
+        set_threads(many)
     assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
     assert np.allclose(results[0][0], x @ w.value, atol=1e-4)
     assert np.allclose(results[0][1], x.T @ g, rtol=1e-3, atol=1e-2)
