@@ -18,6 +18,7 @@ from ...ops.edge.plan import evaluate
 from ...ops.edge.program import EdgeProgram
 from ...ops.edge.program_cache import ProgramCache
 from ...ops.edge.symbolic import SymbolicTrace, record
+from ...ops.edge.trace_cache import TraceCache
 from ...ops.functions.rows import prefix
 from ...ops.rows.stored import StoredRows
 from ..view.level import Level
@@ -33,7 +34,7 @@ from .traffic import Traffic
 RUNS_STEPS = True
 
 LOG = logging.getLogger("graphtheta")
-PROGRAMS = ProgramCache()
+PROGRAMS, TRACES = ProgramCache(), TraceCache()
 _REPORTED: set[tuple[str, str]] = set()
 
 
@@ -234,17 +235,24 @@ class _Hoisted:
 
 
 def _program(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level) -> EdgeProgram:
-    """The gather of this pass, traced anew and planned once for each structure."""
-    program = PROGRAMS.planned(_traced(layer, owner, columns, graph, level))
+    """The gather of this pass, called anew and planned once for each structure."""
+    traced, keep = TRACES.record(layer, layer.gather, *_read_by_gather(layer, owner, columns, graph, level))
+    program = PROGRAMS.planned(traced)
+    keep()
     _report_fallbacks(owner, program, graph)
     return program
 
 
 def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None) -> SymbolicTrace:
+    return record(layer.gather, *_read_by_gather(layer, owner, columns, graph, level))
+
+
+def _read_by_gather(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None) -> tuple[Any, ...]:
+    """What a trace depends on besides the function, as arguments of ``record``."""
     known = graph.node_schema(columns)
     sparse, stored = ([n for n, schema in known.items() if schema[at]] for at in (3, 4))
     nodes = {n: schema[:3] for n, schema in known.items() if n not in sparse}
-    return record(layer.gather, nodes, graph.edge_schema(level), layer.sum, owner, sparse, stored)
+    return nodes, graph.edge_schema(level), layer.sum, owner, sparse, stored
 
 
 def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> None:
