@@ -68,7 +68,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'graphtheta' has no attribute '{name}'")
     with collector_paused():
         import_module("graphtheta.engine.runtime.start").install_excepthook()
-        return getattr(import_module(_HOME[name]), name)
+        found = getattr(import_module(_HOME[name]), name)
+    # the next access does not come here, as in every pass of a user's layer
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -56,7 +56,7 @@ class GCN(Layer):
         return z * edge.weight
 
     def apply(self, node: Any, total: Any) -> Any:
-        total = mul(total, self._factor(node))
+        total = mul(total, node.factor if self.norm == "sym" else self._factor(node))
         out = total if node.product_first(self.weight) else matmul(total, self.weight)
         return out if self.bias is None else add(out, self.bias)
 

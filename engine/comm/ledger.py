@@ -32,9 +32,15 @@ class _Bucket:
         self._field = field
 
     def __enter__(self) -> None:
+        ledger = self._ledger
+        now = perf_counter()
+        ledger._books[ledger.current][ledger._field] += now - ledger._since
+        ledger._since = now
+        ledger._outer.append((ledger.current, ledger._field, now))
         # waiting has no stage of its own: it is counted under the current stage
-        stage = self._ledger.current if self._stage is None else self._stage
-        self._ledger._enter(stage, self._field)
+        if self._stage is not None:
+            ledger.current = self._stage
+        ledger._field = self._field
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ledger._exit()
@@ -183,11 +189,6 @@ class Ledger:
         now = perf_counter()
         self._books[self.current][self._field] += now - self._since
         self._since = now
-
-    def _enter(self, stage: str, field: str) -> None:
-        self._book()
-        self._outer.append((self.current, self._field, self._since))
-        self.current, self._field = stage, field
 
     def _exit(self) -> None:
         self._book()

@@ -128,15 +128,12 @@ class _Run:
             early = [s for s in p.selections if s.kinds[1] == MIRROR and not self._reads_halo(s)]
             core = [s for s in p.selections if s.kinds[1] == MASTER and not self._reads_halo(s)]
             late = [s for s in p.selections if self._reads_halo(s)]
-            with ledger.stage("gather"):
-                self._sweep(p, early, ({}, {}), partial, outputs)
+            self._sweep(p, early, ({}, {}), partial, outputs)
             returning = None if any(s.kinds[1] == MIRROR for s in late) else self._send_partial(p, partial)
-            with ledger.stage("gather"):
-                self._sweep(p, core, ({}, {}), partial, outputs)
+            self._sweep(p, core, ({}, {}), partial, outputs)
             with ledger.stage("move"):
                 halo = (moves[0].end(), moves[1].end())
-            with ledger.stage("gather"):
-                self._sweep(p, late, halo, partial, outputs)
+            self._sweep(p, late, halo, partial, outputs)
             self._merge_partial(returning or self._send_partial(p, partial), p)
             self.halos.append(halo)
         for one in phase.further:
@@ -161,13 +158,11 @@ class _Run:
             for p, halo in zip(self.level.passes, self.halos, strict=True):
                 with ledger.stage("move"):
                     move = p.receivers.to_mirrors_begin({c: as_integers(state[c]) for c in agg.shared})
-                with ledger.stage("gather"):
-                    self._sweep(p, [s for s in p.selections if s.kinds[1] == MASTER], halo, {}, {})
+                self._sweep(p, [s for s in p.selections if s.kinds[1] == MASTER], halo, {}, {})
                 with ledger.stage("move"):
                     shared = {c: x.view(state[c].dtype) for c, x in move.end().items()}
                 partial = {name: agg.beside(shared, p.receivers.plan.n_halo, self.phase.shapes(name), self.dtype)}
-                with ledger.stage("gather"):
-                    self._sweep(p, [s for s in p.selections if s.kinds[1] == MIRROR], halo, partial, {})
+                self._sweep(p, [s for s in p.selections if s.kinds[1] == MIRROR], halo, partial, {})
                 self._merge_partial(self._send_partial(p, partial), p)
 
     def _read(self, end: str) -> Arrays:
@@ -180,12 +175,13 @@ class _Run:
         for s in selections:
             states = self.states if s.kinds[1] == MASTER else partial
             columns = self._columns(p, s, halo)
-            if self.fused and self.phase.grouped:
-                self.pair_values[id(s)] = grouped.forward(self.phase, columns, self._pairs(s), self.product_first, s.gid, states)
-            elif self.fused:
-                fused.forward(self.phase, columns, s.by_receiver, s.gid, states, outputs)
-            else:
-                reference.forward(self.phase, columns, s.chunks(self.limit), states, outputs)
+            with p.senders.comm.ledger.stage("gather"):
+                if self.fused and self.phase.grouped:
+                    self.pair_values[id(s)] = grouped.forward(self.phase, columns, self._pairs(s), self.product_first, s.gid, states)
+                elif self.fused:
+                    fused.forward(self.phase, columns, s.by_receiver, s.gid, states, outputs)
+                else:
+                    reference.forward(self.phase, columns, s.chunks(self.limit), states, outputs)
 
     def _pairs(self, s: Selection) -> Pairs:
         """The pairs that products are computed for."""
@@ -234,17 +230,14 @@ class _Run:
             into_masters = [s for s in p.selections if s.kinds == (MIRROR, MASTER)]
             into_mirrors = [s for s in p.selections if s.kinds[1] == MIRROR]
             core = [s for s in p.selections if s.kinds == (MASTER, MASTER)]
-            with ledger.stage("gather"):
-                self._sweep_back(p, into_masters, halo, at_masters, output_grads, grads, halo_grads)
+            self._sweep_back(p, into_masters, halo, at_masters, output_grads, grads, halo_grads)
             with ledger.stage("move"):
                 flat = move.end()
             at_mirrors = {n: {c: flat[f"{n}/{c}"] for c in s} for n, s in at_masters.items()}
-            with ledger.stage("gather"):
-                self._sweep_back(p, into_mirrors, halo, at_mirrors, output_grads, grads, halo_grads)
+            self._sweep_back(p, into_mirrors, halo, at_mirrors, output_grads, grads, halo_grads)
             with ledger.stage("move"):
                 returning = (p.senders.to_masters_begin(halo_grads[0]), p.receivers.to_masters_begin(halo_grads[1]))
-            with ledger.stage("gather"):
-                self._sweep_back(p, core, halo, at_masters, output_grads, grads, halo_grads)
+            self._sweep_back(p, core, halo, at_masters, output_grads, grads, halo_grads)
             with ledger.stage("move"):
                 returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
                 returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))
@@ -265,15 +258,16 @@ class _Run:
             into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                            grads.edge, grads.carried, grads.operands)
             columns = self._columns(p, s, halo)
-            if self.fused and self.phase.grouped:
-                grouped.backward(self.phase, columns, self._pairs(s), self.product_first, s.gid, self.pair_values[id(s)],
-                                 backward_states, into)
-            elif self.fused:
-                # without a gradient at the sending end the edges by sender are not needed
-                lists = s.by_receiver, s.by_sender if into.src else None
-                fused.backward(self.phase, columns, *lists, s.gid, backward_states, output_grads, into)
-            else:
-                reference.backward(self.phase, columns, s.chunks(self.limit), backward_states, output_grads, into)
+            with p.senders.comm.ledger.stage("gather"):
+                if self.fused and self.phase.grouped:
+                    grouped.backward(self.phase, columns, self._pairs(s), self.product_first, s.gid, self.pair_values[id(s)],
+                                     backward_states, into)
+                elif self.fused:
+                    # without a gradient at the sending end the edges by sender are not needed
+                    lists = s.by_receiver, s.by_sender if into.src else None
+                    fused.backward(self.phase, columns, *lists, s.gid, backward_states, output_grads, into)
+                else:
+                    reference.backward(self.phase, columns, s.chunks(self.limit), backward_states, output_grads, into)
 
     def _in_order(self, grads: Columns) -> list[Any]:
         """One gradient per source, None where none is needed."""

@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from graphtheta.errors import CommError, GraphThetaError, UserFunctionError, annotate
 
@@ -14,32 +13,40 @@ _SYMBOL = re.compile(r"\b(Expr|Var|Deferred|Totals)\b")
 _OURS = {Path(__file__).parents[2] / folder for folder in ("ops", "engine", "models")}
 
 
-@contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Name the user's function in errors raised inside it, unless a function inside it is named already.
+class naming:
+    """A ``with`` block that names the user's function in errors raised inside it, unless a function inside it is named already.
 
     Errors of this package get a prefix to their message; others get a note.
     """
-    try:
-        yield
-    except CommError:
-        raise
-    except GraphThetaError as error:
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: str):
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception) and not isinstance(error, CommError):
+            _name(self._where, error)
+
+
+def _name(where: str, error: Exception) -> None:
+    if isinstance(error, GraphThetaError):
         if error.located or where in str(error):
             error.located = True
-            raise
+            return
         named = type(error)(f"{where}: {error}")
         named.located = True
         raise named from error
-    except Exception as error:
-        if isinstance(error, (TypeError, AttributeError)) and (found := _SYMBOL.search(str(error))):
-            named = UserFunctionError(f"{where}{_line(error)}: {error}; {_advice(found[0])}")
-            named.located = True
-            raise named from error
-        if not getattr(error, "located", False):
-            annotate(error, f"raised in {where}")
-            error.located = True  # type: ignore[attr-defined]
-        raise
+    if isinstance(error, (TypeError, AttributeError)) and (found := _SYMBOL.search(str(error))):
+        refused = UserFunctionError(f"{where}{_line(error)}: {error}; {_advice(found[0])}")
+        refused.located = True
+        raise refused from error
+    if not getattr(error, "located", False):
+        annotate(error, f"raised in {where}")
+        error.located = True  # type: ignore[attr-defined]
 
 
 def _advice(value: str) -> str:

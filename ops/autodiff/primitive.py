@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
 from graphtheta.sparse import is_sparse
 
@@ -42,8 +44,11 @@ class Primitive(Operation):
         return _registered, (self.name,)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        if any(isinstance(a, Expr) for a in args) or tracing():
+        if tracing():
             return build(self, args, static)
+        for a in args:
+            if isinstance(a, Expr):
+                return build(self, args, static)
         return self._run(args, static)
 
     def _run(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
@@ -51,9 +56,9 @@ class Primitive(Operation):
             return later
         values = [value_of(a) for a in args]
         if not self.sparse:
-            values = [v.toarray() if is_sparse(v) else v for v in values]
+            values = [v if isinstance(v, (np.ndarray, float)) or not is_sparse(v) else v.toarray() for v in values]
         # the function may reduce axis 0 of a value without rows
-        by_rows: Callable[..., Any] = rowwise if self.threaded and space_of(args[0]) is not None else lambda f: f
+        by_rows: Callable[..., Any] = rowwise if self.threaded and space_of(args[0]) is not None else _itself
         try:
             y = by_rows(self.forward)(*values, **static)
         except GraphThetaError:
@@ -61,27 +66,39 @@ class Primitive(Operation):
         except (ValueError, IndexError) as error:
             shapes = ", ".join(str(list(getattr(v, "shape", ()))) for v in values)
             raise ShapeError(f"{self.name} cannot take arrays of shape {shapes}: {error}") from error
-        if not any(isinstance(a, Var) or needs_grad(a) for a in args):
+        rules, learned, variable = [], False, False
+        for i, a in enumerate(args):
+            rule = self.rule(i) if needs_grad(a) else None
+            learned, variable = learned or rule is not None, variable or isinstance(a, Var) or needs_grad(a)
+            rules.append(rule)
+        if not variable:
             return y
         out = Var(y, self._space(args, y))
-        rules = [self.rule(i) if needs_grad(a) else None for i, a in enumerate(args)]
 
         def vjp(gs: list[Any]) -> list[Any]:
             return [None if r is None else by_rows(r)(gs[0], y, *values, **static) for r in rules]
 
         current().add(self.name, args, [out], vjp)
-        if all(r is None for r in rules):
+        if not learned:
             out.needs_grad = False
         return out
 
     def _space(self, args: tuple[Any, ...], y: Any) -> RowSpace | None:
-        spaces = [s for s in map(space_of, args) if s is not None]
-        if not spaces or not self.rowwise:
-            return None
-        if any(s.n != y.shape[0] for s in spaces):
-            raise UserFunctionError(f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); "
-                                    "combine values of the same nodes or edges only")
-        return spaces[0]
+        found = None
+        for a in args:
+            space = a.space if self.rowwise and isinstance(a, Var) else None
+            if space is None:
+                continue
+            if space.n != y.shape[0]:
+                spaces = [s for s in map(space_of, args) if s is not None]
+                raise UserFunctionError(f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); "
+                                        "combine values of the same nodes or edges only")
+            found = space if found is None else found
+        return found
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 def _registered(name: str) -> Primitive:

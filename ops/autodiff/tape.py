@@ -249,13 +249,13 @@ class Tape:
         number = self.number
         for x in inputs:
             # outside of any pass, results of earlier passes may be read
-            if isinstance(x, Var) and x.made_in is not None and x.made_in != number and number is not None:
+            if isinstance(x, Var) and x.made_in != number and x.made_in is not None and number is not None:
                 raise TapeError(f"{name} was given a value from an earlier pass; values are valid in one forward pass only, "
                                 "so compute it in each, and keep only settings and parameters on self")
         for out in outputs:
             out.made_in = number
-        learned = [out for out in outputs if out.dtype.kind == "f"]
-        if not self.record or not learned or not any(needs_grad(x) for x in inputs):
+        learned = [out for out in outputs if out.dtype.kind == "f"] if self.record and any(map(needs_grad, inputs)) else []
+        if not learned:
             return
         for out in learned:
             out.needs_grad = self._marks

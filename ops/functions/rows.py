@@ -26,6 +26,7 @@ from ..autodiff.space import RowSpace
 from ..autodiff.tape import Parameter, Var, space_of
 from ..autodiff.traits import Traits, all_axes, always, first
 from ..compile.scalar import Scalar
+from ..rows.alignment import are_aligned
 from ..rows.stored import StoredRows
 
 
@@ -111,8 +112,9 @@ def trailing(x: Any) -> tuple[int, ...]:
     """The shape without the row axis; the whole shape if there is none."""
     if isinstance(x, Expr):
         return x.dims
-    shape = np.shape(x) if not hasattr(x, "shape") else tuple(x.shape)
-    return shape[1:] if has_rows(x) else shape
+    if isinstance(x, Var):
+        return x.shape if x.space is None else x.shape[1:]
+    return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
 
 
 def same_rows(*args: Any) -> list[Any]:
@@ -148,7 +150,7 @@ def same_dtype(*args: Any) -> list[Any]:
     Raises:
         UserFunctionError: Variables of different float types are combined.
     """
-    floats = {np.dtype(a.dtype) for a in args if isinstance(a, (Var, Parameter, Expr)) and a.dtype.kind == "f"}
+    floats = {a.dtype for a in args if isinstance(a, (Var, Parameter, Expr)) and a.dtype.kind == "f"}
     if len(floats) > 1:
         raise UserFunctionError(f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one with gt.cast, or "
                                 "choose one type for the whole job")
@@ -196,6 +198,8 @@ def align(*args: Any) -> list[Any]:
     Raises:
         UserFunctionError: Rows of different sets, or different float types, are combined.
     """
+    if are_aligned(args):
+        return list(args)
     out = same_dtype(*same_rows(*args))
     # in arithmetic a mask counts as 1 and 0
     masks = all(np.dtype(getattr(a, "dtype", type(a))).kind == "b" for a in out)

@@ -1,0 +1,30 @@
+"""A short look at values that are combined: most are aligned already (``functions.rows``)."""
+from __future__ import annotations
+
+from typing import Any
+
+from ..autodiff.expr import Expr
+from ..autodiff.tape import Parameter, Var
+
+
+def are_aligned(args: tuple[Any, ...]) -> bool:
+    """Whether ``align`` would leave values as they are; also False where that takes longer to find out."""
+    space, dtype, most, least = None, None, 0, None
+    for a in args:
+        if type(a) is float or type(a) is int:
+            continue
+        if not isinstance(a, (Var, Parameter, Expr)):
+            return False
+        rank, rows = len(a.dims) if isinstance(a, Expr) else len(a.shape), isinstance(a, Expr) and a.rows
+        if isinstance(a, Var) and a.space is not None:
+            if space is not None and a.space is not space:
+                return False
+            space, rank, rows = a.space, rank - 1, True
+        if dtype is None:
+            dtype = a.dtype
+        if a.dtype != dtype:
+            return False
+        most = max(most, rank)
+        if rows:
+            least = rank if least is None else min(least, rank)
+    return dtype is not None and dtype.kind == "f" and (least is None or least == most)
