@@ -57,12 +57,12 @@ def _drop(x: Any, ids: Any, key: Any, rate: float, site: int, column: int = 0) -
 
 
 def _drop_entries(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
-    from ..kernels.dropout import keep_mask
+    from ..kernels.dropout import drop_entries
 
-    stay = np.empty(len(x.indices), np.bool_)
-    keep_mask(x.indptr, x.indices, ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), _threshold(rate), stay)
-    ends = np.concatenate(([0], np.cumsum(stay)))[x.indptr]
-    return scipy.sparse.csr_array((x.data[stay] * _scale(x, rate), x.indices[stay], ends.astype(x.indptr.dtype)), shape=x.shape)
+    folded = np.uint64(rng.key(int(key), Purpose.DROPOUT, site))
+    ends, at, values = (np.empty_like(part) for part in (x.indptr, x.indices, x.data))
+    n = drop_entries(x.indptr, x.indices, x.data, ids, folded, _threshold(rate), _scale(x, rate), ends, at, values)
+    return scipy.sparse.csr_array((values[:n], at[:n], ends), shape=x.shape)
 
 
 def _threshold(rate: float) -> np.uint64:

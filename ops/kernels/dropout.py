@@ -17,9 +17,22 @@ def drop(x, ids, key, threshold, scale, column, out):  # type: ignore[no-untyped
 
 
 @jit()
-def keep_mask(indptr, indices, ids, key, threshold, out):  # type: ignore[no-untyped-def]
-    """out[e] = whether entry e of sparse rows stays."""
+def drop_entries(indptr, indices, data, ids, key, threshold, scale, ends, at, values):  # type: ignore[no-untyped-def]
+    """Entries of sparse rows that stay, and how many there are.
+
+    Args:
+        indptr, indices, data: The rows, [n + 1], [entries] and [entries].
+        ids, key, threshold, scale: As for ``drop``.
+        ends, at, values: The same for the rows that are left; written, the last two as far as there are entries.
+    """
+    m = 0
+    ends[0] = 0
     for i in range(len(ids)):
         h = draw(key, ids[i])
         for e in range(indptr[i], indptr[i + 1]):
-            out[e] = mix(h + np.uint64(indices[e] + 1) * COLUMN) >= threshold
+            # an entry that goes is overwritten by the next one, which is faster than a branch
+            at[m] = indices[e]
+            values[m] = data[e] * scale
+            m += mix(h + np.uint64(indices[e] + 1) * COLUMN) >= threshold
+        ends[i + 1] = m
+    return m
