@@ -125,7 +125,11 @@ class TypedRows:
         return TypedRows(kind, [rows[kind == code, 1: 1 + x.shape[1]] for code, x in enumerate(self.blocks)])
 
 
-def blocks_of(x: Any, kind: np.ndarray, widths: Sequence[int], name: str) -> list[np.ndarray]:
+# what has types in a graph: their field, what they are, and what their types and values are called
+NODES, EDGES = ("x", "nodes", "type", "features"), ("edge_attr", "edges", "relation", "attributes")
+
+
+def blocks_of(x: Any, kind: np.ndarray, widths: Sequence[int], name: str, of: tuple[str, str, str, str] = NODES) -> list[np.ndarray]:
     """For each type its rows and columns of a matrix, [n of the type, width] each.
 
     Args:
@@ -133,21 +137,23 @@ def blocks_of(x: Any, kind: np.ndarray, widths: Sequence[int], name: str) -> lis
         kind: Type of each row, [n] int.
         widths: Number of columns of each type; they are side by side.
         name: Of the graph, for messages.
+        of: ``NODES`` or ``EDGES``, for messages.
 
     Raises:
         DataError: There are other columns, or a row is not 0 outside of those of its type.
     """
     if isinstance(x, TypedRows):
         return [np.asarray(block) for block in x.blocks]
-    ends = np.cumsum(widths).tolist()
+    (field, what, type_, values), ends = of, np.cumsum(widths).tolist()
     if x.shape[1] != ends[-1]:
-        raise DataError(f"{name}: x has {x.shape[1]} columns, but those of its types are {ends[-1]}, so that features cannot be "
-                        "standardised by type; standardise them before columns are added")
+        raise DataError(f"{name}: {field} has {x.shape[1]} columns, but those of its {type_}s are {ends[-1]}, so that {values} cannot be "
+                        f"standardised by {type_}; standardise them before columns are added")
     rows = [x[np.flatnonzero(kind == code)][:, b - n: b] for code, (b, n) in enumerate(zip(ends, widths, strict=True))]
     blocks = [part.toarray() if is_sparse(part) else part for part in rows]
     if sum(map(np.count_nonzero, blocks)) != (x.count_nonzero() if is_sparse(x) else np.count_nonzero(x)):
-        raise DataError(f"{name}: nodes of a type have values in columns of x that belong to other types, so that features cannot be "
-                        "standardised by type; give x as a dict by type, or as columns of all nodes without 'type_widths' in meta")
+        raise DataError(f"{name}: {what} of a {type_} have values in columns of {field} that belong to other {type_}s, so that {values} "
+                        f"cannot be standardised by {type_}; give {field} as a dict by {type_}, or as columns of all {what} without "
+                        f"'{type_}_widths' in meta")
     return blocks
 
 

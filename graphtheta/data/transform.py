@@ -14,10 +14,10 @@ from graphtheta.data.arrays import EDGE_MASKS, G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.data.lazy import CHUNK, Extended, Kept, LazyArray, Read, Selected, Without
 from graphtheta.data.scale import Scale
-from graphtheta.data.typed import RELATION, TYPE, type_widths
+from graphtheta.data.typed import RELATION, TYPE, relation_of_columns, relation_widths, type_widths
 from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
-from graphtheta.typed_rows import TypedRows, blocks_of, of_blocks
+from graphtheta.typed_rows import EDGES, TypedRows, blocks_of, of_blocks
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
 NODE_ROWS = ("x", "y", "train", "val", "test")
@@ -327,16 +327,32 @@ def standardise_features(graph: G) -> G:
     if not widths:
         return _standardised(graph, "x", x if isinstance(x, np.ndarray) else x.toarray(), graph.train)
     kind = x.kind if isinstance(x, TypedRows) else graph.node_columns[TYPE]
-    blocks = blocks_of(x, kind, widths, graph.name)
-    scale = Scale.of_types([Scale.over(block, None if graph.train is None else graph.train[kind == code])
-                            for code, block in enumerate(blocks)])
-    blocks = [part.scaled(block) for part, block in zip(scale.parts, blocks, strict=True)]
-    return graph.replace(x=of_blocks(kind, blocks, dense=isinstance(x, np.ndarray)), meta=scale.in_meta(graph.meta, "x"))
+    return _standardised_apart(graph, "x", kind, blocks_of(x, kind, widths, graph.name), graph.train)
 
 
 def standardise_edge_attr(graph: G) -> G:
-    """Standardise edge_attr over the training edges."""
-    return _standardised(graph, "edge_attr", required(graph, "edge_attr"), graph.edge_train)
+    """Standardise edge_attr over the training edges.
+
+    The columns of a relation are standardised over the training edges of this relation, over all of
+    its edges if none is in training, and stay 0 for other relations. An inverse relation has the
+    columns of the relation that it reverses.
+
+    Raises:
+        DataError: There are no attributes, or a graph with relations has other columns than those of its relations.
+    """
+    x, widths = required(graph, "edge_attr"), relation_widths(graph)
+    if not widths:
+        return _standardised(graph, "edge_attr", x, graph.edge_train)
+    kind = relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(widths))
+    return _standardised_apart(graph, "edge_attr", kind, blocks_of(x, kind, widths, graph.name, EDGES), graph.edge_train)
+
+
+def _standardised_apart(graph: G, field: str, kind: np.ndarray, blocks: list[np.ndarray], rows: np.ndarray | None) -> G:
+    """The graph with a field scaled by type, from the values of each type, and the scale in its meta."""
+    scale = Scale.of_types([Scale.over(block, None if rows is None else rows[kind == code]) for code, block in enumerate(blocks)])
+    blocks = [part.scaled(block) for part, block in zip(scale.parts, blocks, strict=True)]
+    values = of_blocks(kind, blocks, dense=isinstance(getattr(graph, field), np.ndarray))
+    return graph.replace(**{field: values}, meta=scale.in_meta(graph.meta, field))
 
 
 def _standardised(graph: G, field: str, values: np.ndarray, rows: np.ndarray | None) -> G:

@@ -189,6 +189,22 @@ def _apart(blocks: Sequence[Any]) -> bool:
     return sum(x.size for x in blocks) < WORTH * sum(map(len, blocks)) * sum(x.shape[1] for x in blocks)
 
 
+def relation_widths(graph: Any) -> list[int]:
+    """Number of columns that each relation has in edge_attr; empty if columns are those of all edges."""
+    return list(graph.meta.get("relation_widths", [])) if RELATION in graph.edge_columns else []
+
+
+def relation_of_columns(codes: np.ndarray, n: int, owners: int) -> np.ndarray:
+    """The relation whose columns of edge_attr an edge has: that of the edge, or the one of which it is the inverse.
+
+    Args:
+        codes: Relation of each edge, [n_edges] int.
+        n: Number of relations.
+        owners: Number of relations that have columns of their own.
+    """
+    return np.where(codes < n, codes % owners, owners) if n == 2 * owners else codes
+
+
 def type_widths(graph: Any) -> list[int]:
     """Number of columns that each type of nodes has in x; empty if columns are those of all nodes."""
     if isinstance(graph.x, TypedRows):

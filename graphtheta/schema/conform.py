@@ -13,14 +13,14 @@ import numpy as np
 from graphtheta.data.columns import listed
 from graphtheta.data.graph import Graph
 from graphtheta.data.scale import Scale
-from graphtheta.data.typed import RELATION, TYPE, type_widths
+from graphtheta.data.typed import RELATION, TYPE, relation_of_columns, type_widths
 from graphtheta.data.validation import frozen
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
 from graphtheta.schema.rescaled import Recoded, rescaled
 from graphtheta.schema.schema import Column, Schema
 from graphtheta.sparse import is_sparse
-from graphtheta.typed_rows import KIND, MOST_TYPES, TypedRows
+from graphtheta.typed_rows import EDGES, KIND, MOST_TYPES, TypedRows
 
 ADDED = "with gt.Graph(..., {}=...) or as a column of the import"
 
@@ -163,23 +163,39 @@ def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
 
 def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
     """edge_attr with the columns of each relation where the model expects them, and in its scale."""
-    x, own = graph.edge_attr, Scale.of(graph.meta, "edge_attr")
+    x, own, scale = graph.edge_attr, Scale.of(graph.meta, "edge_attr"), schema.scale("edge_attr")
+    kind = _relations(graph, schema, where) if any(s is not None and s.widths for s in (own, scale)) else None
     if own is not None and list(graph.relations) != schema.relations:
-        x, own = rescaled(x, own, None), None
+        # its columns are in the order of its own relations
+        codes = relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(own.widths)) if own.widths else None
+        x, own = rescaled(x, own, None, codes), None
     x = _blocks(x, graph.relations, graph.meta.get("relation_widths", []), schema.relations, schema.relation_widths,
                 "edge_attr of relation", where)
     width = 0 if x is None else int(x.shape[1])
     if width != schema.n_edge_features:
         raise DataError(f"{where}, has {width or 'no'} edge attributes in edge_attr; expected {schema.n_edge_features}; give the same "
                         "columns in the same order")
-    return None if x is None else rescaled(x, own, schema.scale("edge_attr"))
+    return None if x is None else rescaled(x, own, scale, kind, EDGES)
+
+
+def _relations(graph: Graph, schema: Schema, where: str) -> np.ndarray:
+    """For each edge the relation that has its columns, in the codes of the schema; one that it does not have gets a code behind them."""
+    if RELATION not in graph.edge_columns:
+        raise DataError(f"{where}, has no relations, but the attributes of each relation have a scale of their own; give the relations of "
+                        f"edges {ADDED.format('edge_columns')} {RELATION!r}, or the graph as dicts by relation")
+    codes, own, widths = np.asarray(graph.edge_columns[RELATION]), list(graph.relations), schema.relation_widths
+    if own and schema.relations and own != schema.relations[: len(own)]:
+        number = {name: code for code, name in enumerate(schema.relations)}
+        codes = np.array([number.get(name, len(number)) for name in own])[codes]
+    return relation_of_columns(codes, schema.n_relations, len(widths)) if widths else codes
 
 
 def _blocks(x: Any, own: Sequence[Any], own_widths: Sequence[int], wanted: Sequence[Any], widths: Sequence[int], what: str,
             where: str) -> Any:
     """Columns of types side by side, in the order that the model expects."""
-    own, wanted = list(own), list(wanted)
-    if x is None or not own_widths or not widths or own == wanted:
+    # inverse relations follow those whose columns they have
+    own, wanted = list(own)[: len(own_widths)], list(wanted)[: len(widths)]
+    if x is None or not own or not widths or own == wanted:
         return x
     at, taken = dict(zip(own, np.cumsum([0, *own_widths]).tolist(), strict=False)), []
     width_of = dict(zip(own, own_widths, strict=True))

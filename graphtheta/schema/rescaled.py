@@ -13,7 +13,7 @@ from graphtheta.data.validation import frozen, is_column
 from graphtheta.engine.store.column import Decoding, Read, Ready
 from graphtheta.npy import in_files
 from graphtheta.sparse import is_sparse
-from graphtheta.typed_rows import TypedRows, blocks_of, of_blocks
+from graphtheta.typed_rows import NODES, TypedRows, blocks_of, of_blocks
 
 # from some rows, [m, d], and their numbers, None for all, to other values of them
 Change = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
@@ -66,7 +66,7 @@ class Rescaled:
         return self._change(values.toarray() if is_sparse(values) else np.asarray(values), rows)
 
 
-def rescaled(x: Any, own: Scale | None, wanted: Scale | None, kind: np.ndarray | None = None) -> Any:
+def rescaled(x: Any, own: Scale | None, wanted: Scale | None, kind: np.ndarray | None = None, of: tuple[str, str, str, str] = NODES) -> Any:
     """Values in another scale; as they are if it is the same.
 
     Args:
@@ -74,6 +74,7 @@ def rescaled(x: Any, own: Scale | None, wanted: Scale | None, kind: np.ndarray |
         own: Their scale; None if they are as they were given.
         wanted: The other one.
         kind: Type of each row, [n] int, which a scale of types needs.
+        of: What has types, for messages.
 
     Raises:
         DataError: A row is not 0 outside of the columns of its type.
@@ -93,7 +94,7 @@ def rescaled(x: Any, own: Scale | None, wanted: Scale | None, kind: np.ndarray |
     if own is None and wanted is not None and wanted.widths and kind is not None and not isinstance(x, TypedRows):
         # rows of a type that the scale does not have have no columns
         widths = [*wanted.widths, *([0] if kind.max(initial=0) >= len(wanted.widths) else [])]
-        parts, blocks = [*wanted.parts, Scale(np.zeros(0), np.zeros(0))], blocks_of(x, kind, widths, "the graph")
+        parts, blocks = [*wanted.parts, Scale(np.zeros(0), np.zeros(0))], blocks_of(x, kind, widths, "the graph", of)
         return of_blocks(kind, [part.scaled(block) for part, block in zip(parts, blocks, strict=False)], dense=not is_sparse(x))
     return frozen(change(x.toarray() if is_sparse(x) else x, None))
 
