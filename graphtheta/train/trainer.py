@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.console import complain, say
+from graphtheta.data.scale import SCALES
 from graphtheta.embeddings.saved import gathered_tables, load_tables
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.train.metrics import METRICS
@@ -253,7 +254,9 @@ class Trainer(Session):
     @property
     def _sizes(self) -> dict[str, int]:
         """Sizes of the graph and of a step, stored so that a run is not resumed with others."""
-        return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges, "views_per_step": self.setup.views_per_step}
+        scales = [scale for field in SCALES if (scale := self.setup.schema.scale(field)) is not None]
+        return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges, "views_per_step": self.setup.views_per_step,
+                "scaled_types": sum(len(scale.widths) for scale in scales)}
 
     def _restored(self, found: Checkpoint) -> Progress:
         """Restore a checkpoint; returns the progress of the run."""
@@ -262,6 +265,11 @@ class Trainer(Session):
             if stored != n and name == "views_per_step":
                 raise ConfigError(f"views_per_step={n}, but the run in {self.job.folder} has views_per_step={stored}; give "
                                   f"--views-per-step {stored} to resume it, or choose another folder with --out")
+            if stored != n and name == "scaled_types":
+                # runs of earlier versions have one scale for all types
+                raise ConfigError(f"{n} types of nodes and edges have features in a scale of their own, but {stored} have in the run in "
+                                  f"{self.job.folder}, which was begun with another scale of the same features; start anew in another "
+                                  "folder with --out, or resume it with the version of graphtheta and the graph that it was begun with")
             if stored != n:
                 raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
                                   f"{stored:,}; give the same dataset, or choose another folder with --out")

@@ -12,7 +12,7 @@ import graphtheta as gt
 from graphtheta.cli.command import train
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.errors import DataError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.npy import in_files
 from graphtheta.store.from_graph import write_store
 from graphtheta.typed_rows import TypedRows
@@ -155,7 +155,8 @@ def test_a_run_that_goes_on_and_its_weights(tmp_path: Path, monkeypatch: pytest.
     write_store(RAW, "raw.store", SerialComm())
     expected = run(SerialComm(), out="whole", epochs=4)
     for epochs, size in ((1, 3), (2, 1), (4, 2)):
-        found = run_simulated(size, run, epochs=epochs, resume=epochs > 1)[0]
+        # a run that may resume writes checkpoints
+        found = run_simulated(size, run, epochs=epochs, resume=True)[0]
         np.testing.assert_allclose(found, expected[:epochs], rtol=1e-7)
     flags = ["--model", "rgcn", "--hidden", "5", "--epochs", "2", "--normalise-features", "standard", "--out", "trained"]
     assert train(["--dataset", "raw.store", *flags]) == 0
@@ -163,6 +164,18 @@ def test_a_run_that_goes_on_and_its_weights(tmp_path: Path, monkeypatch: pytest.
     for graph in (RAW, FORMS["sparse"], turned()):
         other = gt.open_run("trained", graph.replace(**UNLABELLED)).predict(graph.nodes_of("paper"))
         np.testing.assert_allclose(other[1], own[1][:40], rtol=1e-5, atol=1e-5)  # type: ignore[index]
+
+
+def test_a_run_that_was_begun_with_one_scale_for_all_types_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a version that had no scales of types."""
+    monkeypatch.chdir(tmp_path)
+    write_store(RAW, "raw.store", SerialComm())
+    sizes = gt.Trainer._sizes.fget  # type: ignore[attr-defined]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(gt.Trainer, "_sizes", property(lambda self: {name: n for name, n in sizes(self).items() if name != "scaled_types"}))
+        run(SerialComm(), epochs=1, resume=True)
+    with pytest.raises(ConfigError, match="3 types of nodes and edges have features in a scale of their own, but 0 have in the run in"):
+        run(SerialComm(), epochs=2, resume=True)
 
 
 def test_what_does_not_fit() -> None:
