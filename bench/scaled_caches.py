@@ -16,7 +16,7 @@ from excerpts import FEATURES, NODE_COUNT
 from harness import say
 from lazy_rmat import LazyRmat
 from scaled import read
-from scaled_modes import EACH, FANOUT, HOW, LAYERS, WAYS, Alone, parts_of, rounds, sizes, step_of, views_of
+from scaled_modes import EACH, FANOUT, LAYERS, WAYS, Alone, parts_of, rounds, sizes, step_of, views_of
 
 from graphtheta.caching.registry import CACHE_POLICIES
 
@@ -49,15 +49,15 @@ def warm(replay: Replay, policy: str, capacity: int) -> float:
 
 def caches(options: Any) -> list[dict[str, Any]]:
     """Steps of independent workers with each policy and size."""
-    cluster, laws = read(options.cluster, 1.0), {how: rounds(how != HOW[0]) for how in HOW[:2]}
+    cluster, law = read(options.cluster, 1.0), rounds()
     rmat, rows = LazyRmat(options.full_scale), list[dict[str, Any]]()
     for case in options.batches:
         found: dict[int, tuple[list[Alone], Any, dict[tuple[str, str], float]]] = {}
-        first: dict[tuple[str, str, str], tuple[int, dict[str, float]]] = {}
+        first: dict[tuple[str, str], tuple[int, dict[str, float]]] = {}
         for workers in options.workers:
             n = sizes(case, options.full_scale, workers)
             if n not in found:
-                views, held = views_of(case, options, workers, cluster, laws[HOW[0]])
+                views, held = views_of(case, options, workers, cluster, law)
                 replay = stream(rmat, n, options.reads)
                 say(f"{case}, {n} targets: {len(replay.batches)} batches are replayed")
                 rates = {(policy, size): warm(replay, policy, capacity_of(size, rmat)) for size in ROWS for policy in CACHE_POLICIES}
@@ -68,16 +68,14 @@ def caches(options: Any) -> list[dict[str, Any]]:
                 row: dict[str, Any] = {"case": case, "workers": workers, "policy": policy, "rows": size, "hits": rate, "targets": n,
                                        "MiB": (n_bytes - rate * ROW_BYTES * nodes) / 2**20, "nodes of a view": nodes,
                                        "label": f"{case} {workers} {policy} {size}"}
-                for how in HOW[1:]:
-                    saved = rate * ROW_BYTES * (workers - 1) / workers * max(view.nodes for view in views)
-                    parts = parts_of(views, held, laws, how, workers, cluster, saved)
-                    few, before = first.setdefault((policy, size, how), (workers, parts))
-                    grown, limit = (workers / few if case == EACH else 1.0), max(parts, key=parts.__getitem__)
-                    bare = step_of(parts_of(views, held, laws, how, workers, cluster), 1, 1)
-                    row |= {how: step_of(parts, 1, 1), f"{how}, saved": 1 - step_of(parts, 1, 1) / bare, f"{how}, limit": limit,
-                            **{f"{how}, {name}": grown * step_of(before, *way) / step_of(parts, *way) for name, way in WAYS.items()},
-                            **{f"{how}, seconds of {name}": s for name, s in parts.items()}}
-                rows.append({**row, "seconds": row[HOW[1]]})
+                saved = rate * ROW_BYTES * (workers - 1) / workers * max(view.nodes for view in views)
+                parts = parts_of(views, held, law, workers, cluster, saved)
+                few, before = first.setdefault((policy, size), (workers, parts))
+                grown, limit = (workers / few if case == EACH else 1.0), max(parts, key=parts.__getitem__)
+                bare, seconds = (step_of(x, 1, 1) for x in (parts_of(views, held, law, workers, cluster), parts))
+                rows.append({**row, "step": seconds, "saved": 1 - seconds / bare, "limit": limit, "seconds": seconds,
+                             **{name: grown * step_of(before, *way) / step_of(parts, *way) for name, way in WAYS.items()},
+                             **{f"seconds of {name}": s for name, s in parts.items()}})
             say(f"{case}, {workers} workers: " + ", ".join(f"{x['policy']} {x['hits']:.0%}" for x in rows if x["workers"] == workers
                                                             and x["case"] == case and x["rows"] == "2M"))
     return rows

@@ -3,14 +3,12 @@
 Both read the same graph, that of ``lazy_rmat.py``: P independent workers a batch of b targets each, P
 cooperative ones a batch of P x b. A cooperative batch is simulated as in ``scaled.py``, if it is too
 large on a smaller graph, and its nodes and edges are counted on the full one. Independent workers
-compute alone, so a step takes as long as the largest of their views, and what makes the views:
+compute alone, so a step takes as long as the largest of their views, and what makes the views, which
+all search by one call:
 
     bytes       those of a view, structure and features, since each worker sends a P-th of P views
-    messages    of a view ("one by one"), or of all views of a step together ("merged", --macrobatch)
-    views       searching a view and putting it together, and for each of P views the interpreter
-
-"at once" is what would remain of "merged" if all views were searched by one call, as systems do whose
-workers ask for the neighbours of their own targets; the engine has no such call.
+    messages    of a step, in which each worker may have a message for each other one in every move
+    views       searching a view and putting it together, and the interpreter's time for a step
 """
 from __future__ import annotations
 
@@ -38,30 +36,30 @@ EACH, ALL = "1,024 each", "1 % in all"
 # workers whose messages are counted
 FEW = (2, 3)
 WAYS = {"of first": (1.0, 1.0), **SETTINGS}
-HOW = ("one by one", "merged", "at once")
+# workers whose interpreter is timed
+TIMED = (2, 32)
 # a graph on which every worker has a message for every other one, and one whose views take the interpreter's time alone
 BUSY, SMALL = "rmat:scale=12,edge_factor=7,features=128,classes=16", "ring:n=256,features=128"
 BUSY_TARGETS = 32
 
 
 class Rounds(NamedTuple):
-    """What workers send to make P views.
+    """What workers send to make the views of a step.
 
     Attributes:
-        view, group: Moves in which a worker may have a message for each other one, of each view and of all together.
-        own, shared: Collectives of each view and of all together.
-        seconds: Of the interpreter, for each view on each worker.
+        moves: Moves in which a worker may have a message for each other one.
+        collectives: Their number.
+        seconds, each: Of the interpreter on a worker, for a step and for each worker.
     """
 
-    view: int
-    group: int
-    own: int
-    shared: int
+    moves: int
+    collectives: int
     seconds: float
+    each: float
 
-    def of(self, workers: int) -> tuple[int, int]:
-        """Moves and collectives of P views."""
-        return workers * self.view + self.group, workers * self.own + self.shared
+    def interpreter(self, workers: int) -> float:
+        """Seconds of the interpreter on a worker."""
+        return self.seconds + self.each * workers
 
 
 def batch_job(graph: str, n: int, mode: str, **keys: Any) -> gt.Job:
@@ -71,27 +69,20 @@ def batch_job(graph: str, n: int, mode: str, **keys: Any) -> gt.Job:
     return gt.Job(**more, **keys)
 
 
-def rounds(merged: bool) -> Rounds:
-    """Count the messages of two and of three workers, which determine those of any number."""
-    keys = {"fanout": ",".join([str(FANOUT)] * LAYERS), **({"macrobatch": "2"} if merged else {})}
-    job, small = batch_job(BUSY, BUSY_TARGETS, "independent", **keys), batch_job(SMALL, 1, "independent", **keys)
+def rounds() -> Rounds:
+    """Count the messages of two and of three workers, which determine those of any number, and time the interpreter."""
+    fanout = ",".join([str(FANOUT)] * LAYERS)
+    job, small = batch_job(BUSY, BUSY_TARGETS, "independent", fanout=fanout), batch_job(SMALL, 1, "independent", fanout=fanout)
     held, ring = skeleton(job, gt.load(BUSY)), skeleton(small, gt.load(SMALL))
 
-    def law(mode: str, groups: int) -> np.ndarray:
-        """Moves and collectives of some groups of views."""
-        found = [rehearse(held, job.change(mode=mode), pair_of(*PAIR), p, groups * (p if mode == "independent" else 1)) for p in FEW]
-        return np.linalg.solve([[p - 1, 1] for p in FEW], [float(x.messages.max()) for x in found])
+    def solved(workers: tuple[int, int], found: list[float]) -> tuple[float, float]:
+        """What each further worker adds, and the rest."""
+        each = (found[1] - found[0]) / (workers[1] - workers[0])
+        return each, found[0] - each * workers[0]
 
-    timed = rehearse(ring, small, pair_of(*PAIR), 2, 32)
-    seconds = float(timed.seconds.max()) / timed.views
-    if merged:
-        # a macrobatch has two groups of views
-        group, shared = np.rint(law("independent", 2)).astype(int).tolist()
-        return Rounds(0, group, 0, shared, seconds)
-    view, own = np.rint(law("cooperative", 1)).astype(int).tolist()
-    dealt = [float(rehearse(held, job, pair_of(*PAIR), p, p).messages.max()) - p * (view * (p - 1) + own) for p in FEW]
-    group, shared = np.rint(np.linalg.solve([[p - 1, 1] for p in FEW], dealt)).astype(int).tolist()
-    return Rounds(view, group, own, shared, seconds)
+    moves, rest = solved(FEW, [float(rehearse(held, job, pair_of(*PAIR), p, p).messages.max()) for p in FEW])
+    each, seconds = solved(TIMED, [float(rehearse(ring, small, pair_of(*PAIR), p, p).seconds.max()) for p in TIMED])
+    return Rounds(round(moves), round(moves + rest), seconds, each)
 
 
 def batch_of(rmat: LazyRmat, n: int, number: int) -> tuple[Drawn, list[int]]:
@@ -109,7 +100,6 @@ class Alone:
 
     Attributes:
         nodes, edges: Of the view.
-        hops: Edges of each hop.
         compute: Seconds of the worker that computes it.
         seconds: Processor seconds of all workers to search it and of one to put it together, besides those of the interpreter.
         n_bytes: Bytes that all send to make it if no row lies where it is read.
@@ -117,7 +107,6 @@ class Alone:
 
     nodes: float
     edges: float
-    hops: list[float]
     compute: float
     seconds: float
     n_bytes: float
@@ -125,7 +114,7 @@ class Alone:
 
 def alone(rmat: LazyRmat, n: int, number: int, cluster: Larger, law: Rounds) -> tuple[Alone, Skeleton]:
     """Count a view of n targets, which stands for one of as many times as many, where a small view takes the time of a law."""
-    drawn, hops = batch_of(rmat, n, number)
+    drawn, _ = batch_of(rmat, n, number)
     job = batch_job("rmat", int(drawn.graph.train.sum()), "independent")
     held, times = skeleton(job, drawn.graph), drawn.times
     own = replace(cluster, times=times)
@@ -133,8 +122,8 @@ def alone(rmat: LazyRmat, n: int, number: int, cluster: Larger, law: Rounds) -> 
     compute = own.corrected(row, parameter_bytes(held)).compute
     # of two workers, each has half of the rows that it reads
     made = rehearse(held, job, pair_of(*PAIR), 2, 1)
-    return Alone(times * drawn.graph.n_nodes, times * drawn.graph.n_edges, [times * x for x in hops], compute,
-                 times * max(float(made.seconds.sum()) - 2 * law.seconds, 0.0), 2 * times * float(made.sent.sum())), held
+    return Alone(times * drawn.graph.n_nodes, times * drawn.graph.n_edges, compute,
+                 times * max(float(made.seconds.sum()) - 2 * law.interpreter(2), 0.0), 2 * times * float(made.sent.sum())), held
 
 
 def parameter_bytes(held: Skeleton) -> int:
@@ -142,34 +131,26 @@ def parameter_bytes(held: Skeleton) -> int:
     return sum(p.value.nbytes for p in held.prepared.model.parameters())
 
 
-def parts_of(views: list[Alone], held: Skeleton, laws: dict[str, Rounds], how: str, workers: int, cluster: Larger,
-             saved: float = 0.0) -> dict[str, float]:
+def parts_of(views: list[Alone], held: Skeleton, law: Rounds, workers: int, cluster: Larger, saved: float = 0.0) -> dict[str, float]:
     """Seconds of a step of independent workers by cause.
 
     Args:
         views: Some views of workers.
         held: The job of one of them.
-        laws: Rounds of "one by one" and "merged".
-        how: One of ``HOW``.
+        law: Rounds of a step.
         workers: Their number.
         cluster: The machines.
         saved: Bytes of a view that are not sent, because caches hold them.
     """
-    law, links = laws["one by one" if how == "one by one" else "merged"], replace(cluster, times=1.0)
+    links = replace(cluster, times=1.0)
     summed = [np.full(workers, x.max()) for x in reduced(held.order, list(held.prepared.model.parameters()), workers)]
-    moves, collectives = law.of(workers)
-    pairs = float(moves * (workers - 1))
-    if how == "one by one":
-        # a view of few edges has messages for few pairs of workers
-        hops = [workers * -np.expm1(-mean(view.hops[i] for view in views) / workers**2) for i in range(LAYERS)]
-        pairs = law.group * (workers - 1) + workers * law.view * mean(hops)
-    steps = np.log2(workers)
-    made = (moves + steps * collectives) * cluster.latency + (pairs + steps * collectives) * cluster.post
+    steps = np.log2(workers) * law.collectives
+    made = (law.moves + steps) * cluster.latency + (law.moves * (workers - 1) + steps) * cluster.post
     sent = (workers - 1) / workers * max(view.n_bytes for view in views) - saved
     computing, slowest = mean(view.compute for view in views), max(view.compute for view in views)
-    interpreter = law.seconds * (1 if how == "at once" else workers)
     both, carried = (links.transfer(summed[0], x, 1) for x in (summed[1], 0 * summed[1]))
-    return {"computing": computing, "imbalance": slowest - computing, "views": mean(view.seconds for view in views) + interpreter,
+    return {"computing": computing, "imbalance": slowest - computing,
+            "views": mean(view.seconds for view in views) + law.interpreter(workers),
             "bytes": sent * cluster.congestion / cluster.bandwidth + carried, "messages": made + both - carried}
 
 
@@ -187,7 +168,7 @@ def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds
     times = share * edges / drawn.graph.n_edges
     job = batch_job("rmat", int(drawn.graph.train.sum()), "cooperative")
     (point,) = larger(job, drawn, [workers], replace(cluster, times=times), options.rehearsed)
-    return {"parts": {**point.parts, "views": point.parts["views"] + law.seconds}, "nodes": share * nodes, "edges": share * edges,
+    return {"parts": {**point.parts, "views": point.parts["views"] + law.interpreter(1)}, "nodes": share * nodes, "edges": share * edges,
             "MiB": times * (point.row.moved + point.row.built) / 2**20 / workers, "times": times}
 
 
@@ -205,15 +186,15 @@ def views_of(case: str, options: Any, workers: int, cluster: Larger, law: Rounds
     return [view for view, _ in found], found[0][1]
 
 
-def rows_of(case: str, options: Any, cluster: Larger, laws: dict[str, Rounds]) -> list[dict[str, Any]]:
-    """Rows of a size of batches: cooperative, and independent in each way."""
+def rows_of(case: str, options: Any, cluster: Larger, law: Rounds) -> list[dict[str, Any]]:
+    """Rows of a size of batches: cooperative and independent."""
     rows, first = list[dict[str, Any]](), dict[str, tuple[int, dict[str, float]]]()
     for workers in options.workers:
         if case == ALL or workers == options.workers[0]:
-            views, held = views_of(case, options, workers, cluster, laws[HOW[0]])
-        one = together(options, case, workers, cluster, laws[HOW[0]])
+            views, held = views_of(case, options, workers, cluster, law)
+        one = together(options, case, workers, cluster, law)
         nodes, edges, n_bytes = (mean(getattr(view, name) for view in views) for name in ("nodes", "edges", "n_bytes"))
-        ways = {"cooperative": one["parts"], **{f"independent, {how}": parts_of(views, held, laws, how, workers, cluster) for how in HOW}}
+        ways = {"cooperative": one["parts"], "independent": parts_of(views, held, law, workers, cluster)}
         for mode, parts in ways.items():
             few, before = first.setdefault(mode, (workers, parts))
             grown, seconds, limit = (workers / few if case == EACH else 1.0), sum(parts.values()), max(parts, key=parts.__getitem__)
@@ -230,6 +211,6 @@ def rows_of(case: str, options: Any, cluster: Larger, laws: dict[str, Rounds]) -
 
 def modes(options: Any) -> list[dict[str, Any]]:
     """Steps of both modes, for batches that grow with the workers and for those that do not."""
-    cluster, laws = read(options.cluster, 1.0), {how: rounds(how != HOW[0]) for how in HOW[:2]}
-    say(", ".join(f"{how}: {law}" for how, law in laws.items()))
-    return [row for case in options.batches for row in rows_of(case, options, cluster, laws)]
+    cluster, law = read(options.cluster, 1.0), rounds()
+    say(str(law))
+    return [row for case in options.batches for row in rows_of(case, options, cluster, law)]

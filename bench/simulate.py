@@ -62,8 +62,7 @@ COLUMNS = {"check": ["case", "link", "ranks", "simulated", "measured", "off", "l
            "scaling": ["case", "inside", "partitioner", "workers", "step", "of first", *SETTINGS, "limit", "share", "MiB sent", "messages"],
            "modes": ["case", "mode", "workers", "step", "of first", *SETTINGS, "against", "more nodes", "more edges", "limit",
                      "share", "MiB"],
-           "caches": ["case", "workers", "policy", "rows", "hits", "MiB", "merged", "merged, saved", "merged, of first", "at once",
-                      "at once, saved", "at once, of first", "at once, limit"],
+           "caches": ["case", "workers", "policy", "rows", "hits", "MiB", "step", "saved", "of first", "limit"],
            "clusters": ["graph", "method", "clusters", "inside", "isolated", "nodes", "fewest", "most", "edges", "without edges"]}
 
 

@@ -132,6 +132,12 @@ def all_to_all(comm: Comm) -> None:
         comm.all_to_all([np.ones(1)] * (comm.size + 1))
 
 
+def swaps_counts(comm: Comm) -> None:
+    sent = np.array([[100 * comm.rank + q, q] for q in range(comm.size)], np.int64)
+    assert_array_equal(comm.swap(sent), [[100 * q + comm.rank, comm.rank] for q in range(comm.size)])
+    assert comm.together([lambda: int(comm.all_sum(np.array(1))), lambda: comm.rank]) == [comm.size, comm.rank]
+
+
 def moves(comm: Comm) -> None:
     others = [q for q in range(comm.size) if q != comm.rank]
     sends = [(q, np.full((q + 1, 2), comm.rank, np.float32)) for q in others]
@@ -224,7 +230,7 @@ def workers_of_a_machine_share_memory(comm: Comm) -> None:
 
 CONTRACT = [
     sums_keep_shape_and_dtype, sums_are_exact_for_integers, sums_have_the_same_bits_everywhere, sums_take_any_layout, extremes,
-    refuses_dtypes, gathers_objects, refuses_objects, broadcasts, sums_in_rounds, gathers_rows, refuses_uneven_rows, all_to_all, moves,
-    moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees, counts_messages_and_bytes,
+    refuses_dtypes, gathers_objects, refuses_objects, broadcasts, sums_in_rounds, gathers_rows, refuses_uneven_rows, all_to_all,
+    swaps_counts, moves, moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees, counts_messages_and_bytes,
     workers_of_a_machine_share_memory,
 ]  # fmt: skip

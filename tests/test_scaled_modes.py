@@ -72,31 +72,27 @@ def test_a_sampled_batch_is_read_completely(modes: Any) -> None:
     assert view.levels[0].n_edges == graph.n_edges + view.levels[0].n_out
 
 
-@pytest.mark.parametrize("how", ["one by one", "merged"])
-def test_messages_follow_from_those_of_two_and_three_workers(modes: Any, how: str) -> None:
+def test_messages_follow_from_those_of_two_and_three_workers(modes: Any) -> None:
     """As the ledgers of four workers that train count them."""
-    merged, workers = how == "merged", 4
-    law = modes.rounds(merged)
-    keys = {"fanout": "10,10,10", **({"macrobatch": "2"} if merged else {})}
-    job = modes.batch_job(modes.BUSY, modes.BUSY_TARGETS, "independent", split="fraction", **keys)
-    graph, groups = gt.load(modes.BUSY), 1 + merged
+    law, workers = modes.rounds(), 4
+    job = modes.batch_job(modes.BUSY, modes.BUSY_TARGETS, "independent", split="fraction", fanout="10,10,10")
+    graph = gt.load(modes.BUSY)
 
     def sent(comm: Comm) -> float:
         one = gt.Trainer(graph=graph, comm=comm, job=job)
         before = comm.ledger.snapshot()
-        one.training.run(0, 0, groups * workers)
+        one.training.run(0, 0, workers)
         since = comm.ledger.since(before)
         return float(sum(since[stage]["messages"] for stage in ("batch", "fetch")))
 
-    moves, collectives = law.of(workers)
-    assert set(run_simulated(workers, sent)) == {moves * (workers - 1) + collectives}
-    assert law.seconds > 0
+    assert set(run_simulated(workers, sent)) == {law.moves * (workers - 1) + law.collectives}
+    assert law.interpreter(2) > 0
 
 
 def test_bytes_and_work_of_a_view_are_those_of_more_workers(modes: Any) -> None:
     from scaled import read
 
-    cluster, law = read(BENCH / "papers" / "cluster.yaml", 1.0), modes.Rounds(3, 6, 1, 3, 0.0)
+    cluster, law = read(BENCH / "papers" / "cluster.yaml", 1.0), modes.Rounds(8, 6, 0.0, 0.0)
     graph = rmat(modes)
     view, held = modes.alone(graph, 6, 0, cluster, law)
     drawn, _ = modes.batch_of(graph, 6, 0)
@@ -110,23 +106,21 @@ def test_parts_of_a_step_grow_with_what_causes_them(modes: Any) -> None:
     from scaled import read
 
     cluster = read(BENCH / "papers" / "cluster.yaml", 1.0)
-    laws = {"one by one": modes.Rounds(3, 6, 1, 3, 0.002), "merged": modes.Rounds(0, 7, 0, 4, 0.003)}
-    _, held = modes.alone(rmat(modes), 2, 0, cluster, laws["one by one"])
-    small, large = (modes.Alone(n, n, [1e9] * modes.LAYERS, 1e-7 * n, 0.5, 1e3 * n) for n in (1e6, 2e6))
+    law = modes.Rounds(8, 6, 0.005, 0.0001)
+    _, held = modes.alone(rmat(modes), 2, 0, cluster, law)
+    small, large = (modes.Alone(n, n, 1e-7 * n, 0.5, 1e3 * n) for n in (1e6, 2e6))
 
-    def parts(how: str, workers: int, saved: float = 0.0) -> dict[str, float]:
-        found: dict[str, float] = modes.parts_of([small, large], held, laws, how, workers, cluster, saved)
+    def parts(workers: int, saved: float = 0.0) -> dict[str, float]:
+        found: dict[str, float] = modes.parts_of([small, large], held, law, workers, cluster, saved)
         return found
 
-    one, merged, at_once = (parts(how, 256) for how in modes.HOW)
+    some, more = parts(256), parts(512)
     # all wait for the largest view
-    assert one["computing"] + one["imbalance"] == pytest.approx(large.compute)
-    assert one["views"] == pytest.approx(0.5 + 256 * 0.002) and at_once["views"] == pytest.approx(0.5 + 0.003)
-    assert merged["messages"] < one["messages"] and merged["messages"] == at_once["messages"]
-    # rounds of each view grow with the square of the workers, if all have something to say
-    assert 3.5 < parts("one by one", 512)["messages"] / one["messages"] < 4.5
-    assert 1.5 < parts("merged", 512)["messages"] / merged["messages"] < 2.5
-    assert one["bytes"] - parts("one by one", 256, 1e8)["bytes"] == pytest.approx(1e8 * cluster.congestion / cluster.bandwidth)
+    assert some["computing"] + some["imbalance"] == pytest.approx(large.compute)
+    assert some["views"] == pytest.approx(0.5 + 0.005 + 256 * 0.0001)
+    # messages grow with the workers, if all have something to say
+    assert 1.5 < more["messages"] / some["messages"] < 2.5
+    assert some["bytes"] - parts(256, 1e8)["bytes"] == pytest.approx(1e8 * cluster.congestion / cluster.bandwidth)
 
 
 def test_hits_of_the_warm_state(monkeypatch: pytest.MonkeyPatch) -> None:

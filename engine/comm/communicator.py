@@ -6,7 +6,8 @@ on them here, once, so all implementations return the same values.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .failure import class_names, rebuild
 from .ordered_reduce import fold
 from .transport import Transport
 
+T = TypeVar("T")
 # Arrays up to this many bytes are copied behind the header of their collective; before longer ones
 # the header is sent alone.
 SHORT = 1 << 15
@@ -222,6 +224,32 @@ class Comm(Transport):
         others = [q for q in range(self.size) if q != self.rank]
         self.move_begin([(q, parts[q]) for q in others], [(q, result[q]) for q in others], Tag.ALL_TO_ALL).end()
         return result
+
+    @collective
+    def swap(self, counts: np.ndarray) -> np.ndarray:
+        """Send row q to rank q.
+
+        Args:
+            counts: [size, n] int64; n is the same on all ranks.
+
+        Returns:
+            The rows that the ranks sent here, in rank order, [size, n] int64.
+        """
+        self._enter("swap", counts.shape)
+        sent = np.insert(counts, 0, self._channel.header, axis=1)
+        arriving = np.empty_like(sent)
+        self._swap_into(sent, arriving)
+        self._count(sent.nbytes)
+        self._check(arriving[:, 0])
+        return arriving[:, 1:]
+
+    def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
+        """Run functions that communicate; returns their results in order. Some communicators merge their messages.
+
+        Args:
+            work: The functions, the same on every rank.
+        """
+        return [function() for function in work]
 
     @collective
     def agree(self, error: Exception | None) -> None:

@@ -122,11 +122,11 @@ class Partition:
         """Global ids of the sources and destinations of some local edges, [n] int64 each.
 
         Args:
-            stored: Storage positions, ascending, [n].
+            stored: Storage positions, [n].
         """
         src, dst = np.empty(len(stored), np.int64), np.empty(len(stored), np.int64)
         for b in self.relations[EDGE].blocks:
-            at = slice(*np.searchsorted(stored, (b.start, b.start + b.n_edges)))
+            at = np.flatnonzero((stored >= b.start) & (stored < b.start + b.n_edges))
             edges = stored[at] - b.start
             src[at] = b.in_src[edges] + b.src_kind * self.n_masters
             dst[at] = np.searchsorted(b.in_indptr, edges, side="right") - 1 + b.dst_kind * self.n_masters

@@ -89,6 +89,25 @@ class Chosen(Candidates):
 
 
 @dataclass
+class Frontiers:
+    """The candidates of several views together: those of one view after those of another.
+
+    Attributes:
+        reverse: False if messages run along the edges, True against them.
+        candidates: The edges by block, with a group for each receiving row.
+        bounds: Bounds of the views in the receiving rows, by kind of row, [views + 1].
+        complete: Whether the candidates are all stored edges into the rows, on every worker.
+    """
+
+    partition: Partition
+    relation: StoredRelation
+    reverse: bool
+    candidates: Sequence[Candidates]
+    bounds: dict[int, np.ndarray]
+    complete: bool
+
+
+@dataclass
 class Frontier:
     """The candidates of a sampler: all edges of one pass into the rows from which a view expands.
 
@@ -111,6 +130,12 @@ class Frontier:
     rows: dict[int, np.ndarray]
     complete: bool
     cutoff: dict[int, np.ndarray] | None = None
+
+    @property
+    def alone(self) -> Frontiers:
+        """The same candidates as those of one view."""
+        bounds = {kind: np.array([0, len(rows)]) for kind, rows in self.rows.items()}
+        return Frontiers(self.partition, self.relation, self.reverse, self.candidates, bounds, self.complete)
 
 
 class Sample(NamedTuple):

@@ -1,13 +1,14 @@
 """The protocol of samplers: which in-edges a view keeps when it expands its frontier."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from ..partition.partition import Partition
 from ..partition.relation import StoredRelation
-from .candidates import Frontier, Sample
+from .candidates import Chosen, Frontier, Frontiers, Sample
 
 
 class Sampler(Protocol):
@@ -39,6 +40,23 @@ class Sampler(Protocol):
             receiving node.
 
         Collective: all ranks of the frontier's partition.
+        """
+
+
+@runtime_checkable
+class SamplerOfViews(Protocol):
+    """A sampler that can choose the edges of several views by one call."""
+
+    def choose_all(self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]) -> list[Chosen] | None:
+        """Choose edges of one pass for several views, without messages; each gets those that ``Sampler.choose`` chooses.
+
+        Args:
+            frontiers: All edges of the pass, for each view.
+            hop: As for ``Sampler.choose``.
+            steps: Number of the training step of each view.
+
+        Returns:
+            The edges by block; None if ``Sampler.choose`` has to be called for each view.
         """
 
 

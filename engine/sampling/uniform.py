@@ -5,6 +5,7 @@ are the same on all workers, so each keeps those of its own edges without any me
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from ...ops.kernels.pool import run_blocks
 from ...ops.sampling.draw import choose, room
 from ..partition.partition import MASTER, MIRROR
 from ..partition.relation import Positions
-from .candidates import Candidates, Chosen, Frontier, Sample
+from .candidates import Candidates, Chosen, Frontier, Frontiers, Sample
 from .positions import positions_of
 
 # a thread draws about so many edges at a time
@@ -22,39 +23,27 @@ EDGES_PER_BLOCK = 1 << 14
 
 @dataclass(frozen=True)
 class UniformDraws:
-    """One choice of ``k`` edges for each receiving row of a frontier with all edges of its rows.
+    """One choice of ``k`` edges for each receiving row of frontiers with all edges of their rows.
 
     Attributes:
-        key: Key of the draws.
+        key: Key of the draws of each view.
         replace: Choose with replacement.
     """
 
-    frontier: Frontier
-    key: int
+    frontiers: Frontiers
+    key: Sequence[int]
     k: int
     replace: bool
 
-    def choose(self) -> Sample:
-        """The chosen edges with their importance weights.
-
-        Collective: all ranks of the frontier's partition.
-        """
-        f = self.frontier
+    def choose(self) -> list[Chosen]:
+        """The chosen edges with their importance weights, by block."""
+        f = self.frontiers
         positions = positions_of(f.partition, f.relation, f.reverse)
-        chosen = [self._drawn(c, positions) for c in f.candidates]
-        plan = f.receivers.plan
-        if not plan.anywhere:
-            return Sample(chosen)
-        used = np.zeros(plan.n_halo, bool)
-        for c in chosen:
-            if c.kinds[1] == MIRROR:
-                used |= c.end > c.begin
-        halo = np.flatnonzero(used)
-        return Sample(chosen, (plan.reported(f.receivers.comm, halo), halo))
+        return [self._drawn(c, positions) for c in f.candidates]
 
     def _drawn(self, c: Candidates, positions: Positions) -> Chosen:
         """The drawn edges of one block, by all threads, each on some of the rows."""
-        p, kind = self.frontier.partition, c.kinds[1]
+        p, kind = self.frontiers.partition, c.kinds[1]
         places, n = positions.places[c.block.kinds(False)], len(c.rows)
         rows = (c.rows, p.masters if kind == MASTER else p.gid[p.n_masters:], positions.degree[kind])
         bounds = room(c.begin, c.end, self.k)
@@ -62,11 +51,11 @@ class UniformDraws:
         out: tuple[np.ndarray, ...] = (bounds, np.empty(n, np.int64), np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size))
         blocks = 1 + size // EDGES_PER_BLOCK
         cuts = [0, *np.searchsorted(bounds[1:], np.arange(1, blocks) * EDGES_PER_BLOCK).tolist(), n]
-        groups, key = (c.begin, c.end, c.edges, c.senders), np.uint64(self.key)
-        ends = [0] * blocks
+        groups, keys = (c.begin, c.end, c.edges, c.senders), np.array(self.key, np.uint64)
+        views, ends = self.frontiers.bounds[kind], [0] * blocks
 
         def block(b: int) -> None:
-            ends[b] = choose(groups, tuple(places), rows, key, self.k, self.replace, out, cuts[b], cuts[b + 1])
+            ends[b] = choose(groups, tuple(places), rows, keys, views, self.k, self.replace, out, cuts[b], cuts[b + 1])
 
         run_blocks(block, blocks)
         ptr, lists = np.append(0, np.cumsum(out[1])), list(out[2:])
@@ -75,3 +64,26 @@ class UniformDraws:
             lists = [np.concatenate([x[part] for part in parts]) for x in lists]
         edges, senders, weight = lists
         return c.of(ptr, edges, senders).weighted(weight)
+
+
+def uniform(frontier: Frontier, key: int, k: int, replace: bool) -> Sample:
+    """One choice of k edges for each receiving row of a frontier with all edges of its rows, with their importance weights.
+
+    Args:
+        frontier: What the edges are chosen from.
+        key: Key of the draws.
+        k: Number of edges.
+        replace: Choose with replacement.
+
+    Collective: all ranks of the frontier's partition.
+    """
+    chosen = UniformDraws(frontier.alone, (key,), k, replace).choose()
+    plan = frontier.receivers.plan
+    if not plan.anywhere:
+        return Sample(chosen)
+    used = np.zeros(plan.n_halo, bool)
+    for c in chosen:
+        if c.kinds[1] == MIRROR:
+            used |= c.end > c.begin
+    halo = np.flatnonzero(used)
+    return Sample(chosen, (plan.reported(frontier.receivers.comm, halo), halo))

@@ -12,7 +12,6 @@ asked for. A relay may fetch rows for all workers of a machine together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from math import prod
 from typing import Any, Protocol
 
@@ -24,7 +23,6 @@ from graphtheta.sparse import is_sparse
 from ...ops.rows.by_number import assembled, take_rows
 from ..comm.communicator import Comm
 from ..partition.exchange import pointers
-from ..partition.message import Columns
 from ..partition.partition import Partition
 from ..partition.table import Route
 from .scatter import Move
@@ -169,17 +167,12 @@ def replied(comm: Comm, rows: Mapping[str, Any], ptr: np.ndarray, bounds: np.nda
     """
     sparse = {name: x for name, x in rows.items() if is_sparse(x)}
     first = {name: np.diff(x.indptr).astype(LENGTH) if name in sparse else x for name, x in rows.items()}
-    found: dict[str, Any] = Move(comm, _parts(first, ptr), bounds).end().columns
+    found: dict[str, Any] = Move(comm, first, ptr, bounds).end().columns
     for name, x in sparse.items():
         entries, ends = {"at": x.indices.astype(INDEX), "value": x.data}, pointers(found[name])
-        got = Move(comm, _parts(entries, x.indptr[ptr]), ends[bounds]).end().columns
+        got = Move(comm, entries, x.indptr[ptr], ends[bounds]).end().columns
         found[name] = scipy.sparse.csr_array((got["value"], got["at"], ends), (int(bounds[-1]), x.shape[1]))
     return found
-
-
-def _parts(columns: Columns, ptr: np.ndarray) -> list[Columns]:
-    """The rows of columns between consecutive bounds."""
-    return [{name: x[a:b] for name, x in columns.items()} for a, b in pairwise(ptr)]
 
 
 def row_bytes(partition: Partition, rows: np.ndarray | None) -> np.ndarray:

@@ -15,7 +15,6 @@ import numpy as np
 
 from ...ops.autodiff.tape import Change, Gradients, Var
 from ..partition.exchange import pointers
-from ..partition.message import Columns
 from ..partition.partition import Partition
 from ..partition.table import Route
 from ..view.view import GraphView
@@ -75,19 +74,19 @@ class FetchedRows:
         self._read: dict[str, Var] = {}
 
     def read(self) -> dict[str, Var]:
-        parts: list[Columns] = [{t.name: t.values(rows) for t in self._tables} for rows in self._asked]
+        asked, bounds = np.concatenate(self._asked), pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
-            found, order = Move(self._comm, parts, self._route.bounds).end().columns, self._route.positions()
+            found = Move(self._comm, {t.name: t.values(asked) for t in self._tables}, bounds, self._route.bounds).end().columns
+            order = self._route.positions()
         self._read = _variables({name: x if order is None else x[order] for name, x in found.items()}, self._view)
         return self._read
 
     def changes(self, gradients: Gradients) -> list[Change]:
         back = {t.name: t.row_gradients(self._view.rows, gradients.of(self._read[t.name]))[1] for t in self._tables}
         ordered = {name: g[self._route.order] for name, g in back.items()}
-        parts = [{name: g[a:b] for name, g in ordered.items()} for a, b in pairwise(self._route.bounds)]
         bounds = pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
-            found = Move(self._comm, parts, bounds).end().columns
+            found = Move(self._comm, ordered, self._route.bounds, bounds).end().columns
         bounded = list(zip(self._asked, pairwise(bounds), strict=True))
         return [(t.add, (rows, found[t.name][a:b])) for t in self._tables for rows, (a, b) in bounded]
 

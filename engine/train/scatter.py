@@ -27,27 +27,23 @@ class Received(NamedTuple):
     ptr: np.ndarray
 
 
-def scatter(comm: Comm, kinds: Sequence[Sequence[Columns]]) -> list[Received]:
+def scatter(comm: Comm, kinds: Sequence[Columns], bounds: Sequence[np.ndarray]) -> list[Received]:
     """Send each worker its rows of several kinds.
 
     Args:
         comm: The workers.
-        kinds: For each kind of rows the columns of each worker's rows, [n, ...] each, in the order
-            of ranks. Names, types and trailing shapes are the same on all workers.
+        kinds: The columns of each kind of rows, [n, ...] each, the rows of one worker after those of
+            another. Names, types and trailing shapes are the same on all workers.
+        bounds: Bounds of the workers' rows in each kind, [size + 1].
 
     Returns:
         What this worker gets, for each kind.
 
     Collective: all ranks of comm.
     """
-    counts = np.array([[_length(part) for part in parts] for parts in kinds], np.int64)
-    arriving = np.stack(comm.all_to_all(list(np.ascontiguousarray(counts.T)))).T
-    moves = [Move(comm, parts, pointers(list(n))) for parts, n in zip(kinds, arriving, strict=True)]
+    arriving = comm.swap(np.stack([np.diff(ptr) for ptr in bounds], axis=1))
+    moves = [Move(comm, columns, ptr, pointers(n.tolist())) for columns, ptr, n in zip(kinds, bounds, arriving.T, strict=True)]
     return [move.end() for move in moves]
-
-
-def _length(part: Columns) -> int:
-    return len(next(iter(part.values())))
 
 
 class Move:
@@ -55,18 +51,17 @@ class Move:
 
     Args:
         comm: The workers.
-        parts: The columns of each worker's rows, in the order of ranks; see ``scatter``.
+        columns: See ``scatter``.
+        bounds: Bounds of the rows of each worker, [size + 1].
         ptr: Bounds of the rows that each worker sends here, [size + 1].
 
     Collective: all ranks of comm.
     """
 
-    def __init__(self, comm: Comm, parts: Sequence[Columns], ptr: np.ndarray):
-        layout, self._ptr = Layout(parts[0]), ptr
-        self._received, sends = MessageBuffer(layout, ptr), []
-        for q, part in enumerate(parts):
-            # the rows of one worker make up its whole buffer
-            sends += MessageBuffer.of(layout, np.where(np.arange(comm.size + 1) > q, _length(part), 0), part).messages()
+    def __init__(self, comm: Comm, columns: Columns, bounds: np.ndarray, ptr: np.ndarray):
+        layout, self._ptr = Layout(columns), ptr
+        self._received = MessageBuffer(layout, ptr)
+        sends = MessageBuffer.of(layout, bounds, columns).messages()
         own = {q: x for q, x in sends if q == comm.rank}
         for q, room in self._received.messages():
             if q == comm.rank:

@@ -28,6 +28,7 @@ from .deal import deal
 from .fetch import Features
 from .gradient_sum import GradientSum
 from .learned import FetchedRows, LearnedRows, OwnRows
+from .parts import parts_of
 from .scheduler import WorkQueue
 from .table import Table, check_tables
 from .update import UpdateRule
@@ -178,7 +179,7 @@ class Training:
 
         Collective: all ranks.
         """
-        return self._run([[(0, 1)]], [partial(self._view, [lambda: view])])[0]
+        return self._run([[(0, 1)]], [lambda: view])[0]
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -237,11 +238,13 @@ class Training:
             return self.ahead.views(epoch, groups)
         first = groups[0][0]
         makers = self.strategy.makers(epoch, first, groups[-1][1])
-        return [partial(self._view, makers[a - first: b - first]) for a, b in groups]
+        if self.dealt:
+            return [partial(self._dealt, epoch, *group) for group in groups]
+        return [makers[a - first: b - first][self.own_view] for a, b in groups]
 
-    def _view(self, makers: Sequence[Callable[[], GraphView]]) -> GraphView:
-        """This worker's view of a group."""
-        return deal([make() for make in makers], self.strategy.layers, self.features) if self.dealt else makers[self.own_view]()
+    def _dealt(self, epoch: int, first: int, last: int) -> GraphView:
+        """This worker's view of a group, which all workers search."""
+        return deal(parts_of(self.strategy, epoch, first, last), self.strategy.layers, self.features)
 
     def _run(self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]) -> list[float]:
         """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""

@@ -23,6 +23,7 @@ from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import Served, StoredRelation
 from ..sampling.candidates import Candidates, Chosen, Frontier
 from ..sampling.sampler import Sampler, Timed
+from ..sampling.search import no_cutoffs
 from .hop import Hop, Layers, depth, hops
 from .level import Counts, Ends, Level, Pass, Selection, halo_map, passes_of, receiving, tie_shift
 from .view import GraphView
@@ -98,7 +99,7 @@ class _Sweep:
         Collective: all ranks of the partition.
         """
         assert self.cutoff is not None
-        halo, lookup = _no_cutoffs(self.send.n_halo, cutoff.dtype), halo_map(self.partition, self.senders)
+        halo, lookup = no_cutoffs(self.send.n_halo, cutoff.dtype), halo_map(self.partition, self.senders)
         for c in self.chosen:
             to_master = c.kinds[0] == MASTER
             rows = row_of[c.senders] if to_master else c.senders if lookup is None else lookup[c.senders]
@@ -158,7 +159,7 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
                 frame.append([rows[first[rows]] for rows in read])
             frame.append(read)
             if cutoff is not None:
-                cutoff = np.append(cutoff, _no_cutoffs(len(frame.rows) - len(cutoff), cutoff.dtype))
+                cutoff = np.append(cutoff, no_cutoffs(len(frame.rows) - len(cutoff), cutoff.dtype))
                 for sweep in sweeps.values():
                     sweep.lower(frame.row_of, cutoff)
             sizes.append(len(frame.rows))
@@ -244,11 +245,6 @@ def _choose(partition: Partition, frame: Frame, relation: StoredRelation, revers
     if not complete or sampler is not None:
         receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
     return _Sweep(partition, relation, reverse, _listed(candidates), receivers, limits)
-
-
-def _no_cutoffs(n: int, dtype: np.dtype) -> np.ndarray:
-    """Cutoffs that allow every edge."""
-    return np.full(n, np.inf if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
 
 
 def _numbers(lookup: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from graphtheta.rng import Purpose, bits, integers, key
 
 from ..partition.partition import Partition
 from ..partition.table import Route, Table
-from .cluster_nodes import Members
+from ..sampling.cluster_nodes import Members
 from .scored_pairs import Pairs
 
 

@@ -81,6 +81,18 @@ class PairPlan:
         self.needed[self._ends.row[~self._ends.remote]] = True
         self.needed[self._ends.plan.rows] = True
 
+    @property
+    def pairs(self) -> Pairs:
+        """This worker's pairs."""
+        return self._pairs
+
+    def check(self, outside: np.ndarray) -> None:
+        """Refuse master rows that are ends of pairs and not in the view, [n]; ViewError if there are any."""
+        if len(outside):
+            raise ViewError(f"node {self._partition.masters[outside[0]]} is an end of a pair, but not in the view of its batch "
+                            f"({len(outside)} such node(s) on rank {self._partition.halo_comm.rank}); seeds() of a task must return all "
+                            "ends of its pairs in Seeds.nodes, and draw them from `among` if that is given")
+
     def level(self, row_of: np.ndarray | None, n_in: int) -> PairLevel:
         """The level over a frame in which master r has row row_of[r] (None: r).
 
@@ -88,10 +100,8 @@ class PairPlan:
             ViewError: A pair has an end outside the view.
         """
         partition, pairs = self._partition, self._pairs
-        if row_of is not None and len(outside := partition.masters[self.needed & (row_of < 0)]):
-            raise ViewError(f"node {outside[0]} is an end of a pair, but not in the view of its batch ({len(outside)} such node(s) on rank "
-                            f"{partition.halo_comm.rank}); seeds() of a task must return all ends of its pairs in Seeds.nodes, "
-                            "and draw them from `among` if that is given")
+        if row_of is not None:
+            self.check(np.flatnonzero(self.needed & (row_of < 0)))
         remote, row = self._ends.remote, self._ends.row.copy()
         if row_of is not None:
             row[~remote] = row_of[row[~remote]]

@@ -16,10 +16,11 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
+from ..sampling.cluster_nodes import NodesByCluster
 from ..sampling.sampler import Checked, PreparedSampler, Sampler
-from .cluster_nodes import NodesByCluster
 from .expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
 from .hop import Layers, depth, hops
+from .neighbourhoods import Searched, neighbourhoods
 from .order import BatchOrder, Order, RandomOrder
 from .task import Seeds, Task
 from .view import GraphView, global_view
@@ -71,6 +72,15 @@ class Strategy(ABC):
         Collective: all ranks of the partition.
         """
         return [partial(self.batch, epoch, i) for i in range(first, last)]
+
+    def search(self, epoch: int, first: int, last: int) -> Searched | None:
+        """This worker's part of views ``first`` to ``last`` - 1 of an epoch, found by one search; None if views must be made one by one.
+
+        ``makers`` has been called for these views.
+
+        Collective: all ranks of the partition.
+        """
+        return None
 
     def views(self, epoch: int) -> Iterator[GraphView]:
         """The views of one epoch.
@@ -181,6 +191,13 @@ class MiniBatch(Strategy):
         # not by the first of several work items
         self._order.begin(epoch)
         return super().makers(epoch, first, last)
+
+    def search(self, epoch: int, first: int, last: int) -> Searched | None:
+        # a subclass may make other views
+        if type(self).batch is not MiniBatch.batch:
+            return None
+        own, steps = [self._order.own(epoch, i) for i in range(first, last)], [self._step(epoch, i) for i in range(first, last)]
+        return neighbourhoods(self.partition, self.layers, self.task, own, steps, self.sampler)
 
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)

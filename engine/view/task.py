@@ -26,7 +26,7 @@ from ...ops.losses.weighting import Weighting
 from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route
-from .cluster_nodes import Members, nodes_of
+from ..sampling.cluster_nodes import Members, nodes_of
 from .positives import Positives
 from .scored_pairs import PairLevel, PairPlan, Pairs
 from .view import GraphView
@@ -151,6 +151,9 @@ class Task(ABC):
 class NodeTask(Task):
     """Classes, several labels, or real values of nodes.
 
+    Attributes:
+        rows: Master rows of this worker's targets, [n] int64.
+
     Args:
         partition: Holds ``y`` and the mask ``train``.
         kind: "classes", "labels" (0/1 per column, NaN missing) or "values".
@@ -161,17 +164,17 @@ class NodeTask(Task):
     def __init__(self, partition: Partition, kind: str):
         self._partition = partition
         self.kind = kind
-        self._rows = np.flatnonzero(partition.node.read("train")) if "train" in partition.node else np.zeros(0, np.int64)
-        self.ids = partition.masters[self._rows]
+        self.rows = np.flatnonzero(partition.node.read("train")) if "train" in partition.node else np.zeros(0, np.int64)
+        self.ids = partition.masters[self.rows]
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
         nodes = np.zeros(self._partition.n_masters, bool)
-        nodes[self._rows[own]] = True
+        nodes[self.rows[own]] = True
         return Seeds(nodes)
 
     def at_nodes(self, values: np.ndarray) -> np.ndarray:
-        return values[self._rows][:, None]
+        return values[self.rows][:, None]
 
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
@@ -199,7 +202,7 @@ class NodeTask(Task):
 
     def column_of_targets(self, name: str) -> np.ndarray:
         """A node column for this worker's targets, [n, ...]."""
-        return np.asarray(self._partition.node.read(name, self._rows))
+        return np.asarray(self._partition.node.read(name, self.rows))
 
     def n_labels(self) -> int:
         """Number of known labels of all targets of all workers.

@@ -127,7 +127,7 @@ class MachineCache:
         answers: list[np.ndarray] = [np.zeros(0, np.int64)] * comm.size
         for q, own in zip(mates, by_mate, strict=True):
             answers[q] = own
-        slot = Move(comm, [{"slot": slots[x]} for x in answers], route.bounds).end().columns["slot"]
+        slot = Move(comm, {"slot": slots[np.concatenate(answers)]}, pointers(list(map(len, answers))), route.bounds).end().columns["slot"]
         sent = [place[x][slots[x] < 0] for x in answers]
         given = np.append(0, np.cumsum(slot < 0))[route.bounds]
         answered = {name: take_rows(x, np.concatenate(sent)) for name, x in fetched.items()}

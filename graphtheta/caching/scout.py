@@ -9,6 +9,7 @@ import numpy as np
 from graphtheta.caching.relay import ROW_BITS, Agents
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.deal import members
+from graphtheta.engine.train.parts import parts_of
 from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
@@ -75,8 +76,8 @@ class Scout:
         Collective: all ranks of the partition.
         """
         for at, begin, end in self.groups_from(epoch, first, n):
-            views = [make() for make in self._strategy.makers(at, begin, end)]
-            yield self._of_nodes(members(views)) if self._independent else self._of_view(views[0])
+            makers = self._strategy.makers(at, begin, end)
+            yield self._of_nodes(members(parts_of(self._strategy, at, begin, end))) if self._independent else self._of_view(makers[0]())
 
     def reads(self, view: GraphView) -> np.ndarray:
         """Keys of the rows that this worker reads for a view, [n] int64.

@@ -17,6 +17,7 @@ import numpy as np
 from graphtheta.caching.foresight import Foresight
 from graphtheta.engine.train.deal import complete, structure
 from graphtheta.engine.train.fetch import Features, row_bytes
+from graphtheta.engine.train.parts import parts_of
 from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
@@ -141,12 +142,10 @@ class _Macrobatch:
         return self._views.pop(number)
 
     def _expand(self) -> None:
-        of, comm, begin = self._of, self._of.comm, self._groups[0][0]
-        views = comm.together(self._makers)
-        of.expanded += len(views)
+        of, comm = self._of, self._of.comm
+        of.expanded += len(self._makers)
+        views = comm.together(self._makers if of.features is None else [partial(self._dealt, *group) for group in self._groups])
         self._makers = []
-        if of.features is not None:
-            views = comm.together([partial(structure, views[a - begin: b - begin], of.strategy.layers) for a, b in self._groups])
         self._views = dict(enumerate(views, start=self._first))
         if of.foresight is not None:
             if of.features is not None:
@@ -154,6 +153,11 @@ class _Macrobatch:
                 of.features.turns.wait(comm)
             of.foresight.expanded(views)
         self._expanded = True
+
+    def _dealt(self, first: int, last: int) -> GraphView:
+        """The structure of this worker's view of a group; collective."""
+        strategy = self._of.strategy
+        return structure(parts_of(strategy, self._epoch, first, last), strategy.layers)
 
     def _fetch(self, numbers: range) -> None:
         if (features := self._of.features) is not None:

@@ -79,6 +79,8 @@ class MergedComm(WrappedComm):
     def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Run functions that communicate by this communicator, with merged messages; returns their results in order.
 
+        One of these functions may call it too. Its merged messages are then merged with those of the others.
+
         Args:
             work: The functions, the same on every rank; each makes its collective calls as it
                 would alone.
@@ -103,8 +105,9 @@ class MergedComm(WrappedComm):
             for part in parts:
                 if not part.coroutine.dead:
                     part.coroutine.throw()
-        sent = [book for part in parts for book in part.channel.ledger.snapshot().values()]
-        self.alone += [sum(int(book[field]) for book in sent) for field in ("messages", "bytes")]
+        if _PART.get() is None:
+            sent = [book for part in parts for book in part.channel.ledger.snapshot().values()]
+            self.alone += [sum(int(book[field]) for book in sent) for field in ("messages", "bytes")]
         return [part.result for part in parts]
 
     def _wave(self, parts: list[_Part]) -> None:
@@ -116,12 +119,12 @@ class MergedComm(WrappedComm):
         self._enter("together", len(parts))
         for key, calls in sorted(found.items(), key=str):
             if key == "gather":
-                self._joined(super()._gather_flat, calls, 1)
+                self._joined(self._gather_flat, calls, 1)
             elif key == "swap":
-                self._joined(super()._swap_flat, calls, self.size)
+                self._joined(self._swap_flat, calls, self.size)
             elif key:
                 joined = np.concatenate([_raw(x, 1)[0] for (x,) in calls])
-                super()._broadcast_flat(joined, key[1])
+                self._broadcast_flat(joined, key[1])
                 for (x,), values in zip(calls, _split(joined[None], [x.nbytes for (x,) in calls]), strict=True):
                     if self.rank != key[1]:
                         x.view(np.uint8)[...] = values[0]
@@ -136,8 +139,9 @@ class MergedComm(WrappedComm):
         for part in parts:
             messages[part.wanted[0]] = max(messages[part.wanted[0]], part.counted[1])
         found = sum(messages.values()), sum(part.counted[0] for part in parts)
-        super()._count(*found[::-1])
-        self.merged += found
+        self._count(*found[::-1])
+        if _PART.get() is None:
+            self.merged += found
         for part in parts:
             part.counted = 0, 0
 
@@ -160,8 +164,9 @@ class MergedComm(WrappedComm):
                 into[q].append((x, at_most))
         sent = [(q, np.concatenate([np.array([x.nbytes for x in own], LENGTH).view(np.uint8), *own])) for q, own in out.items()]
         received = [(q, np.empty(sum(LENGTH.itemsize + x.nbytes for x, _ in own), np.uint8)) for q, own in into.items()]
-        self.merged += len(sent), sum(x.nbytes for _, x in sent)
-        self.inner.move_begin(sent, received, Tag.MERGED, at_most=True).end()
+        if _PART.get() is None:
+            self.merged += len(sent), sum(x.nbytes for _, x in sent)
+        self.move_begin(sent, received, Tag.MERGED, at_most=True).end()
         for (q, own), (_, message) in zip(into.items(), received, strict=True):
             begin = LENGTH.itemsize * len(own)
             for (x, at_most), n in zip(own, message[:begin].view(LENGTH).tolist(), strict=True):

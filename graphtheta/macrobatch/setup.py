@@ -7,6 +7,7 @@ from graphtheta.caching.foresight import Foresight
 from graphtheta.caching.setup import Caches
 from graphtheta.console import amount
 from graphtheta.engine.train.deal import structure
+from graphtheta.engine.train.parts import parts_of
 from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
@@ -18,6 +19,11 @@ from graphtheta.memory.bound import LIST_BYTES_PER_EDGE, available_bytes
 ROW_BYTES = 40
 # share of the free memory of a worker that macrobatch=auto may use
 SHARE = 0.25
+
+
+def merges(job: Job) -> bool:
+    """Whether a job makes views whose messages are merged: those of several steps, or those of workers that compute views of their own."""
+    return job.macrobatch != "1" or job.mode != "cooperative"
 
 
 def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_step: int, independent: bool,
@@ -39,8 +45,9 @@ def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_st
         return None
     comm, width = strategy.partition.halo_comm, strategy.partition.halo_comm.size if independent else 1
     (begin, end), *_ = groups_of(strategy.steps_per_epoch, views_per_step, width)[0]
-    views = [make() for make in strategy.makers(0, begin, end)]
-    first = bytes_of(structure(views, strategy.layers), independent) if independent else bytes_of(views[0], False)
+    makers = strategy.makers(0, begin, end)
+    view = structure(parts_of(strategy, 0, begin, end), strategy.layers) if independent else makers[0]()
+    first = bytes_of(view, independent)
     n_bytes, line = max(int(comm.all_max(np.array(first))), 1), ""
     if job.macrobatch == "auto":
         own = int((comm.machines == comm.machines[comm.rank]).sum())

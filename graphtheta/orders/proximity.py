@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.sampling.breadth_first import breadth_first, components
 from graphtheta.engine.sampling.ranking import ranks_among_all
 from graphtheta.engine.view.order import Positions
 from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError
+from graphtheta.orders.breadth_first import breadth_first, components
 from graphtheta.rng import Purpose, integers, key
 
 

@@ -7,10 +7,9 @@ hold the structure of the graph once more, and columns of zeros that take no mem
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from time import thread_time
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
 from graphtheta.macrobatch.merged import MergedComm
-from graphtheta.macrobatch.setup import dry_runs, make_macrobatches
+from graphtheta.macrobatch.setup import dry_runs, make_macrobatches, merges
 from graphtheta.ops.autodiff.tape import Gradients
 from graphtheta.ops.kernels import pool
 from graphtheta.ops.optimisers.optim import SGD
@@ -53,7 +52,7 @@ class Rehearsal:
     Attributes:
         views: Number of these views.
         sent, messages: Bytes and messages of each worker, [size] int64.
-        searched: Those of the messages that search one view, [size] int64; the others are of groups of views.
+        collectives: Those of the messages that are collectives, of which there are as many on any number of workers, [size] int64.
         seconds: Processor seconds of each worker, on one thread, without those of messages, [size].
         held: Bytes of caches and macrobatches of each worker, [size] int64.
         hits, misses: Rows of all workers that caches held, and that they did not.
@@ -63,7 +62,7 @@ class Rehearsal:
     views: int
     sent: np.ndarray
     messages: np.ndarray
-    searched: np.ndarray
+    collectives: np.ndarray
     seconds: np.ndarray
     held: np.ndarray
     hits: int
@@ -82,10 +81,10 @@ class Rehearsal:
         """
         fewer = len(self.sent)
         others = (size - 1) / max(fewer - 1, 1)
-        searched, dealt = (others * x.max() for x in (self.searched, groups * (self.messages - self.searched)))
-        return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, round(searched + dealt)),
-                         np.full(size, round(searched)), np.full(size, self.seconds.max() * fewer / size), np.full(size, self.held.max()),
-                         self.hits, self.misses, self.macrobatch)
+        messages = round(groups * (others * (self.messages - self.collectives).max() + self.collectives.max()))
+        return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, messages),
+                         np.full(size, round(groups * self.collectives.max())), np.full(size, self.seconds.max() * fewer / size),
+                         np.full(size, self.held.max()), self.hits, self.misses, self.macrobatch)
 
 
 def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None) -> Rehearsal:
@@ -104,28 +103,13 @@ def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_ma
         GraphThetaError: Job and graph do not fit together.
     """
     found = np.array(run_simulated(size, _worker, held, job, pair, views, per_machine or size, room))
-    made, sent, messages, searched, seconds, n_bytes, hits, misses, macrobatch = found.T
-    return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), searched.astype(np.int64), seconds,
+    made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = found.T
+    return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), collectives.astype(np.int64), seconds,
                      n_bytes.astype(np.int64), int(hits.sum()), int(misses.sum()), int(macrobatch[0]))
 
 
 class _Maker(Training):
-    """A training whose work items end when their views are made.
-
-    Attributes:
-        searched: Messages of this worker that searched views one after another, so far.
-    """
-
-    searched = 0
-
-    def _view(self, makers: Sequence[Callable[[], GraphView]]) -> GraphView:
-        return super()._view([partial(self._search, make) for make in makers])
-
-    def _search(self, make: Callable[[], GraphView]) -> GraphView:
-        before = self.job_comm.ledger.snapshot()
-        view = make()
-        self.searched += _total(self.job_comm.ledger.since(before), "messages")
-        return view
+    """A training whose work items end when their views are made."""
 
     def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
         with self.job_comm.ledger.stage("batch"):
@@ -181,21 +165,26 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
     if again:
         # loads kernels and code, which a cache or macrobatches spread over an epoch
         maker.run(1, 0, min(each, n))
-    before, maker.searched = comm.ledger.snapshot(), 0
+    before, to_others = comm.ledger.snapshot(), _to_others(comm)
     seconds = _timed(maker, n, comm)
-    since, searched = comm.ledger.since(before), maker.searched
+    since, to_others = comm.ledger.since(before), _to_others(comm) - to_others
     if again:
         # workers take turns
         most = LONGEST / max(float(comm.all_sum(np.asarray(seconds))), 1e-9)
         seconds = min([seconds, *(_timed(maker, n, comm) for _ in range(int(min(max(-(-FEW // n), TIMES), most)) - 1))])
     sent = [_total(since, field) for field in ("bytes", "messages")]
     n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
-    return [n, *sent, searched, seconds, n_bytes, *map(float, caches.counts()), macrobatch]
+    return [n, *sent, sent[1] - to_others, seconds, n_bytes, *map(float, caches.counts()), macrobatch]
 
 
 def _total(since: Snapshot, field: str) -> int:
     """A field of the ledger, of all stages."""
     return sum(int(book[field]) for book in since.values())
+
+
+def _to_others(comm: Comm) -> int:
+    """Messages of this worker to single workers, so far."""
+    return int(comm.ledger.receivers(comm.size)[:, 1].sum())
 
 
 def _timed(maker: _Maker, n: int, comm: _Posts) -> float:
@@ -207,7 +196,7 @@ def _timed(maker: _Maker, n: int, comm: _Posts) -> float:
 
 def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
     graph, dtype = held.graph, np.dtype(job.dtype)
-    halo_comm = comm if job.macrobatch == "1" else MergedComm(comm)
+    halo_comm = MergedComm(comm) if merges(job) else comm
     partition = build_partition(graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
     partition = with_cached_columns(job, held.blanked(partition))
     task = copy(held.kind).objective(graph, partition)

@@ -8,17 +8,18 @@ Source: GraphSAGE, https://arxiv.org/abs/1706.02216
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import StoredRelation
 from graphtheta.engine.sampling.bottom_k import BottomK
-from graphtheta.engine.sampling.candidates import Frontier, Sample
+from graphtheta.engine.sampling.candidates import Chosen, Frontier, Frontiers, Sample
 from graphtheta.engine.sampling.columns import check_mask, masked
 from graphtheta.engine.sampling.positions import positions_of
 from graphtheta.engine.sampling.priority import EdgePriority, Priority
-from graphtheta.engine.sampling.uniform import UniformDraws
+from graphtheta.engine.sampling.uniform import UniformDraws, uniform
 from graphtheta.errors import ConfigError
 from graphtheta.rng import Purpose, key
 
@@ -115,7 +116,20 @@ class NeighbourSampler:
         frontier, fanout = masked(frontier, self.mask), self.fanouts[hop]
         if fanout < 0:
             return Sample([c.listed() for c in frontier.candidates])
-        k = key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else hop, int(frontier.reverse))
+        k = self._key(step, hop, frontier.reverse)
         if self.priority is None and frontier.complete:
-            return UniformDraws(frontier, k, fanout, self.replace).choose()
+            return uniform(frontier, k, fanout, self.replace)
         return BottomK(frontier, self.priority or EdgePriority(), k, fanout, self.replace).choose()
+
+    def choose_all(self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]) -> list[Chosen] | None:
+        """Choose edges of one pass for several views; see ``SamplerOfViews.choose_all``."""
+        fanout = self.fanouts[hop]
+        if self.mask or (fanout >= 0 and (self.priority is not None or not frontiers.complete)):
+            return None
+        if fanout < 0:
+            return [c.listed() for c in frontiers.candidates]
+        return UniformDraws(frontiers, [self._key(step, hop, frontiers.reverse) for step in steps], fanout, self.replace).choose()
+
+    def _key(self, step: int, hop: int, reverse: bool) -> int:
+        """Key of the draws of a pass."""
+        return key(self.seed, Purpose.SAMPLE, step, 0 if self.shared else hop, int(reverse))

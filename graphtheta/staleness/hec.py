@@ -31,6 +31,7 @@ from graphtheta.engine.sampling.sampler import PreparedSampler, Sampler
 from graphtheta.engine.store.history import NEVER, History
 from graphtheta.engine.train.deal import deal
 from graphtheta.engine.train.fetch import Features
+from graphtheta.engine.train.parts import parts_of_views
 from graphtheta.engine.view.expand import all_passes, k_hop_view
 from graphtheta.engine.view.hop import Layers, depth, hops
 from graphtheta.engine.view.level import Level
@@ -170,7 +171,7 @@ class HecBatch(MiniBatch, Approximate):
                 self.sampler.prepare(p, relation, reverse)
         begin, step = i - i % self._width, self._step(epoch, i)
         views = [k_hop_view(p, self._targets(epoch, begin + q), layers, sampler=self.sampler, step=step) for q in range(self._width)]
-        return deal(views, layers, Features(p)) if self.alone else views[0]
+        return deal(parts_of_views(views, layers), layers, Features(p)) if self.alone else views[0]
 
     # ---- before the first layer
 

@@ -32,7 +32,7 @@ from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
 from graphtheta.macrobatch.merged import MergedComm
-from graphtheta.macrobatch.setup import dry_runs, make_macrobatches
+from graphtheta.macrobatch.setup import dry_runs, make_macrobatches, merges
 from graphtheta.memory.bound import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
@@ -200,7 +200,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     assert prepared is not None and schema is not None
     made, dtype = prepared.model, np.dtype(job.dtype)
     pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
-    halo_comm = comm if job.macrobatch == "1" else MergedComm(comm)
+    halo_comm = MergedComm(comm) if merges(job) else comm
     partition = build_partition(prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
     partition, learned, tables = with_embedding(job, prepared.graph, partition)
     settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)

@@ -19,7 +19,8 @@ import numpy as np
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.product_order import GATHERED, MOVED
 from graphtheta.engine.layer.traffic import Widths
-from graphtheta.engine.train.deal import dealt_bytes, sweeps_of
+from graphtheta.engine.train.deal import dealt_bytes
+from graphtheta.engine.train.parts import sweeps_of
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView

@@ -156,8 +156,16 @@ def _read(listed, i, stop, at, far):  # type: ignore[no-untyped-def]
     return i
 
 
+@njit(inline="always")
+def _view_of(g, views, v):  # type: ignore[no-untyped-def]
+    """The view of a group, which is v or a later one."""
+    while g >= views[v + 1]:
+        v += 1
+    return v
+
+
 @jit()
-def choose(groups, places, rows, key, k, replace, out, first, last):  # type: ignore[no-untyped-def]
+def choose(groups, places, rows, keys, views, k, replace, out, first, last):  # type: ignore[no-untyped-def]
     """Draw edges of some groups.
 
     Args:
@@ -166,7 +174,7 @@ def choose(groups, places, rows, key, k, replace, out, first, last):  # type: ig
             their other ends, [n_edges, 2], empty if ``edges`` and ``others`` are in this order; the
             position of each edge, empty if each row has all its edges here.
         rows: (row of each group, global ids of the rows, edges of each row over all workers).
-        key: Key of the draws, uint64.
+        keys, views: Key of the draws of each view, uint64, and bounds of the views in the groups.
         k: Number of edges to draw.
         replace: Draw with replacement.
         out: (bounds, counts, positions, other ends, weights): ``bounds`` is the result of ``room``;
@@ -178,18 +186,19 @@ def choose(groups, places, rows, key, k, replace, out, first, last):  # type: ig
     """
     (begin, end, edges, others), (listed, position) = groups, places
     (row_of, ids, degree), (bounds, count, at, far, weight) = rows, out
-    draws = 0
+    draws = view = 0
     for g in range(first, last):
         if replace or (degree[row_of[g]] if len(position) else end[g] - begin[g]) > k:
             draws = k
     drawn, times, table, number = _room_for(draws, replace)
     n = read = bounds[first]
     for g in range(first, last):
+        view = _view_of(g, views, view)
         a, b = begin[g], end[g]
         d = degree[row_of[g]] if len(position) else b - a
         before = n
         if a < b and (replace or d > k):
-            h = draw(key, ids[row_of[g]])
+            h = draw(keys[view], ids[row_of[g]])
             m = _with(h, k, d, drawn, times, table, number) if replace else _without(h, k, d, drawn, table)
             each = d / k
             for i in range(m):

@@ -61,6 +61,26 @@ def test_functions_of_different_lengths_share_their_messages():
         assert alone == one[1] and messages < 0.7 * alone[0] and n_bytes < 1.3 * alone[1]
 
 
+def test_functions_of_functions_share_their_messages_too():
+    def program(comm):
+        merged = MergedComm(comm)
+
+        def inner(group, together):
+            work = [partial(rounds, merged, number) for number in group]
+            return merged.together(work) if together else [function() for function in work]
+
+        sent = [comm.ledger.snapshot()["other"]["messages"]]
+        one = [inner(group, False) for group in ((2, 3), (2, 3))]
+        sent.append(comm.ledger.snapshot()["other"]["messages"])
+        found = merged.together([partial(inner, group, True) for group in ((2, 3), (2, 3))])
+        sent.append(comm.ledger.snapshot()["other"]["messages"])
+        return repr(one) == repr(found), np.diff(sent).tolist(), merged.alone.tolist(), merged.merged.tolist()
+
+    for same, (apart, together), alone, sent in run_simulated(3, program):
+        # those that each group merges count as what it sends alone
+        assert same and together == sent[0] < 0.6 * alone[0] and alone[0] < apart
+
+
 def test_an_error_of_one_function_stops_the_others():
     def program(comm):
         merged, stopped = MergedComm(comm), []

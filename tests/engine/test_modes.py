@@ -18,6 +18,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import LocalDirectory
 from graphtheta.engine.train.deal import deal, dealt_bytes
 from graphtheta.engine.train.fetch import Features
+from graphtheta.engine.train.parts import parts_of_views
 from graphtheta.engine.train.scatter import scatter
 from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.models import GAT, EdgeDecoder
@@ -131,9 +132,8 @@ def dealt(comm: Comm, split: tuple[str, str], **keys: Any) -> dict[int, list[np.
     one = trainer(comm, partitioner=split[0], masters=split[1], **keys)
     group = [one.strategy.batch(0, i) for i in range(2)]
     sent = comm.ledger.receivers(comm.size).sum(axis=0)[0]
-    view = deal(group, one.strategy.layers, Features(one.strategy.partition))
-    counts = (comm.size - 1) * 3 * 8
-    assert comm.ledger.receivers(comm.size).sum(axis=0)[0] - sent - counts == dealt_bytes(group, one.strategy.layers)
+    view = deal(parts_of_views(group, one.strategy.layers), one.strategy.layers, Features(one.strategy.partition))
+    assert comm.ledger.receivers(comm.size).sum(axis=0)[0] - sent == dealt_bytes(group, one.strategy.layers)
     # the order of a product and a sum, and with it the order of gradients, must be the same everywhere
     assert len(set(comm.all_gather(str([level.counts for level in view.levels])))) == 1
     arrays = [view.space.gid, *(view.node_column(name, view.space.n) for name in view.partition.node.names())]
@@ -234,8 +234,10 @@ def test_rows_are_scattered() -> None:
             n = (source * 2 + target) % 3
             return {"a": np.full((n, 2), 10.0 * source + target), "b": np.arange(n, dtype=np.int16), "c": np.ones(n, bool)}
 
-        kinds = [[rows(comm.rank, q) for q in range(comm.size)], [{"one": np.arange(comm.rank * q)} for q in range(comm.size)]]
-        first, second = scatter(comm, kinds)
+        parts = [rows(comm.rank, q) for q in range(comm.size)], [{"one": np.arange(comm.rank * q)} for q in range(comm.size)]
+        kinds = [{name: np.concatenate([part[name] for part in same]) for name in same[0]} for same in parts]
+        bounds = [np.cumsum([0, *(len(next(iter(part.values()))) for part in same)]) for same in parts]
+        first, second = scatter(comm, kinds, bounds)
         expected = [rows(q, comm.rank) for q in range(comm.size)]
         for name, x in first.columns.items():
             np.testing.assert_array_equal(x, np.concatenate([part[name] for part in expected]))

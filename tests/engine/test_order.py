@@ -9,10 +9,10 @@ import pytest
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.sampling.breadth_first import breadth_first, components
+from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.engine.sampling.ranking import ranks_among_all
-from graphtheta.engine.view.cluster_nodes import NodesByCluster
 from graphtheta.engine.view.order import BatchOrder, RandomOrder
+from graphtheta.orders.breadth_first import breadth_first, components
 
 
 def dealt(ids, comm, seed=0):

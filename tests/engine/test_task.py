@@ -10,7 +10,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.view.cluster_nodes import NodesByCluster
+from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
 from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind

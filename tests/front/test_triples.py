@@ -10,7 +10,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.view.cluster_nodes import NodesByCluster
+from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.triples import ranking
 from graphtheta.triples.ranking import rank_block

@@ -5,7 +5,7 @@ import numpy as np
 
 from ..partition.partition import Partition
 from ..partition.table import Route, Table, home_of
-from ..sampling.ranking import ranks_among_all
+from .ranking import ranks_among_all
 
 
 class Members:

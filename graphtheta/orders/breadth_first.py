@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.sampling.allowed import lower
-from ..partition.exchange import Exchange
-from ..partition.message import Columns
-from ..partition.partition import MASTER, MIRROR, Partition
-from ..partition.relation import StoredRelation
-from ..partition.table import Route
-from .candidates import Candidates
-from .ranking import ranks_among_all
+from graphtheta.engine.partition.exchange import Exchange
+from graphtheta.engine.partition.message import Columns
+from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
+from graphtheta.engine.partition.relation import StoredRelation
+from graphtheta.engine.partition.table import Route
+from graphtheta.engine.sampling.candidates import Candidates
+from graphtheta.engine.sampling.ranking import ranks_among_all
+from graphtheta.ops.sampling.allowed import lower
 
 NONE = np.iinfo(np.int64).max
 
