@@ -22,6 +22,7 @@ from ..comm.communicator import Comm
 from ..comm.failure import close_output, exit_code, report
 from ..comm.serial import SerialComm
 from .affinity import Threads, choose_threads
+from .start_watch import watched_start
 
 if TYPE_CHECKING:
     from .mpi import MpiComm
@@ -136,7 +137,7 @@ def read_patience(text: str) -> float | None:
 
 def _start_mpi(size: int) -> MpiComm:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), watched_start():
             warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py warns of what is checked below
             from .mpi import MpiComm
     except (ImportError, RuntimeError) as error:

@@ -18,6 +18,7 @@ from graphtheta.engine.comm.failure import exit_code, report, wait_until_read
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.affinity import share
 from graphtheta.engine.runtime.start import read_patience
+from graphtheta.engine.runtime.start_watch import living, missing
 from graphtheta.errors import ConfigError, DataError
 
 # how a process starts, and what it has imported then
@@ -54,6 +55,16 @@ class TestMpi:
     def test_more_ranks_than_cores(self):
         done = job(2 * len(os.sched_getaffinity(0)) + 1, "crowd")
         assert done.stdout == "crowd passed\n" and done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize(("gone", "end"), [(1, "sys.exit(3)"), (0, "sys.exit()"), (2, "os.environ['PMI_FD'] = '77'")], ids=str)
+    def test_a_rank_that_ends_before_mpi_has_started(self, gone, end):
+        """Also by itself without an error, and if MPI does not start there."""
+        program = f"import os, sys\nif os.environ['PMI_RANK'] == '{gone}': {end}\nimport graphtheta.engine.runtime.start as s\ns.start()"
+        done = run([MPIEXEC, "-n", "3", sys.executable, "-c", program])
+        speaks = 1 if gone == 0 else 0
+        assert done.returncode != 0
+        assert f"rank {speaks}: CommError: MPI cannot start, because rank {gone} ended before it did; see the messages" in done.stderr
+        assert done.stderr.count("CommError") == 1
 
     def test_status_of_the_program(self):
         done = job(2, "status")
@@ -240,3 +251,16 @@ class TestReport:
         with open(__file__, encoding="utf-8") as file:
             file.seek(0, os.SEEK_END)
             wait_until_read(file.fileno(), 60.0)
+
+
+def test_processes_that_are_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("PMI_SIZE", "4")
+    assert missing([0, 2], 4) == "rank 1, 3"
+    assert missing([5], 2).startswith("1 of the 2 processes on ") and missing([5], 2).endswith(", of which rank 5 still run,")
+    (tmp_path / "7" / "task" / "7").mkdir(parents=True)
+    assert living(tmp_path / "7") == []
+    (tmp_path / "7" / "task" / "7" / "children").write_text("8 9 10 ")
+    for pid, variables in ((8, "A=1\0PMI_RANK=3\0"), (9, ""), (10, "PMI_RANK=1\0B=2")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "environ").write_text(variables)
+    assert living(tmp_path / "7") == [1, 3]
