@@ -5,6 +5,7 @@ import numpy as np
 
 from ..compile.jit import jit
 from ..kernels.hash import COLUMN, draw, mix
+from ..kernels.root import find_root
 
 
 @jit()
@@ -38,13 +39,7 @@ def join(a, b, parent):  # type: ignore[no-untyped-def]
         parent: Forest over the nodes, ids that do not increase towards the root; changed.
     """
     for i in range(len(a)):
-        u, v = a[i], b[i]
-        while parent[u] != u:
-            parent[u] = parent[parent[u]]
-            u = parent[u]
-        while parent[v] != v:
-            parent[v] = parent[parent[v]]
-            v = parent[v]
+        u, v = find_root(parent, a[i]), find_root(parent, b[i])
         parent[max(u, v)] = min(u, v)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..compile.jit import jit
 from ..kernels.hash import mix
+from ..kernels.root import find_root
 
 
 def free_keys(n: int, kind: np.dtype | type[np.signedinteger]) -> np.ndarray:
@@ -83,12 +84,7 @@ def grow_forest(a, b, begin, keys, parent, used):  # type: ignore[no-untyped-def
                 used += 1
             else:
                 y = _next_slot(y, v, mask)
-        while parent[x] != x:
-            parent[x] = parent[parent[x]]
-            x = parent[x]
-        while parent[y] != y:
-            parent[y] = parent[parent[y]]
-            y = parent[y]
+        x, y = find_root(parent, x), find_root(parent, y)
         if keys[x] < keys[y]:
             parent[y] = x
         else:
@@ -102,11 +98,7 @@ def read_forest(keys, parent, nodes, roots):  # type: ignore[no-untyped-def]
     n = 0
     for slot in range(len(keys)):
         if keys[slot] >= 0 and parent[slot] != slot:
-            root = slot
-            while parent[root] != root:
-                parent[root] = parent[parent[root]]
-                root = parent[root]
-            nodes[n], roots[n] = keys[slot], keys[root]
+            nodes[n], roots[n] = keys[slot], keys[find_root(parent, slot)]
             n += 1
     return n
 
