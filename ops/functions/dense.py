@@ -62,8 +62,8 @@ def long_product(x: Any, g: Any) -> Any:
     count = min(_PARTS, x.shape[0] // _ROWS)
     if count <= 1:
         # no part is worth a thread, but rows of the result may be
-        out = empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
-        by_blocks(lambda b, begin, end: np.matmul(x[:, begin:end].T, g, out=out[begin:end]), x.shape[1], g.shape[1],
+        rows, out = x[0:x.shape[0]], empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+        by_blocks(lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]), x.shape[1], g.shape[1],
                   _MULTIPLIED * x.shape[0], _LEAST)
         return out
     ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
