@@ -127,7 +127,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
     if residuals:
         arrays["kept"] = buffers.empty((int(receivers.ptr[-1]), numbers(phase, residuals)), sweeps[0][1].dtype)
     for lists, variant in sweeps:
-        mode, wanted, variant = variant.mode, variant.wanted, replace(variant, residuals=residuals)
+        mode, wanted, variant = variant.mode, variant.wanted, replace(variant, residuals=residuals) if residuals else variant
         into = dict(arrays)
         for i, e in enumerate(phase.order):
             if e.leaf is not None and e.leaf in wanted:

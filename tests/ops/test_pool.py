@@ -1,7 +1,7 @@
 """The pool of threads."""
 from __future__ import annotations
 
-from threading import Event
+from threading import Event, Thread, get_ident
 
 import pytest
 
@@ -23,6 +23,22 @@ def test_each_block_runs_once(n):
     found = []
     pool.run_blocks(found.append, n)
     assert sorted(found) == list(range(n))
+
+
+def test_a_short_operation_stays_on_the_calling_thread():
+    found = []
+    pool.run_blocks(lambda b: found.append((b, get_ident())), 50, pool.WORTH / 2)
+    assert found == [(b, get_ident()) for b in range(50)]
+
+
+def test_the_number_of_threads_is_that_of_the_calling_thread():
+    before, others = pool.threads(), []
+    pool.set_threads(before + 1)
+    other = Thread(target=lambda: others.append(pool.threads()))
+    other.start()
+    other.join()
+    assert pool.threads() == before + 1 and before + 1 not in others
+    pool.set_threads(before)
 
 
 @several

@@ -20,7 +20,7 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import global_view
 from graphtheta.ops import Tape
-from graphtheta.ops.backend import reference
+from graphtheta.ops.backend import fused, reference
 
 
 def twin_layer(layer, parameters, graph, h, new=None):
@@ -178,3 +178,11 @@ def test_rows_are_added_in_any_order_and_repeated():
         np.add.at(expected, rows, values)
         reference.add_rows(out, rows, values)
         np.testing.assert_allclose(out, expected)
+
+
+def test_a_forced_back_end_is_used_whatever_is_chosen():
+    before = fused.force_backend("reference")
+    with fused.backend_scope("fused"):
+        assert fused.backend() == "reference"
+        assert fused.force_backend("") == "reference" and fused.backend() == "fused"
+    fused.force_backend(before)
