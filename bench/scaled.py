@@ -13,7 +13,7 @@ import graphtheta as gt
 from graphtheta.planning.machine import Machine
 from graphtheta.planning.plan import Row
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import EDGE_COUNT, NODES, PARTS, UPDATE_PASSES
+from graphtheta.planning.work import NODES, PARTS, UPDATE_PASSES, Load
 from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.simulate import Point, simulated
 
@@ -27,11 +27,9 @@ class Larger(Cluster):
 
     times: float
 
-    def compute(self, parts: np.ndarray, workers: int) -> np.ndarray:
+    def compute(self, load: Load, workers: int) -> np.ndarray:
         """As of a cluster; operations are as many as before."""
-        more = parts.copy()
-        more[..., : EDGE_COUNT + 1] *= self.times
-        return super().compute(more, workers)
+        return super().compute(load.larger(self.times), workers)
 
     def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
         """As of a cluster."""
@@ -58,8 +56,8 @@ def read(path: Path, times: float) -> Larger:
         times: As of ``Larger``.
     """
     held: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    speed = Machine(tuple(held["seconds"][part] for part in PARTS), held["crowded"], held["divide"],
-                    (held["crowded"], 1.0), held["move"], 0.0, 0.0, 0.0, held["cores"], 0.0)
+    speed = Machine(tuple(held["seconds"][part] for part in PARTS), held["crowded"], held["wake"],
+                    (held["crowded"], 1.0), held["move"], 0.0, 0.0, 0.0, 0.0, held["cores"], 0.0)
     made = Cluster.of(speed, held["latency"], held["bandwidth"], post=held["message"], congestion=held["congestion"])
     return Larger(**asdict(made), times=times)
 

@@ -1,8 +1,8 @@
 """The speed of this machine in the units of the cost model, from training steps of small jobs.
 
 Non-negative least squares over the jobs of ``samples.py`` gives the seconds of a unit of each part
-of the work on one thread. Threads of a worker share the machine's memory, so what reads memory is
-slower on all of them than on one, and giving blocks of an operation to threads takes time; both
+of the work on one thread. A kernel runs on the thread that calls it until others have woken up, and
+threads share the machine's memory, so what reads memory is slower on all of them than on one; both
 follow from steps on all threads. What messages cost, and what workers that compute at the same time
 cost each other, is measured on two workers (``messages.py``). The result is stored beside the
 compiled kernels.
@@ -10,8 +10,10 @@ compiled kernels.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -26,20 +28,20 @@ from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.planning import messages, samples
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import DIVIDED, EDGES, NODES, work_of
+from graphtheta.planning.work import EDGES, NODES, Load, work_of
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model
-VERSION = 4
+VERSION = 5
 # steps of a job: some that compile and warm up, and those of which the shortest counts. They are timed
 # in several rounds over all jobs, because other programs slow a shared machine for seconds
-WARM, TIMED, ROUNDS = 3, 5, 4
-# an operation is divided in about so many seconds
-UNIT = 1e-4
+WARM, TIMED, ROUNDS = 2, 4, 4
+# of which are chosen: seconds until other threads take part in a kernel, and how many times as long reading memory takes on all threads
+WAKES, CROWDED = np.geomspace(1e-5, 2e-3, 48), np.linspace(1.0, 2.0, 41)
 # parts that read memory
 MEMORY = [NODES, EDGES]
 # where two workers cannot be started
-GUESS = messages.Pair(message=3e-4, latency=3e-5, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
+GUESS = messages.Pair(message=3e-4, latency=3e-5, late=0.1, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
 # seconds that MPICH takes to send and receive a message between two processes of a machine, with
 # what the interpreter does for a message
 POST = 8e-6
@@ -52,39 +54,37 @@ class Machine:
     Attributes:
         seconds: Seconds of a unit of each entry of ``PARTS``, on one thread.
         crowded: How many times as long reading memory takes when all threads of a worker do.
-        divide: Seconds to divide an operation among threads.
+        wake: Seconds until the other threads take part in a kernel.
         together: How many times as long reading memory, and all else, takes when two workers compute.
-        message, latency, byte, wire: As those of a ``Pair``.
+        message, latency, late, byte, wire: As those of a ``Pair``.
         cores: Cores of the machine.
         error: Largest relative error of the jobs that were measured.
     """
 
     seconds: tuple[float, ...]
     crowded: float
-    divide: float
+    wake: float
     together: tuple[float, float]
     message: float
     latency: float
+    late: float
     byte: float
     wire: float
     cores: int
     error: float
 
-    def compute(self, parts: np.ndarray, workers: int) -> np.ndarray:
+    def compute(self, load: Load, workers: int) -> np.ndarray:
         """Seconds in which workers compute, [size], if ``workers`` of them share the machine.
 
         Args:
-            parts: Work of each worker on one thread and on all, [size, 2, parts].
+            load: What each worker computes.
             workers: Workers of a machine.
         """
-        threads, alone = max(self.cores // workers, 1), np.array(self.seconds)
+        threads, speed = max(self.cores // workers, 1), np.array(self.seconds)
         reading, other = self.together if workers > 1 else (1.0, 1.0)
-        alone *= other
-        busy = alone.copy()
-        alone[MEMORY] *= reading / other
-        busy[MEMORY] *= max(reading, self.crowded if threads > 1 else 1.0) / other
-        busy[DIVIDED] = self.divide * threads * (threads > 1)
-        found: np.ndarray = (parts[:, 0] @ alone + parts[:, 1] @ busy / threads) * max(1.0, workers / self.cores)
+        speed[:] *= other
+        speed[MEMORY] *= reading / other
+        found: np.ndarray = _on_threads(load, speed, threads, self.wake, max(self.crowded / reading, 1.0)) * max(1.0, workers / self.cores)
         return found
 
     def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
@@ -149,22 +149,21 @@ def measured() -> Machine:
     from graphtheta.ops.kernels import pool
 
     jobs = [samples.sample(number) for number in range(len(samples.JOBS))]
-    each, cores, threads = np.array([_work(*job) for job in jobs]), len(available_cores()), pool.threads()
+    loads, cores, threads = [_load(*job) for job in jobs], len(available_cores()), pool.threads()
     trainers = [Trainer(graph=graph, job=job, comm=SerialComm()) for job, graph in jobs]
     steps = np.min([[_seconds(trainer, threads) for trainer in trainers] for _ in range(ROUNDS)], axis=0)
-    work, seconds = each.sum(axis=1), steps[:, 0]
-    # one thread divides nothing
-    work[:, DIVIDED] = 0
+    work, seconds = np.array([load.total for load in loads]), steps[:, 0]
     # relative errors, so that short steps count as much as long ones
     scaled = work / seconds[:, None]
     size = np.maximum(scaled.max(axis=0), np.finfo(float).tiny)
     found = nnls(scaled / size, np.ones(len(seconds)))[0] / size
     error = float(np.abs(scaled @ found - 1).max())
-    crowded, divide = _threads(each, steps, found, threads)
+    wake, crowded = _threads(loads, steps, found, threads)
     pair = messages.measured() or GUESS
-    reading = each[list(samples.TOGETHER)].sum(axis=1) * found
+    reading = work[list(samples.TOGETHER)] * found
     together = shared(reading[:, MEMORY].sum(axis=1) / reading.sum(axis=1), np.array(pair.ratios))
-    return Machine(tuple(found.tolist()), crowded, divide, together, pair.message, pair.latency, pair.byte, pair.wire, cores, error)
+    return Machine(tuple(found.tolist()), crowded, wake, together, pair.message, pair.latency, pair.late, pair.byte, pair.wire, cores,
+                   error)
 
 
 def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:
@@ -180,38 +179,56 @@ def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:
     return 1 + float(more[0]), 1 + float(more[1])
 
 
-def _threads(each: np.ndarray, steps: np.ndarray, unit: np.ndarray, threads: int) -> tuple[float, float]:
-    """How many times as long reading memory takes when all threads do, 1 at least; and seconds to divide an operation among threads.
+def _on_threads(load: Load, unit: np.ndarray, threads: int, wake: float, crowded: float) -> np.ndarray:
+    """Seconds of some work, [size].
 
     Args:
-        each: Work of each job on one thread and on all, [jobs, 2, parts].
+        load: The work.
+        unit: Seconds of a unit of each part on one thread.
+        threads: Threads that may take part.
+        wake: Seconds until they do.
+        crowded: How many times as long reading memory takes on all of them.
+    """
+    one, reading = (load.parts[..., parts] @ unit[parts] / load.kernels for parts in (slice(None), MEMORY))
+    several = np.clip(np.floor(load.blocks), 1, threads)
+    # threads that wake up later share what is left
+    left = np.where(several > 1, np.maximum(one - wake, 0), 0)
+    slower = 1 + (crowded - 1) * reading / np.maximum(one, np.finfo(float).tiny)
+    found: np.ndarray = (one - left + left * slower / several) @ load.kernels
+    return found
+
+
+def _threads(loads: Sequence[Load], steps: np.ndarray, unit: np.ndarray, threads: int) -> tuple[float, float]:
+    """Seconds until other threads take part in a kernel, and how many times as long reading memory takes when all threads do.
+
+    Args:
+        loads: Work of some jobs on one worker.
         steps: Seconds of a step with one thread and with all, [jobs, 2].
         unit: Seconds of a unit of each part on one thread.
         threads: Number of all threads.
     """
-    from scipy.optimize import nnls
-
     if threads == 1:
-        return 1.0, 0.0
-    parts = each * unit
+        return 0.0, 1.0
     # errors of the fit belong to the job
-    parts *= (steps[:, 0] / parts.sum(axis=(1, 2)))[:, None, None]
-    reading, divided = parts[:, 1, MEMORY].sum(axis=1) / threads, each[:, 1, DIVIDED]
-    more = steps[:, 1] - parts[:, 0].sum(axis=1) - parts[:, 1].sum(axis=1) / threads
-    scale = np.array([1.0, UNIT])
-    found = nnls(np.stack([reading, divided * UNIT], axis=1) / steps[:, 1:], more / steps[:, 1])[0] * scale
-    return 1 + float(found[0]), float(found[1])
+    units = [unit * seconds / (load.total @ unit) for load, seconds in zip(loads, steps[:, 0], strict=True)]
+
+    def error(wake: float, crowded: float) -> float:
+        found = [_on_threads(load, its, threads, wake, crowded)[0] for load, its in zip(loads, units, strict=True)]
+        return float(np.square(found / steps[:, 1] - 1).sum())
+
+    wake, crowded = min(product(WAKES.tolist(), CROWDED.tolist()), key=lambda pair: error(*pair))
+    return wake, crowded
 
 
-def _work(job: Job, graph: Graph) -> np.ndarray:
+def _load(job: Job, graph: Graph) -> Load:
     held = skeleton(job, graph)
     whole = Placement.of(held.graph, 1, job.partitioner, job.masters, job.seed)
-    parts: np.ndarray = work_of(held, held.strategy(job).batch(0, 0), whole).parts[0]
-    return parts
+    return work_of(held, held.strategy(job).batch(0, 0), whole).load
 
 
 def _seconds(trainer: Trainer, threads: int) -> tuple[float, float]:
-    """Seconds of the shortest step, which other programs change least: of the processor on one thread, and of the clock on all."""
+    """Seconds of the shortest step, which other programs change least, without making its view: of the processor on one thread, and of the
+    clock on all."""
     from graphtheta.ops.kernels import pool
 
     found = []
@@ -219,8 +236,9 @@ def _seconds(trainer: Trainer, threads: int) -> tuple[float, float]:
         pool.set_threads(n)
         times = []
         for _ in range(WARM + TIMED):
+            view = trainer.strategy.batch(0, 0)
             began = clock()
-            trainer.train_epoch(0)
+            trainer.training.update(view)
             times.append(clock() - began)
         found.append(min(times[WARM:]))
     return found[0], found[1]

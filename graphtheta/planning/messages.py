@@ -5,9 +5,9 @@ bursts, and the shortest of each counts, because other programs slow a shared ma
 
 A message is mostly work of the interpreter at both ends. That is processor time, which other
 programs change little: of a step on two workers, without waiting, less that of the same step on one
-worker and half of the graph. The time until an empty message arrives is that of a small move, on
-the clock, less its work. How long a worker waits for another one besides follows from what both
-compute, and is not part of the cost of a message.
+worker and half of the graph. Besides, a worker waits until a message has arrived, which is found with
+a small move, and for another worker that was later, since no two take exactly as long: a share of
+their work. Waiting is taken from processor time too, because it polls at first.
 """
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from graphtheta.train.trainer import Trainer
 
 BEGIN = "messages "
-# of halo moves and of sums of gradients
-STAGES = ("move", "reduce")
 # rows of the large and of the small move, and their width
 LARGE, SMALL, WIDTH = 1 << 15, 16, 128
 # steps of a burst, of which the first warm caches; and bursts, until they have taken so many seconds
@@ -49,14 +47,16 @@ LOADING = 3
 
 @dataclass(frozen=True)
 class Talk:
-    """A small job on two workers: processor seconds of a step without waiting, and of a step on one worker with half of the graph.
+    """Seconds of a step of a small job, the shortest, mean of two workers.
 
     Attributes:
-        two, one: Seconds of the shortest step, mean of the workers.
+        two, total: Of the processor without and with waiting, which polls.
+        one: Of the processor on one worker with half of the graph.
         messages, sent: Messages of a step, and bytes.
     """
 
     two: float
+    total: float
     one: float
     messages: float
     sent: float
@@ -69,6 +69,7 @@ class Pair:
     Attributes:
         message: Processor seconds of a message at both of its ends, besides its bytes.
         latency: Seconds until an empty message has arrived.
+        late: Seconds that a worker waits for the other one besides, as a share of its work.
         byte: Seconds of a byte: it is packed, sent and unpacked.
         wire: Seconds of it that are not the sender's and the receiver's work.
         ratios: How many times as long each of the jobs ``TOGETHER`` takes a worker while the other runs it too.
@@ -76,6 +77,7 @@ class Pair:
 
     message: float
     latency: float
+    late: float
     byte: float
     wire: float
     ratios: tuple[float, ...]
@@ -97,6 +99,11 @@ def measured() -> Pair | None:
 def message_seconds(talks: list[Talk], byte: float) -> float:
     """Processor seconds of a message: the median of some jobs, 0 at least."""
     return max(median((talk.two - talk.one - talk.sent * byte) / talk.messages for talk in talks), 0.0)
+
+
+def late_share(talks: list[Talk], latency: float, wire: float) -> float:
+    """What a worker waits besides messages, as a share of its work: the median of some jobs, 0 at least."""
+    return max(median((talk.total - talk.messages * latency - talk.sent * wire) / talk.two - 1 for talk in talks), 0.0)
 
 
 class Working(WrappedComm):
@@ -127,12 +134,13 @@ class Working(WrappedComm):
         self.waited += thread_time() - began
 
     def least(self, run: Callable[[], Any], clock: Callable[[], float] = thread_time) -> tuple[float, float]:
-        """Seconds of the shortest of some runs: of the processor without waiting, or of another clock with it; and on the wall clock."""
+        """Seconds of the shortest of some runs, without and with waiting: of the processor, or on another clock both with it."""
         times = []
         for _ in range(WARM + TIMED):
-            began, before, waited = perf_counter(), clock(), self.waited
+            before, waited = clock(), self.waited
             run()
-            times.append((clock() - before - (self.waited - waited) * (clock is thread_time), perf_counter() - began))
+            total = clock() - before
+            times.append((total - (self.waited - waited) * (clock is thread_time), total))
         work, total = np.min(times[WARM:], axis=0).tolist()
         return work, total
 
@@ -163,14 +171,15 @@ def program(comm: Comm) -> Pair:
     while len(rounds) < ROUNDS and not comm.broadcast(len(rounds) > 1 and perf_counter() - began > LONGEST, 0):
         rounds.append((
             [working.least(partial(move.to_mirrors, {"": rows[move]})) for move in (large, small)],
-            [[working.least(partial(trainer.train_epoch, 0))[0] for trainer in both] for both in talking],
+            [(*working.least(partial(two.train_epoch, 0)), working.least(partial(one.train_epoch, 0))[0]) for two, one in talking],
             [_alone_and_together(working, partial(trainer.train_epoch, 0), clock) for trainer in together]))
     # the least of each rank, and the mean of the ranks
     moves, steps, shared = (np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist() for each in zip(*rounds, strict=True))
     (packing, total), (work, arrived) = moves
-    n_bytes = rows[large].nbytes
-    talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
-    return Pair(message_seconds(talks, total / n_bytes), max(arrived - work, 0.0), total / n_bytes, max(total - packing, 0.0) / n_bytes,
+    n_bytes, latency = rows[large].nbytes, max(arrived - work, 0.0)
+    byte, wire = total / n_bytes, max(total - packing, 0.0) / n_bytes
+    talks = [Talk(two, total, one, *count) for (two, total, one), count in zip(steps, counts, strict=True)]
+    return Pair(message_seconds(talks, byte), latency, late_share(talks, latency, wire), byte, wire,
                 tuple(both / alone for alone, both in shared))
 
 
@@ -193,7 +202,7 @@ def _loaded(comm: Comm, two: Trainer, one: Trainer) -> tuple[float, float]:
     before = comm.ledger.snapshot()
     two.train_epoch(0)
     since = comm.ledger.since(before)
-    messages, sent = np.mean(comm.all_gather([sum(since[stage][field] for stage in STAGES) for field in ("messages", "bytes")]), axis=0)
+    messages, sent = np.mean(comm.all_gather([sum(book[field] for book in since.values()) for field in ("messages", "bytes")]), axis=0)
     return float(messages), float(sent)
 
 

@@ -171,13 +171,13 @@ class _Way:
         each = job.views_per_step or (size if alone else 1)
         # gradients are summed for each group of views
         groups = _groups(job, views, size) if alone else views
-        parts = [work.parts.sum(axis=0, keepdims=True) if alone else work.parts for work in works]
+        loads = [work.load.alone if alone else work.load for work in works]
         moved = np.zeros((2, size)) if alone else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
         summed = groups * np.array(reduced(self.held.order, list(self.held.prepared.model.parameters()), size))
-        each_view = [float(self.machine.compute(part, self.together).max()) for part in parts]
+        each_view = [float(self.machine.compute(load, self.together).max()) for load in loads]
         # independent workers wait for the one with the largest view of a group
         side = min(size, len(works)) if alone else 1
-        compute = groups * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
+        compute = groups * self._waiting * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
         most = largest_bound(job, self.held, self.placement, works)
         memory = self._memory(most)
         rehearsal = self._rehearsed(job, works, memory)
@@ -186,12 +186,17 @@ class _Way:
         sent, messages = moved + summed
         counted = min(len(works), rehearsal.views if works[0].searched and size > 1 else views)
         transfer, carried = (self.machine.transfer(sent, x, self.together) if size > 1 else 0.0 for x in (messages, 0 * messages))
-        work = np.mean([work.parts.sum(axis=(0, 1)) for work in works], axis=0)
+        work = np.mean([work.load.total for work in works], axis=0)
         processor = views * (self.sampled.processor + float(work @ self.machine.seconds))
         return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory + int(rehearsal.held.max()), most,
                    -(-views // each), views, counted, round(moved[0].sum()), round(summed[0].sum()),
                    round(built[0].sum()), round((moved + summed + built)[1].sum()), rehearsal.hits, rehearsal.misses, rehearsal.macrobatch,
                    compute, build, transfer, carried, processor, _loads(works, alone, (moved + summed) / views))
+
+    @property
+    def _waiting(self) -> float:
+        """How many times as long work takes with waiting for workers that are later."""
+        return 1 + self.machine.late * (self.placement.size > 1)
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
@@ -235,7 +240,7 @@ class _Way:
     def _build(self, rehearsal: Rehearsal) -> float:
         """Seconds of an epoch in which the workers make views: their work, and messages, for which they wait."""
         share = self.sampled.steps / rehearsal.views
-        seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
+        seconds = self._waiting * float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
         # simulated workers spent the interpreter's time around their messages
         waits = self.machine.transfer(rehearsal.sent, rehearsal.messages, self.together, True)
         return share * (seconds + waits)
@@ -258,7 +263,7 @@ def _loads(works: Sequence[Work], alone: bool, sent: np.ndarray) -> dict[str, tu
     found = dict(zip(("bytes", "messages"), sent[:, None], strict=True))
     for name, each in (("rows", [sum(share.rows_out for share in work.shares) for work in works]),
                        ("edges", [sum(share.edges for share in work.shares) for work in works]),
-                       ("flops", [work.parts[:, :, [PRODUCT, SPARSE]].sum(axis=(1, 2)) for work in works])):
+                       ("flops", [work.load.parts[:, :, [PRODUCT, SPARSE]].sum(axis=(1, 2)) for work in works])):
         held = np.array(each)
         found[name] = held.sum(axis=1, keepdims=True) if alone else held
     return {name: (float(x.max(axis=1).mean()), float(x.mean())) for name, x in found.items()}

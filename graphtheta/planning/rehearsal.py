@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphtheta.caching.setup import make_caches, with_cached_columns
+from graphtheta.caching.setup import Caches, make_caches, with_cached_columns
 from graphtheta.engine.comm.channel import Send
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import Snapshot
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.comm.wrapped import WrappedComm
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.step import Training
@@ -28,6 +27,7 @@ from graphtheta.engine.view.level import Counts
 from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
+from graphtheta.macrobatch.ahead import Macrobatches
 from graphtheta.macrobatch.merged import MergedComm
 from graphtheta.macrobatch.setup import dry_runs, make_macrobatches, merges
 from graphtheta.ops.autodiff.tape import Gradients
@@ -35,6 +35,7 @@ from graphtheta.ops.kernels import pool
 from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.planning.blank import BlankTable
+from graphtheta.planning.messages import Working
 from graphtheta.planning.placement import Ends, Share
 from graphtheta.planning.skeleton import Skeleton
 from graphtheta.planning.work import Work, divided
@@ -72,7 +73,8 @@ class Rehearsal:
     def on(self, size: int, growth: float, groups: float) -> Rehearsal:
         """An estimate for more workers.
 
-        A worker searches its share of the edges, and has as many rounds, in which it sends to all others.
+        A worker has as many rounds for a group of views, in which it sends to all others, and as much work of the interpreter, which is
+        most of its time.
 
         Args:
             size: Their number.
@@ -83,7 +85,7 @@ class Rehearsal:
         others = (size - 1) / max(fewer - 1, 1)
         messages = round(groups * (others * (self.messages - self.collectives).max() + self.collectives.max()))
         return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, messages),
-                         np.full(size, round(groups * self.collectives.max())), np.full(size, self.seconds.max() * fewer / size),
+                         np.full(size, round(groups * self.collectives.max())), np.full(size, groups * self.seconds.max()),
                          np.full(size, self.held.max()), self.hits, self.misses, self.macrobatch)
 
 
@@ -122,26 +124,14 @@ class _Maker(Training):
         return [0.0] * n
 
 
-class _Posts(WrappedComm):
-    """Counts the processor seconds of messages, which simulated workers copy and check; real workers take less to send them.
-
-    Attributes:
-        seconds: Those of this worker so far.
-    """
-
-    seconds = 0.0
+class _Posts(Working):
+    """Counts the processor seconds of messages, which simulated workers copy and check; real workers take less to send them."""
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
         began = thread_time()
         receive = super()._post(sends, recvs, tag, at_most)
-        self.seconds += thread_time() - began
-
-        def finish() -> None:
-            began = thread_time()
-            receive()
-            self.seconds += thread_time() - began
-
-        return finish
+        self.waited += thread_time() - began
+        return receive
 
 
 def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None) -> list[float]:
@@ -152,19 +142,25 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
     comm.machines = np.arange(comm.size) // per_machine
     independent = job.mode == "independent" and comm.size > 1
     each = job.views_per_step or (comm.size if independent else 1)
-    strategy = _strategy(comm, held, job, pair)
-    caches = make_caches(job, strategy, each, independent)
-    ahead = make_macrobatches(job, strategy, caches, each, independent, room)
-    x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
-    tables = [x] if isinstance(x, BlankTable) else []
-    maker = _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
-                   stored=held.found.stored, independent=independent, features=caches.features, ahead=ahead, tables=tables,
-                   foresight=dry_runs(caches, ahead))
-    n = min(-(-views // each) * each, strategy.steps_per_epoch)
+
+    def made() -> tuple[_Maker, Caches, Macrobatches | None]:
+        strategy = _strategy(comm, held, job, pair)
+        caches = make_caches(job, strategy, each, independent)
+        ahead = make_macrobatches(job, strategy, caches, each, independent, room)
+        x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
+        tables = [x] if isinstance(x, BlankTable) else []
+        return _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
+                      stored=held.found.stored, independent=independent, features=caches.features, ahead=ahead, tables=tables,
+                      foresight=dry_runs(caches, ahead)), caches, ahead
+
+    maker, caches, ahead = made()
+    n = min(-(-views // each) * each, maker.strategy.steps_per_epoch)
+    # loads kernels and code
+    maker.run(1, 0, min(each, n))
     again = ahead is None and not caches.nbytes
-    if again:
-        # loads kernels and code, which a cache or macrobatches spread over an epoch
-        maker.run(1, 0, min(each, n))
+    if not again:
+        # empty caches, and macrobatches that begin with the epoch
+        maker, caches, ahead = made()
     before, to_others = comm.ledger.snapshot(), _to_others(comm)
     seconds = _timed(maker, n, comm)
     since, to_others = comm.ledger.since(before), _to_others(comm) - to_others
@@ -189,9 +185,9 @@ def _to_others(comm: Comm) -> int:
 
 def _timed(maker: _Maker, n: int, comm: _Posts) -> float:
     """Processor seconds of this worker to make the first n views, without those of messages."""
-    began = thread_time() - comm.seconds
+    began = thread_time() - comm.waited
     maker.run(0, 0, n)
-    return thread_time() - comm.seconds - began
+    return thread_time() - comm.waited - began
 
 
 def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:

@@ -12,21 +12,59 @@ from graphtheta.engine.layer.dry_run import Operation, Probe
 from graphtheta.engine.train.doubling import sent
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import GraphView
-from graphtheta.ops.autodiff.buffers import BLOCK
+from graphtheta.ops.autodiff.buffers import LEAST_BLOCK
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.tape import Gradients, Parameter
+from graphtheta.ops.backend.edges import EDGES_PER_BLOCK
 from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
 from graphtheta.partitioners.report import OneOf
 from graphtheta.planning.placement import Placement, Share, moved
 from graphtheta.planning.skeleton import Skeleton
 
-# what the time of a step depends on
-PARTS = ("product flops", "sparse product flops", "node bytes", "edge bytes", "edges", "operations", "divided operations")
-PRODUCT, SPARSE, NODES, EDGES, EDGE_COUNT, OPERATIONS, DIVIDED = range(len(PARTS))
-# the interpreter's share of a phase of a superstep and of the loss and update of a step, in operations
-PHASE, STEP = 4, 10
+# what the time of a step depends on: first what grows with the graph, then the work of the interpreter.
+# "node bytes" are those of elementwise operations and of updates, "drawn" those of operations that draw
+# random numbers, "combined" those of all others. A view that is made for a step has edges that are listed
+# anew, and levels that nothing was prepared for
+PARTS = ("product flops", "sparse product flops", "node bytes", "drawn bytes", "combined bytes", "edge bytes", "edges",
+         "listed edges", "levels", "operations", "passes", "expressions", "parameters", "steps")
+(PRODUCT, SPARSE, NODES, DRAWN, COMBINED, EDGES, EDGE_COUNT, LISTED, LEVELS, OPERATIONS, PASSES, EXPRESSIONS, PARAMETERS,
+ STEPS) = range(len(PARTS))
+# parts that grow with the graph
+GROWING = slice(LISTED + 1)
 # passes over the parameters in an update: gradient, two slots, value, read and written
 UPDATE_PASSES = 8
+
+
+@dataclass(frozen=True)
+class Load:
+    """What workers compute, operation by operation, forward and backward.
+
+    Attributes:
+        parts: By worker, operation and entry of ``PARTS``, [size, n, parts].
+        blocks: Blocks of a kernel of each operation, which threads take, [size, n].
+        kernels: Kernels that run one after another in each operation, [n].
+    """
+
+    parts: np.ndarray
+    blocks: np.ndarray
+    kernels: np.ndarray
+
+    @property
+    def total(self) -> np.ndarray:
+        """Of all workers, by entry of ``PARTS``, [parts]."""
+        found: np.ndarray = self.parts.sum(axis=(0, 1))
+        return found
+
+    @property
+    def alone(self) -> Load:
+        """The same on one worker."""
+        return Load(self.parts.sum(axis=0, keepdims=True), self.blocks.sum(axis=0, keepdims=True), self.kernels)
+
+    def larger(self, times: float) -> Load:
+        """The same on a graph of so many times as many nodes and edges."""
+        parts = self.parts.copy()
+        parts[..., GROWING] *= times
+        return Load(parts, self.blocks * times, self.kernels)
 
 
 @dataclass(frozen=True)
@@ -34,8 +72,7 @@ class Work:
     """A view, forward and backward, on every worker.
 
     Attributes:
-        parts: By worker, of operations that use one thread or all threads, and entry of ``PARTS``,
-            [size, 2, parts].
+        load: What each worker computes.
         sent, messages: Bytes and messages of halo moves, [size] int64.
         shares: The levels of the summing supersteps, in their order.
         nodes: Rows of the view by owner, [size].
@@ -43,7 +80,7 @@ class Work:
         searched: Whether building the view lists its edges; the whole graph is used as it is.
     """
 
-    parts: np.ndarray
+    load: Load
     sent: np.ndarray
     messages: np.ndarray
     shares: list[Share]
@@ -87,47 +124,53 @@ def divided(skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes:
         for entry in entries:
             part = moved(entry, again, by_step[entry.superstep])
             sent, messages = sent + part[0], messages + part[1]
-    parts = _parts(skeleton, found, by_step, nodes)
+    loads = _loads(skeleton, found, by_step, nodes)
+    for share in {id(share): share for share in shares}.values() if searched else ():
+        loads.add({LISTED: share.edges, LEVELS: 1})
     if searched and copies_features(found):
         # rows of the features are copied into the frame of the view
-        parts.add(NODES, 2 * skeleton.feature_bytes * nodes, skeleton.feature_bytes * nodes // np.dtype(skeleton.job.dtype).itemsize)
-    return Work(parts.found, sent, messages, shares, nodes, found, searched)
+        loads.add({NODES: 2 * skeleton.feature_bytes * nodes},
+                  skeleton.feature_bytes * nodes / np.dtype(skeleton.job.dtype).itemsize / LEAST_BLOCK)
+    return Work(loads.load, sent, messages, shares, nodes, found, searched)
 
 
-def _parts(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> _Parts:
+def _loads(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> _Loads:
     """What each worker computes."""
-    itemsize, parts = np.dtype(skeleton.job.dtype).itemsize, _Parts(len(nodes))
+    itemsize, loads = np.dtype(skeleton.job.dtype).itemsize, _Loads(len(nodes))
     first, learned = True, bool(skeleton.job.embedding)
     for o in found.operations:
         if o.name == "gather":
             continue
         rows, cost = _rows(o, by_step, nodes), node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
-        numbers = max(map(prod, [o.inputs[0], *o.outputs])) * rows
+        blocks = max(map(prod, [o.inputs[0], *o.outputs])) * rows / LEAST_BLOCK
         # before the first product values are features, which may be sparse, and need no gradient unless they are learned
         stored = skeleton.density if first else 1.0
         if is_product(o):
-            parts.add(SPARSE if stored < 1 else PRODUCT, stored * (2 if first and not learned else 3) * cost.flops * rows, numbers)
+            products = 2 if first and not learned else 3
+            loads.add({SPARSE if stored < 1 else PRODUCT: stored * products * cost.flops * rows}, blocks, products)
             first = False
         else:
-            parts.add(NODES, stored * cost.bytes * rows, numbers)
+            passes = 1 if first and not learned else 2
+            loads.add({_kind(o): stored * passes * cost.bytes * rows}, blocks, passes)
     for again, entries in ((False, found.traffic), (True, found.again)):
         numbers_of: dict[int, int] = {}
         for entry in entries:
             program, at = found.supersteps[entry.superstep].program, numbers_of.get(entry.superstep, 0)
             assert program is not None
             numbers_of[entry.superstep] = at + 1
-            each, edges = edge_cost(program.phases[at]), by_step[entry.superstep].edges
+            phase, edges = program.phases[at], by_step[entry.superstep].edges
+            each, blocks = edge_cost(phase), edges / EDGES_PER_BLOCK
             sweeps = (1 if again or not entry.learned else 2) + entry.widths.passes
-            if program.phases[at].grouped:
-                product, pairs = pair_cost(program.phases[at]), most_pairs(program.phases[at], nodes, edges)
+            if phase.grouped:
+                product, pairs = pair_cost(phase), most_pairs(phase, nodes, edges)
                 # a gradient of the matrices, and one of the values where they need it
-                parts.add(PRODUCT, (1 if again else 2 + entry.learned) * product.flops * pairs, product.bytes // itemsize * pairs)
-            parts.add(EDGES, sweeps * each.bytes * edges, each.flops * edges)
-            parts.add(EDGE_COUNT, sweeps * edges, each.flops * edges)
-            parts.add(OPERATIONS, PHASE * sweeps)
-    parts.add(NODES, UPDATE_PASSES * found.parameters * itemsize)
-    parts.add(OPERATIONS, len(found.operations) + STEP)
-    return parts
+                products = 1 if again else 2 + entry.learned
+                loads.add({PRODUCT: products * product.flops * pairs}, blocks, products)
+            loads.add({EDGES: sweeps * each.bytes * edges, EDGE_COUNT: sweeps * edges}, blocks, sweeps)
+            loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
+    loads.add({NODES: UPDATE_PASSES * found.parameters * itemsize})
+    loads.add({OPERATIONS: len(found.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
+    return loads
 
 
 def copies_features(found: Probe) -> bool:
@@ -136,25 +179,38 @@ def copies_features(found: Probe) -> bool:
     return first != "gather"
 
 
-class _Parts:
-    """Sums of work by worker, threads and part."""
+class _Loads:
+    """Operations that are added one after another."""
 
     def __init__(self, size: int):
-        self.found = np.zeros((size, 2, len(PARTS)))
+        self._size = size
+        self._each: list[tuple[np.ndarray, np.ndarray, int]] = []
 
-    def add(self, part: int, work: Any, numbers: Any = 0) -> None:
-        """Add work of an operation, of all workers or [size], that computes so many numbers: in blocks on all threads, or in one."""
-        threaded = np.broadcast_to(np.asarray(numbers) > BLOCK, len(self.found))
-        self.found[:, 0, part] += np.where(threaded, 0, work)
-        self.found[:, 1, part] += np.where(threaded, work, 0)
-        # giving blocks to threads takes time
-        self.found[:, 1, DIVIDED] += threaded
+    def add(self, work: dict[int, Any], blocks: Any = 0, kernels: int = 1) -> None:
+        """Add an operation: work by entry of ``PARTS``, of all workers or [size], in blocks of some kernels."""
+        parts = np.zeros((self._size, len(PARTS)))
+        for part, amount in work.items():
+            parts[:, part] = amount
+        self._each.append((parts, np.broadcast_to(np.asarray(blocks, float), self._size), kernels))
+
+    @property
+    def load(self) -> Load:
+        parts, blocks, kernels = zip(*self._each, strict=True)
+        return Load(np.stack(parts, axis=1), np.stack(blocks, axis=1), np.array(kernels))
 
 
 def is_product(o: Operation) -> bool:
     """Whether an operation multiplies matrices."""
     prim = PRIMITIVES.get(o.name)
     return prim is not None and prim.traits.work == "contraction"
+
+
+def _kind(o: Operation) -> int:
+    """The entry of ``PARTS`` for the bytes of an operation on node values."""
+    prim = PRIMITIVES.get(o.name)
+    if prim is not None and prim.traits.random:
+        return DRAWN
+    return NODES if prim is not None and prim.scalar is not None else COMBINED
 
 
 def _rows(o: Operation, by_step: dict[int, Share], nodes: np.ndarray) -> np.ndarray:

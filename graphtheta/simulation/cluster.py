@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from graphtheta.planning.machine import POST, Machine
+from graphtheta.planning.work import Load
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,13 @@ class Cluster(Machine):
         return cls(**{**asdict(machine), "cores": cores or machine.cores, "latency": latency}, bandwidth=bandwidth, post=post,
                    congestion=congestion, slowest=slowest)
 
-    def compute(self, parts: np.ndarray, workers: int) -> np.ndarray:
+    def compute(self, load: Load, workers: int) -> np.ndarray:
         """Seconds in which workers compute, [size]; the one with most work is the slowest.
 
         Args:
-            parts, workers: As for ``Machine``.
+            load, workers: As for ``Machine``.
         """
-        found = super().compute(parts, workers)
+        found = super().compute(load, workers)
         found[found.argmax()] *= self.slowest
         return found
 

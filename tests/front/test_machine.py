@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,27 +24,57 @@ from graphtheta.ops.compile import jit
 from graphtheta.partitioners.pairs import pair_of
 from graphtheta.planning import messages, rehearsal
 from graphtheta.planning import skeleton as skeletons
-from graphtheta.planning.machine import POST, Machine, _threads, read, shared, write
-from graphtheta.planning.messages import Talk, Working, message_seconds
+from graphtheta.planning.machine import CROWDED, POST, WAKES, Machine, _threads, read, shared, write
+from graphtheta.planning.messages import Talk, Working, late_share, message_seconds
 from graphtheta.planning.rehearsal import rehearse
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import DIVIDED, EDGES, NODES, OPERATIONS, PARTS
+from graphtheta.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, Load
 
 GRAPH = graphs.random_graph(40, 160)
 JOB = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy="mini", batch_size=4)
-UNIT = (*[1e-9] * (len(PARTS) - 1), 0.0)
-MACHINE = Machine(UNIT, 1.7, 2e-4, (1.3, 1.1), 1e-3, 1e-4, 4e-9, 1e-9, 4, 0.0)
+UNIT = (1e-9,) * len(PARTS)
+MACHINE = Machine(UNIT, 1.7, 0.0, (1.3, 1.1), 1e-3, 1e-4, 0.2, 4e-9, 1e-9, 4, 0.0)
+
+
+def load_of(work: dict[int, float], blocks: float = 0.0, kernels: int = 1) -> Load:
+    """An operation of one worker."""
+    parts = np.zeros((1, 1, len(PARTS)))
+    for part, amount in work.items():
+        parts[0, 0, part] = amount
+    return Load(parts, np.full((1, 1), blocks), np.array([kernels]))
 
 
 def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
-    # jobs of which each reads memory in another share, in operations that are divided among two threads
-    each = np.random.default_rng(0).uniform(1, 2, (6, 2, len(PARTS))) * 1e6
-    each[:, :, DIVIDED] = np.arange(6)[:, None]
-    made = Machine(UNIT, 1.7, 2e-4, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 2, 0.0)
-    alone = (each * UNIT).sum(axis=(1, 2))
-    steps = np.stack([alone, [made.compute(parts[None], 1)[0] for parts in each]], axis=1)
-    np.testing.assert_allclose(_threads(each, steps, np.array(UNIT), 2), (1.7, 2e-4))
-    assert _threads(each, steps, np.array(UNIT), 1) == (1.0, 0.0)
+    # jobs of which each reads memory in another share, in kernels that take some times as long as a thread needs to wake up
+    wake, crowded = float(WAKES[20]), float(CROWDED[12])
+    loads = [load_of({NODES: share * times * wake * 1e9, PRODUCT: (1 - share) * times * wake * 1e9}, 8.0)
+             for share, times in ((0.0, 0.7), (0.2, 3.0), (0.5, 8.0), (0.9, 20.0), (0.7, 2.0))]
+    made = Machine(UNIT, crowded, wake, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 0.0, 2, 0.0)
+    alone = [float(load.total @ UNIT) for load in loads]
+    steps = np.stack([alone, [made.compute(load, 1)[0] for load in loads]], axis=1)
+    np.testing.assert_allclose(_threads(loads, steps, np.array(UNIT), 2), (wake, crowded))
+    assert _threads(loads, steps, np.array(UNIT), 1) == (0.0, 1.0)
+
+
+def test_other_threads_share_what_is_left_when_they_have_woken_up() -> None:
+    made = replace(MACHINE, crowded=1.0, wake=0.1)
+
+    def seconds(blocks: float, kernels: int = 1) -> float:
+        return float(made.compute(load_of({PRODUCT: 1e9}, blocks, kernels), 1)[0])
+
+    assert seconds(0) == seconds(1.9) == pytest.approx(1)
+    # as many threads as there are blocks, of four
+    assert seconds(2) == pytest.approx(0.1 + 0.9 / 2) and seconds(9) == pytest.approx(0.1 + 0.9 / 4)
+    # each kernel wakes them up, and short ones are done before
+    assert seconds(9, 5) == pytest.approx(5 * (0.1 + 0.1 / 4)) and seconds(9, 20) == pytest.approx(1)
+
+
+def test_loads_of_one_worker_and_of_a_larger_graph() -> None:
+    load = Load(np.ones((2, 3, len(PARTS))), np.ones((2, 3)), np.array([1, 2, 3]))
+    assert load.alone.parts.shape == (1, 3, len(PARTS)) and (load.alone.parts == 2).all() and (load.alone.blocks == 2).all()
+    more = load.larger(5.0)
+    assert (more.parts[..., EDGES] == 5).all() and (more.parts[..., OPERATIONS] == 1).all() and (more.blocks == 5).all()
+    np.testing.assert_array_equal(load.total, np.full(len(PARTS), 6))
 
 
 def test_what_two_workers_cost_each_other_is_found_in_their_ratios() -> None:
@@ -55,9 +86,7 @@ def test_what_two_workers_cost_each_other_is_found_in_their_ratios() -> None:
 
 def test_workers_are_as_slow_as_together_and_threads_as_crowded() -> None:
     def seconds(part: int, workers: int, threaded: int) -> float:
-        parts = np.zeros((1, 2, len(PARTS)))
-        parts[0, threaded, part] = 1e9
-        return float(MACHINE.compute(parts, workers)[0])
+        return float(MACHINE.compute(load_of({part: 1e9}, 8.0 * threaded), workers)[0])
 
     assert seconds(OPERATIONS, 1, 0) == pytest.approx(1) and seconds(NODES, 1, 0) == pytest.approx(1)
     # a worker of one thread never reads on several
@@ -82,10 +111,16 @@ def test_the_speed_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_message_costs_what_a_step_takes_more_on_two_workers() -> None:
-    usual = [Talk(2e-3 + 5 * 3e-4 + 1000 * 1e-8, 2e-3, 5, 1000), Talk(4e-3 + 9 * 3e-4 + 500 * 1e-8, 4e-3, 9, 500)]
+    usual = [Talk(2e-3 + 5 * 3e-4 + 1000 * 1e-8, 0.0, 2e-3, 5, 1000), Talk(4e-3 + 9 * 3e-4 + 500 * 1e-8, 0.0, 4e-3, 9, 500)]
     # one job that other programs have slowed
-    assert message_seconds([*usual, Talk(9e-3, 2e-3, 5, 0)], 1e-8) == pytest.approx(3e-4)
-    assert message_seconds([Talk(1e-3, 2e-3, 5, 0)], 1e-8) == 0
+    assert message_seconds([*usual, Talk(9e-3, 0.0, 2e-3, 5, 0)], 1e-8) == pytest.approx(3e-4)
+    assert message_seconds([Talk(1e-3, 0.0, 2e-3, 5, 0)], 1e-8) == 0
+
+
+def test_a_worker_waits_for_messages_and_for_a_share_of_its_work() -> None:
+    usual = [Talk(work, 1.2 * work + n * 1e-4 + 1000 * 1e-9, 0.0, n, 1000) for work, n in ((2e-3, 5), (4e-3, 9))]
+    assert late_share([*usual, Talk(1e-3, 9e-3, 0.0, 5, 0)], 1e-4, 1e-9) == pytest.approx(0.2)
+    assert late_share([Talk(1e-3, 1e-3, 0.0, 5, 0)], 1e-4, 1e-9) == 0
 
 
 def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +147,7 @@ def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimComm, "_gather_flat", slow_gather)
     monkeypatch.setattr(messages, "thread_time", lambda: getattr(clock, "now", 0.0))
 
-    def worker(comm: Comm) -> tuple[float, float]:
+    def worker(comm: Comm) -> tuple[float, float, float]:
         working, number = Working(comm), count()
 
         def step() -> None:
@@ -121,11 +156,10 @@ def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
             # the first run loads, and one is slowed
             later([99, 99, 4, 30, 3, 5][next(number)])
 
-        found = working.least(step, messages.thread_time)[0]
-        return found, working.waited
+        return *working.least(step, messages.thread_time), working.waited
 
-    for work, waited in run_simulated(2, worker):
-        assert work == 3 and waited == 6 * 120
+    for work, total, waited in run_simulated(2, worker):
+        assert work == 3 and total == 123 and waited == 6 * 120
 
 
 def test_two_workers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +170,7 @@ def test_two_workers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "TALKING", samples.TALKING[:1])
     monkeypatch.setattr(samples, "TOGETHER", samples.TOGETHER[:1])
     mine, other = run_simulated(2, messages.program)
-    assert mine == other and mine.byte >= mine.wire >= 0 and mine.byte > 0 and mine.latency >= 0
+    assert mine == other and mine.byte >= mine.wire >= 0 and mine.byte > 0 and mine.latency >= 0 and mine.late >= 0
     assert len(mine.ratios) == 1 and mine.ratios[0] > 0
 
 
@@ -150,6 +184,23 @@ def test_the_shortest_of_several_rehearsals_counts(monkeypatch: pytest.MonkeyPat
     # long ones are not repeated
     times |= {rank: iter([9.0]) for rank in range(2)}
     assert rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4).seconds.tolist() == [9, 9]
+
+
+def test_views_behind_a_cache_are_timed_after_others_have_loaded_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, epochs = rehearsal._Maker.run, []
+
+    def listed(self: rehearsal._Maker, epoch: int, first: int, last: int) -> np.ndarray:
+        epochs.append((self.job_comm.rank, epoch))
+        return run(self, epoch, first, last)
+
+    monkeypatch.setattr(rehearsal._Maker, "run", listed)
+    job = JOB.change(mode="independent", feature_cache="4", cache_policy="lru")
+    plain = JOB.change(mode="independent")
+    held = skeleton(job, GRAPH)
+    cached, none = (rehearse(held, each, pair_of(job.partitioner, job.masters), 2, 4) for each in (job, plain))
+    # the views that load kernels leave nothing in the cache
+    assert [epoch for rank, epoch in epochs[:4] if rank == 0] == [1, 0] and cached.hits + cached.misses > 0
+    assert cached.sent.sum() <= none.sent.sum()
 
 
 def test_the_shorter_time_of_a_view_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.memory.bound import Extent
 from graphtheta.partitioners.pairs import pair_of
-from graphtheta.planning import rehearsal
+from graphtheta.planning import messages, rehearsal
 from graphtheta.planning.holding import partition_bytes
 from graphtheta.planning.machine import Machine
 from graphtheta.planning.placement import Placement
@@ -33,7 +33,8 @@ from graphtheta.planning.work import reduced, work_of
 
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
-SPEED = Machine((1e-11, 1e-10, 3e-10, 1e-10, 1e-9, 5e-5, 0.0), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5, 4e-10, 3e-10, 2, 0.1)
+SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5, 0.1,
+                4e-10, 3e-10, 2, 0.1)
 GLOBAL: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "attention": {"model": "gat", "heads": 2},
@@ -317,7 +318,8 @@ def test_a_rehearsal_leaves_out_the_time_of_messages(monkeypatch: pytest.MonkeyP
         return finish
 
     monkeypatch.setattr(SimComm, "_post", slow)
-    monkeypatch.setattr(rehearsal, "thread_time", lambda: getattr(clock, "now", 0.0))
+    for module in (rehearsal, messages):
+        monkeypatch.setattr(module, "thread_time", lambda: getattr(clock, "now", 0.0))
     job = gt.Job(**KEYS, **BATCHES["mini"], mode="independent")
     found = rehearsal.rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4)
     assert set(posted) == {0, 1} and found.sent.all()

@@ -16,6 +16,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.planning.machine import Machine, write
 from graphtheta.planning.skeleton import skeleton
+from graphtheta.planning.work import PARTS, Load
 from graphtheta.simulation.cluster import POST, Cluster
 from graphtheta.simulation.report import by_way, report
 from graphtheta.simulation.simulate import simulated
@@ -23,7 +24,8 @@ from graphtheta.simulation.simulate import simulated
 pytestmark = pytest.mark.reference
 
 GRAPH = graphs.random_graph(40, 160)
-SPEED = Machine((1e-11, 1e-10, 3e-10, 1e-10, 1e-9, 5e-5, 0.0), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5, 4e-10, 3e-10, 2, 0.1)
+SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5, 0.1,
+                4e-10, 3e-10, 2, 0.1)
 CLUSTER = Cluster.of(SPEED, 1e-5, 1e9)
 JOBS: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 4}, "cluster": {"clusters": 5}}
 
@@ -79,9 +81,10 @@ def test_time_of_messages_bytes_and_slow_workers() -> None:
     assert CLUSTER.transfer(sent, messages, 1, True) == pytest.approx(alone - 2 * SPEED.message)
     # workers of a machine share its link
     assert CLUSTER.transfer(sent, 0 * messages, 2) == pytest.approx(2 * 6_000 / 1e9)
-    work = np.ones((3, 2, 7))
+    work = np.ones((3, 2, len(PARTS)))
     work[1] *= 2
-    fair, slow = CLUSTER.compute(work, 1), replace(CLUSTER, slowest=1.5).compute(work, 1)
+    load = Load(work, np.zeros((3, 2)), np.ones(2))
+    fair, slow = CLUSTER.compute(load, 1), replace(CLUSTER, slowest=1.5).compute(load, 1)
     np.testing.assert_allclose(slow / fair, [1, 1.5, 1])
 
 
