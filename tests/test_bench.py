@@ -101,6 +101,17 @@ def test_epochs_with_relations_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.reference
+def test_steps_on_molecules_are_timed(tmp_path: Path) -> None:
+    rng, rings = np.random.default_rng(0), np.arange(120)
+    y = np.where(rng.random((30, 2)) < [0, 0.2], np.nan, rng.integers(0, 2, (30, 2)))
+    np.savez(tmp_path / "molecules-mol_tox21.npz", atom=rng.integers((0, 3), (3, 6), (120, 2)), bond=rng.integers(0, 2, (120, 1)),
+             of=rings // 4, src=rings, dst=rings // 4 * 4 + (rings + 1) % 4, y=y, train=rng.random(30) < 0.8)
+    (row,) = rows_of("molecules", tmp_path, "--batch-size", "5", "--steps", "2", "--peers")
+    assert (row["note"], row["runs"], len(row["losses"]), row["nodes"], row["edges"]) == ("", 2, 2, 20, 20)
+
+
+@pytest.mark.slow
 def test_the_hand_written_kernel_computes_the_same(tmp_path: Path) -> None:
     rows = rows_of("gather", tmp_path, "--graph", GRAPH, "--kinds", "weight", "gated", "--widths", "16", "--peers", "numba", "--times", "1",
                    "--triad", "4096")
