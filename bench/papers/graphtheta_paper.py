@@ -169,8 +169,9 @@ def modes() -> Section:
         "In independent mode all workers search the P views of a step by one call, with 8 messages for each pair of workers and 6 "
         "collectives in a step, and 8 ms of the interpreter on a worker and 0.04 ms for each other one (`rounds` of "
         "`bench/scaled_modes.py`). These rows were counted before, when the engine searched one view after another, which took 4.1 s and "
-        "more on 1,024 workers; they assume 7 messages, 4 collectives and 2 ms. The engine's step therefore takes about 0.05 s more on "
-        "1,024 workers, which is half as much again for 1 % in all. Bytes of features limit the large steps of both modes. "
+        "more on 1,024 workers; they assume 7 messages, 4 collectives and 2 ms. A run of the present engine on a busy machine, where the "
+        "search of a view took longer, gave 2.26 / 2.29 / 2.34 s and, for 1 % in all, 0.155 / 0.13 / 0.161 s. "
+        "Bytes of features limit the large steps of both modes. "
         "Cooperative batches of 1,024 targets each are drawn on a graph of 1,048,576 nodes and count as many times as they have fewer "
         "edges. Reading the lists of neighbours of hubs is not counted. The last rows of a size are seconds of a cooperative step "
         "relative to an independent one on other machines. Timed beside other programs.",
