@@ -13,9 +13,9 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch
+from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.engine.train.gradient_sum import GradientSum
-from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
-from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope

@@ -20,11 +20,11 @@ from ...ops.kernels.batch import group
 from ..partition.exchange import pointers
 from ..partition.message import Columns
 from ..partition.partition import Partition
+from ..strategy.neighbourhoods import ByView, Searched
+from ..strategy.strategy import Strategy
 from ..view.hop import Hop, Layers, depth, hops
 from ..view.level import Counts, Level, Pass, passes_of
-from ..view.neighbourhoods import ByView, Searched
 from ..view.scored_pairs import Pairs
-from ..view.strategy import Strategy
 from ..view.view import GraphView
 
 # a column of the graph in a message, beside those of the engine

@@ -22,7 +22,7 @@ from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..layer.settings import PassSettings, pass_scope
 from ..partition.message import halo_scope
-from ..view.strategy import Strategy
+from ..strategy.strategy import Strategy
 from ..view.view import GraphView
 from .deal import deal
 from .fetch import Features

@@ -1,1 +1,1 @@
-"""Views of a partition: targets, expansion, levels of rows and edges, and the strategies that make them."""
+"""Views of a partition: rows, levels of edges, pairs that are scored, and how they are found."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from graphtheta.caching.relay import ROW_BITS, Agents
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import members
 from graphtheta.engine.train.parts import parts_of
 from graphtheta.engine.train.step import groups_of
-from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 
 

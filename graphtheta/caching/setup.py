@@ -17,8 +17,8 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.cached import CachedColumn, CachePolicy, RowCache
 from graphtheta.engine.store.column import Column, coded
 from graphtheta.engine.store.slots import Slots
+from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.fetch import Features
-from graphtheta.engine.view.strategy import Strategy
 from graphtheta.job.job import Job
 from graphtheta.job.sizes import rows_of
 from graphtheta.models.user import accepted

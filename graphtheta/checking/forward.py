@@ -11,8 +11,8 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.train.step import QUIET
-from graphtheta.engine.view.strategy import whole
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var

@@ -20,9 +20,9 @@ from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
+from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.strategy import whole
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError, UserFunctionError
 from graphtheta.ops.autodiff.tape import Parameter, Tape, Var
 from graphtheta.rng import Purpose, integers, key, normal, shuffle

@@ -10,12 +10,12 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.positives import Positives
+from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.task import EdgeTask, Seeds, Task
 from graphtheta.engine.train.metrics import measure
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.positives import Positives
 from graphtheta.engine.view.scored_pairs import PairPlan
-from graphtheta.engine.view.strategy import whole
-from graphtheta.engine.view.task import EdgeTask, Seeds, Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.evaluation.threshold import Threshold
 from graphtheta.ops.autodiff.tape import Tape, Var

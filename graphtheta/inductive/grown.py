@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.strategy import whole as whole_view
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.view.hop import Hop, depth
-from graphtheta.engine.view.strategy import whole as whole_view
 from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.inductive.comparison import (
     DEGREES,

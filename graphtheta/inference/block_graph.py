@@ -10,11 +10,11 @@ from graphtheta.engine.layer.context import ActiveGraph, Superstep
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.partition.partition import Partition, empty_partition
+from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.level import NO_ROWS, Counts, Level
 from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
-from graphtheta.engine.view.strategy import whole
-from graphtheta.engine.view.task import Seeds
 from graphtheta.engine.view.view import GraphView
 from graphtheta.inference.spill import Values
 from graphtheta.ops.autodiff.buffers import empty

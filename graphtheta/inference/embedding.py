@@ -10,9 +10,9 @@ from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
-from graphtheta.engine.view.strategy import whole
-from graphtheta.engine.view.task import Seeds
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.tape import Tape
 

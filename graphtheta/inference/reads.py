@@ -9,11 +9,11 @@ import numpy as np
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition, empty_partition
+from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
-from graphtheta.engine.view.strategy import whole
-from graphtheta.engine.view.task import Seeds
 from graphtheta.ops.autodiff.tape import Tape
 
 

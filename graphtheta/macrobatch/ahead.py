@@ -15,11 +15,11 @@ from itertools import groupby
 import numpy as np
 
 from graphtheta.caching.foresight import Foresight
+from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import complete, structure
 from graphtheta.engine.train.fetch import Features, row_bytes
 from graphtheta.engine.train.parts import parts_of
 from graphtheta.engine.train.step import groups_of
-from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.macrobatch.counts import RelayCounts
 from graphtheta.macrobatch.merged import MergedComm

@@ -6,10 +6,10 @@ import numpy as np
 from graphtheta.caching.foresight import Foresight
 from graphtheta.caching.setup import Caches
 from graphtheta.console import amount
+from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import structure
 from graphtheta.engine.train.parts import parts_of
 from graphtheta.engine.train.step import groups_of
-from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
 from graphtheta.macrobatch.ahead import Macrobatches

@@ -7,8 +7,8 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.ranking import ranks_among_all
-from graphtheta.engine.view.order import Positions
-from graphtheta.engine.view.task import Task
+from graphtheta.engine.strategy.order import Positions
+from graphtheta.engine.strategy.task import Task
 from graphtheta.rng import Permutation, Purpose, key
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.ranking import ranks_among_all
-from graphtheta.engine.view.order import Positions
-from graphtheta.engine.view.task import Task
+from graphtheta.engine.strategy.order import Positions
+from graphtheta.engine.strategy.task import Task
 from graphtheta.errors import ConfigError
 from graphtheta.orders.breadth_first import breadth_first, components
 from graphtheta.rng import Purpose, integers, key

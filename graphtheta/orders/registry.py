@@ -5,7 +5,7 @@ from inspect import isclass
 from typing import Any
 
 from graphtheta.described import name_and_options, options_of
-from graphtheta.engine.view.order import Order, RandomOrder
+from graphtheta.engine.strategy.order import Order, RandomOrder
 from graphtheta.orders.balanced import BalancedOrder
 from graphtheta.orders.proximity import ProximityOrder
 from graphtheta.registry import Registry

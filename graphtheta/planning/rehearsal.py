@@ -22,9 +22,9 @@ from graphtheta.engine.comm.ledger import Snapshot
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.view.level import Counts
-from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.job.job import Job
 from graphtheta.macrobatch.ahead import Macrobatches

@@ -21,9 +21,9 @@ from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.store.column import Column, Role
 from graphtheta.engine.store.store import ColumnStore
+from graphtheta.engine.strategy.strategy import Strategy
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.level import Counts
-from graphtheta.engine.view.strategy import Strategy
-from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import PRECOMPUTED, GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.inference.self_loops import check_loops

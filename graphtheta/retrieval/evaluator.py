@@ -14,11 +14,11 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
+from graphtheta.engine.strategy.positives import Positives
+from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.metrics import measure
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.positives import Positives
-from graphtheta.engine.view.strategy import whole
-from graphtheta.engine.view.task import Task
 from graphtheta.evaluation.evaluate import LinkEvaluator, Metrics
 from graphtheta.ops.metrics.retrieval import gains, retrieved
 from graphtheta.triples.ranking import Block, Ranked, rank_block, score_blocks, tie_width

@@ -7,9 +7,9 @@ import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.step import QUIET, Training
 from graphtheta.engine.view.hop import hops
-from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.ops.functions.rows import prefix
 from graphtheta.staleness.approximate import Approximate

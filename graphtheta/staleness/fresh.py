@@ -20,10 +20,10 @@ import numpy as np
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.sampler import Sampler, Timed
 from graphtheta.engine.store.history import NEVER, History
+from graphtheta.engine.strategy.strategy import MiniBatch, Strategy
+from graphtheta.engine.strategy.task import NodeTask, Task
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Layers, depth, hops
-from graphtheta.engine.view.strategy import MiniBatch, Strategy
-from graphtheta.engine.view.task import NodeTask, Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.tape import Var, current

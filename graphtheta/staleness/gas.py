@@ -18,10 +18,10 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.history import History
+from graphtheta.engine.strategy.strategy import ClusterBatch, Strategy
+from graphtheta.engine.strategy.task import NodeTask, Task
 from graphtheta.engine.view.expand import k_hop_nodes, k_hop_view
 from graphtheta.engine.view.hop import Hop, Layers, depth, hops
-from graphtheta.engine.view.strategy import ClusterBatch, Strategy
-from graphtheta.engine.view.task import NodeTask, Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.space import RowSpace

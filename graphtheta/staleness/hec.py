@@ -29,14 +29,14 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.sampling.sampler import PreparedSampler, Sampler
 from graphtheta.engine.store.history import NEVER, History
+from graphtheta.engine.strategy.strategy import MiniBatch, Strategy
+from graphtheta.engine.strategy.task import NodeTask, Task
 from graphtheta.engine.train.deal import deal
 from graphtheta.engine.train.fetch import Features
 from graphtheta.engine.train.parts import parts_of_views
 from graphtheta.engine.view.expand import all_passes, k_hop_view
 from graphtheta.engine.view.hop import Layers, depth, hops
 from graphtheta.engine.view.level import Level
-from graphtheta.engine.view.strategy import MiniBatch, Strategy
-from graphtheta.engine.view.task import NodeTask, Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.tape import Var, current

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.view.order import BatchOrder
+from graphtheta.engine.strategy.order import BatchOrder
 from graphtheta.rng import Permutation, Purpose, key
 
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Protocol
 
 from graphtheta.described import name_and_options, options_of
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.strategy import Strategy
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.strategy import Strategy
-from graphtheta.engine.view.task import Task
 from graphtheta.models.user import accepted
 from graphtheta.registry import Registry
 from graphtheta.staleness.bns import Bns

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.strategy import GlobalBatch
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.expand import all_passes
 from graphtheta.engine.view.hop import Layers, hops
-from graphtheta.engine.view.strategy import GlobalBatch
-from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.staleness.approximate import Approximate, Held

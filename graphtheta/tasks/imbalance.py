@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.view.task import NodeTask
+from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.evaluation.threshold import Threshold
 from graphtheta.ops.losses.weighting import Weighting, balanced

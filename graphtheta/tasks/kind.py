@@ -12,8 +12,8 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.ops.losses.weighting import Weighting

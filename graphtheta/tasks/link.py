@@ -11,9 +11,9 @@ from graphtheta.data.typed import RELATION, TYPE, first_of_types, relation_code
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.positives import Positives
+from graphtheta.engine.strategy.task import LinkTask, Task
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.positives import Positives
-from graphtheta.engine.view.task import LinkTask, Task
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator, LinkEvaluator
 from graphtheta.ops.losses.link_loss import LINK_LOSSES

@@ -7,7 +7,7 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.cluster_nodes import Members
-from graphtheta.engine.view.positives import draw_others, edges_by_key, labels_of, sharing
+from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing
 from graphtheta.engine.view.scored_pairs import Pairs
 from graphtheta.rng import Purpose, key
 

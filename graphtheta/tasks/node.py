@@ -5,8 +5,8 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.task import NodeTask, Task, label_kind
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.task import NodeTask, Task, label_kind
 from graphtheta.errors import DataError
 from graphtheta.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.evaluation.threshold import Threshold

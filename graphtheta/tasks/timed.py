@@ -9,9 +9,9 @@ from graphtheta.described import name_and_options
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.sampler import Checked, Timed
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Layers, depth
-from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.evaluation.evaluate import NodeEvaluator
 from graphtheta.evaluation.threshold import Threshold

@@ -10,8 +10,8 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.task import Task
 from graphtheta.errors import DataError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.models.triples import TRIPLE_DECODERS

@@ -19,11 +19,11 @@ from graphtheta.engine.layer.precompute import Saving
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.store.table import EmbeddingTable
+from graphtheta.engine.strategy.strategy import Strategy
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.table import Table
 from graphtheta.engine.train.update import Schedule, UpdateRule
-from graphtheta.engine.view.strategy import Strategy
-from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.inference.limited import Limited, limited

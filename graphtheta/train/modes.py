@@ -19,10 +19,10 @@ import numpy as np
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.product_order import GATHERED, MOVED
 from graphtheta.engine.layer.traffic import Widths
+from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import dealt_bytes
 from graphtheta.engine.train.parts import sweeps_of
 from graphtheta.engine.view.level import Level
-from graphtheta.engine.view.strategy import Strategy
 from graphtheta.engine.view.view import GraphView
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.edge.cost import operation_flops

@@ -14,11 +14,11 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.sampler import Sampler
+from graphtheta.engine.strategy.node_sets import NodeSetBatch
+from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
-from graphtheta.engine.view.node_sets import NodeSetBatch
-from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
-from graphtheta.engine.view.task import Task
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.inference.self_loops import with_loops

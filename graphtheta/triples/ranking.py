@@ -21,9 +21,9 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
+from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.strategy import whole
-from graphtheta.engine.view.task import Task
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import LinkEvaluator

@@ -14,7 +14,8 @@ from ..autodiff.buffers import empty
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits
-from .dense import flat, long_product, product, taken
+from ..rows.products import long_product, product, taken
+from .dense import flat
 from .embedding import check_range
 from .rows import has_rows, same_dtype, same_rows, trailing
 

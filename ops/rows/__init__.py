@@ -1,1 +1,1 @@
-"""Rows of arrays by number: copied, added, or read where they are stored."""
+"""Rows of arrays by number: copied, added, multiplied, or read where they are stored."""

@@ -15,8 +15,8 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import MiniBatch
 from graphtheta.engine.view.expand import k_hop_view
-from graphtheta.engine.view.strategy import MiniBatch
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, ShapeError
 from graphtheta.models import GCN

@@ -16,10 +16,10 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.store.column import Role
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.store.table import EmbeddingTable
+from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch
+from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import UpdateRule
-from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
-from graphtheta.engine.view.task import NodeTask
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Adam, dtype_scope

@@ -9,8 +9,8 @@ import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.engine.train.metrics import choose_metric
-from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.evaluation.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
 from graphtheta.ops import Parameter
 from graphtheta.tasks.links import Links

@@ -10,9 +10,9 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import GlobalBatch, MiniBatch
+from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.step import Training
-from graphtheta.engine.view.strategy import GlobalBatch, MiniBatch
-from graphtheta.engine.view.task import NodeTask
 from graphtheta.evaluation.evaluate import NodeEvaluator
 from graphtheta.models.norm import BatchNorm
 from graphtheta.ops import SGD, Parameter, Tape

@@ -16,8 +16,8 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import TableDirectory
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.view.node_sets import LARGEST, UNKNOWN, NodeSetBatch
-from graphtheta.engine.view.task import ROW_LOSSES, NodeTask, loss_of
+from graphtheta.engine.strategy.node_sets import LARGEST, UNKNOWN, NodeSetBatch
+from graphtheta.engine.strategy.task import ROW_LOSSES, NodeTask, loss_of
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import RowSpace, Tape, Var
 from graphtheta.ops.losses.row_loss import RowLoss

@@ -11,7 +11,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.engine.sampling.ranking import ranks_among_all
-from graphtheta.engine.view.order import BatchOrder, RandomOrder
+from graphtheta.engine.strategy.order import BatchOrder, RandomOrder
 from graphtheta.orders.breadth_first import breadth_first, components
 
 

@@ -8,8 +8,8 @@ import pytest
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import MIRROR, build_partition
 from graphtheta.engine.sampling.positions import positions_of
-from graphtheta.engine.view.strategy import MiniBatch
-from graphtheta.engine.view.task import LinkTask, NodeTask
+from graphtheta.engine.strategy.strategy import MiniBatch
+from graphtheta.engine.strategy.task import LinkTask, NodeTask
 from graphtheta.samplers.neighbour import NeighbourSampler
 from graphtheta.tasks.links import Links
 

@@ -10,8 +10,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.train.gradient_sum import GradientSum
-from graphtheta.engine.view.strategy import whole
 from graphtheta.errors import TapeError, UserFunctionError
 from graphtheta.models import GCN, BatchNorm
 from graphtheta.ops import Tape, Var

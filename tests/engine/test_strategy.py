@@ -9,9 +9,9 @@ import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch
+from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.engine.train.gradient_sum import GradientSum
-from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch
-from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import Parameter, Tape
 from graphtheta.samplers.neighbour import NeighbourSampler

@@ -11,9 +11,9 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
+from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
+from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.engine.view.expand import k_hop_view
-from graphtheta.engine.view.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
-from graphtheta.engine.view.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
 from graphtheta.ops import Tape
 from graphtheta.tasks.links import Links

@@ -9,8 +9,8 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.metrics import METRICS, choose_metric, fitting
-from graphtheta.engine.view.task import NodeTask
 from graphtheta.errors import ConfigError
 from graphtheta.job.job import choices
 from graphtheta.tasks.link import LinkKind

@@ -12,8 +12,8 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.npy import in_files
-from graphtheta.ops.functions.dense import long_product, product
 from graphtheta.ops.rows.by_number import take_rows
+from graphtheta.ops.rows.products import long_product, product
 from graphtheta.store.from_graph import write_store
 from graphtheta.typed_rows import KIND, TypedRows
 

@@ -13,9 +13,9 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import MiniBatch, whole
+from graphtheta.engine.strategy.task import EdgeTask, NodeTask
 from graphtheta.engine.train.gradient_sum import GradientSum
-from graphtheta.engine.view.strategy import MiniBatch, whole
-from graphtheta.engine.view.task import EdgeTask, NodeTask
 from graphtheta.models import MODELS, build_model
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope

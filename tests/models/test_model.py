@@ -13,9 +13,9 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
+from graphtheta.engine.strategy.strategy import ClusterBatch, whole
+from graphtheta.engine.strategy.task import EdgeTask, LinkTask
 from graphtheta.engine.view.expand import k_hop_view
-from graphtheta.engine.view.strategy import ClusterBatch, whole
-from graphtheta.engine.view.task import EdgeTask, LinkTask
 from graphtheta.engine.view.view import global_view
 from graphtheta.models import GCN, build_model
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, dtype_scope, matmul, mean_squared_error

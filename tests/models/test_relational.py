@@ -11,9 +11,9 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import MiniBatch
+from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.gradient_sum import GradientSum
-from graphtheta.engine.view.strategy import MiniBatch
-from graphtheta.engine.view.task import NodeTask
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ConfigError
 from graphtheta.models import HGT, RGAT, RGCN, SimpleHGN, build_model

@@ -12,9 +12,9 @@ from graphtheta.checking.gradients import check_gradients
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
-from graphtheta.engine.view.strategy import whole
-from graphtheta.engine.view.task import Seeds
 from graphtheta.errors import ConfigError
 from graphtheta.job.keys import FIELDS
 from graphtheta.models.triples import TRIPLE_DECODERS, ComplEx, DistMult, RotatE, TransE

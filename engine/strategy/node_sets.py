@@ -16,12 +16,12 @@ from graphtheta.logger import logger
 from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..sampling.node_set import NodeSets, NodeSetSampler
-from .expand import induced
-from .hop import Layers, hops
-from .level import passes_of
+from ..view.expand import induced
+from ..view.hop import Layers, hops
+from ..view.level import passes_of
+from ..view.view import GraphView
 from .strategy import Strategy
 from .task import IMPORTANCE, NodeTask, Task
-from .view import GraphView
 
 # published bounds: largest importance weight; weight of an edge into a node that was never drawn;
 # count of such a node

@@ -10,9 +10,9 @@ import numpy as np
 from ..partition.partition import Partition
 from ..sampling.sampler import Sampler
 from ..sampling.search import ByView, Found, Search
-from .expand import all_passes
-from .hop import Layers, depth, hops
-from .scored_pairs import PairPlan, Pairs
+from ..view.expand import all_passes
+from ..view.hop import Layers, depth, hops
+from ..view.scored_pairs import PairPlan, Pairs
 from .task import NodeTask, Task
 
 __all__ = ["ByView", "Searched", "neighbourhoods"]

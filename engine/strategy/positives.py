@@ -11,7 +11,7 @@ from graphtheta.rng import Purpose, bits, integers, key
 from ..partition.partition import Partition
 from ..partition.table import Route, Table
 from ..sampling.cluster_nodes import Members
-from .scored_pairs import Pairs
+from ..view.scored_pairs import Pairs
 
 
 class Positives(Protocol):

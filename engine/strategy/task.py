@@ -27,9 +27,9 @@ from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route
 from ..sampling.cluster_nodes import Members, nodes_of
+from ..view.scored_pairs import PairLevel, PairPlan, Pairs
+from ..view.view import GraphView
 from .positives import Positives
-from .scored_pairs import PairLevel, PairPlan, Pairs
-from .view import GraphView
 
 # node column of a view: the weight of the loss of each node in a sum that estimates the mean over
 # all targets

@@ -18,12 +18,12 @@ from graphtheta.rng import Permutation, Purpose, key
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..sampling.cluster_nodes import NodesByCluster
 from ..sampling.sampler import Checked, PreparedSampler, Sampler
-from .expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
-from .hop import Layers, depth, hops
+from ..view.expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
+from ..view.hop import Layers, depth, hops
+from ..view.view import GraphView, global_view
 from .neighbourhoods import Searched, neighbourhoods
 from .order import BatchOrder, Order, RandomOrder
 from .task import Seeds, Task
-from .view import GraphView, global_view
 
 # a batch size is adapted to a number of nodes by measuring some batches, a few times; a change by a
 # smaller share ends it

@@ -1,0 +1,87 @@
+"""Products of rows by blocks, on all threads: of arrays, sparse rows, and rows of types with columns of their own.
+
+Each thread runs BLAS with one thread. Blocks do not depend on the number of threads, and neither do results.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphtheta.sparse import is_sparse
+from graphtheta.typed_rows import TypedRows
+
+from ..autodiff.buffers import by_blocks, empty, run_parts
+from .by_number import take_rows
+
+# a weight gradient is summed over parts of the rows: most parts, least rows of a part, and least
+# entries per column of sparse rows
+_PARTS, _ROWS, _ENTRIES = 32, 512, 20
+# least rows of a block of a product: BLAS copies the second factor for each block
+_LEAST = 128
+# seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of sparse rows
+_MULTIPLIED, _SPARSE = 3e-11, 3e-10
+
+
+def product(x: Any, w: Any) -> Any:
+    """x @ w of two axes each, by blocks of rows."""
+    if isinstance(x, TypedRows):
+        return _typed_product(x, w)
+    out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
+    if is_sparse(x):
+        from ..kernels.sparse import rows_times
+
+        w = np.ascontiguousarray(w)
+        by_blocks(lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out), x.shape[0], w.shape[1],
+                  _SPARSE * x.nnz / max(1, x.shape[0]))
+    else:
+        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1],
+                  _MULTIPLIED * w.shape[0], _LEAST)
+    return out
+
+
+def long_product(x: Any, g: Any) -> Any:
+    """x.T @ g of two axes each: products of parts of the long axis, added in order."""
+    if isinstance(x, TypedRows):
+        return np.concatenate([long_product(block, taken(g, own)) for block, _, own in x.types()])
+    if is_sparse(x):
+        return _sparse_long_product(x, g)
+    count = min(_PARTS, x.shape[0] // _ROWS)
+    if count <= 1:
+        # no part is worth a thread, but rows of the result may be
+        rows, out = x[0:x.shape[0]], empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+        by_blocks(lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]), x.shape[1], g.shape[1],
+                  _MULTIPLIED * x.shape[0], _LEAST)
+        return out
+    ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
+    # BLAS is faster with the narrow factor in front, and that is g more often than not
+    run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count,
+              _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
+    # in order, since optimisers and messages read it so
+    return np.ascontiguousarray(parts.sum(axis=0).T)
+
+
+def _sparse_long_product(x: Any, g: Any) -> Any:
+    """The same for sparse rows, in parts of about equally many entries."""
+    from ..kernels.sparse import rows_onto
+
+    g, count = np.ascontiguousarray(g), max(1, min(_PARTS, x.nnz // max(1, _ENTRIES * x.shape[1])))
+    ends = np.searchsorted(x.indptr, np.linspace(0, x.nnz, count + 1))
+    ends[0], ends[-1] = 0, x.shape[0]
+    parts = np.zeros((count, x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+    run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count,
+              _SPARSE * x.nnz * g.shape[1])
+    return parts.sum(axis=0) if count > 1 else parts[0]
+
+
+def _typed_product(x: TypedRows, w: Any) -> Any:
+    """The rows of each type against the rows of w that belong to its columns."""
+    out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
+    for block, columns, own in x.types():
+        out[own] = product(block, w[columns])
+    return out
+
+
+def taken(x: Any, rows: Any) -> Any:
+    """Rows of x by number, or adjacent ones, which are not copied."""
+    return x[rows] if isinstance(rows, slice) else take_rows(x, rows)
