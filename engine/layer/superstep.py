@@ -18,7 +18,6 @@ from ...ops.edge.plan import evaluate
 from ...ops.edge.program import EdgeProgram
 from ...ops.edge.program_cache import ProgramCache
 from ...ops.edge.symbolic import SymbolicTrace, record
-from ...ops.edge.trace_cache import TraceCache
 from ...ops.functions.rows import prefix
 from ...ops.rows.stored import StoredRows
 from ..view.level import Level
@@ -34,7 +33,7 @@ from .traffic import Traffic
 RUNS_STEPS = True
 
 LOG = logging.getLogger("graphtheta")
-PROGRAMS, TRACES = ProgramCache(), TraceCache()
+PROGRAMS = ProgramCache()
 _REPORTED: set[tuple[str, str]] = set()
 
 
@@ -235,24 +234,17 @@ class _Hoisted:
 
 
 def _program(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level) -> EdgeProgram:
-    """The gather of this pass, called anew and planned once for each structure."""
-    traced, keep = TRACES.record(layer, layer.gather, *_read_by_gather(layer, owner, columns, graph, level))
-    program = PROGRAMS.planned(traced)
-    keep()
+    """The gather of this pass, traced anew and planned once for each structure."""
+    program = PROGRAMS.planned(_traced(layer, owner, columns, graph, level))
     _report_fallbacks(owner, program, graph)
     return program
 
 
 def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None) -> SymbolicTrace:
-    return record(layer.gather, *_read_by_gather(layer, owner, columns, graph, level))
-
-
-def _read_by_gather(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None) -> tuple[Any, ...]:
-    """What a trace depends on besides the function, as arguments of ``record``."""
     known = graph.node_schema(columns)
     sparse, stored = ([n for n, schema in known.items() if schema[at]] for at in (3, 4))
     nodes = {n: schema[:3] for n, schema in known.items() if n not in sparse}
-    return nodes, graph.edge_schema(level), layer.sum, owner, sparse, stored
+    return record(layer.gather, nodes, graph.edge_schema(level), layer.sum, owner, sparse, stored)
 
 
 def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> None:

@@ -79,55 +79,19 @@ class Expr(Operators):
 
 
 class Tracer:
-    """The scope of symbolic calls: keeps leaves and sub-expressions unique and operands in order.
-
-    One call after another may run in it. Each has expressions of its own, and those that an earlier
-    call has made already are the same objects.
-
-    Attributes:
-        operands: Parameters and constants, by number.
-        memo: What others know of its expressions.
-    """
+    """The scope of one symbolic call: keeps leaves and sub-expressions unique and operands in order."""
 
     def __init__(self) -> None:
         self.operands: list[Any] = []
-        self.memo: dict[Any, Any] = {}
         self._known: dict[Any, Expr] = {}
-        # the expressions of the call by id, in the order in which it made or found them
-        self._own: dict[int, Expr] = {}
+        # ids of the expressions above, which live as long as this scope
+        self._own: set[int] = set()
         self._call_sites = 0
         self._token: Any = None
 
     def __enter__(self) -> Tracer:
         self._token = _TRACER.set(self)
         return self
-
-    @property
-    def size(self) -> int:
-        """Number of its expressions."""
-        return len(self._known)
-
-    def begin(self) -> None:
-        """Begin another call."""
-        self._own.clear()
-        self._call_sites = 0
-
-    def read(self) -> list[int]:
-        """Numbers of the operands that the call has read, in the order in which it did first."""
-        return [e.leaf[1] for e in self._own.values() if e.leaf is not None and e.leaf[0] == "operand"]
-
-    def arrays(self) -> list[Expr]:
-        """Operands whose numbers may change without notice."""
-        return [self._known["operand", i] for i, x in enumerate(self.operands) if isinstance(x, np.ndarray)]
-
-    def current(self) -> bool:
-        """Whether shapes, types and gradients of the operands are those that expressions were made for."""
-        return all(self._fits(x, self._known["operand", i]) for i, x in enumerate(self.operands))
-
-    @staticmethod
-    def _fits(x: Any, e: Expr) -> bool:
-        value = value_of(x)
-        return np.shape(value) == e.dims and getattr(value, "dtype", e.dtype) == e.dtype and needs_grad(x) == e.requires_grad
 
     def __exit__(self, *_: object) -> None:
         _TRACER.reset(self._token)
@@ -142,8 +106,7 @@ class Tracer:
         known = self._known.get((kind, name))
         if known is None:
             known = Expr(None, (), {}, leaf=(kind, name), rows=rows, dims=tuple(dims), dtype=dtype, requires_grad=requires_grad)
-            self._known[kind, name] = known
-        self._own[id(known)] = known
+            self._add((kind, name), known)
         return known
 
     def operand(self, x: Any) -> Expr:
@@ -152,10 +115,8 @@ class Tracer:
             raise UserFunctionError("gather uses a value with one row per node directly; return it from transform "
                                     "and read it as edge.src.NAME or edge.dst.NAME")
         for i, known in enumerate(self.operands):
-            if known is x or _same_number(known, x):
-                found = self._known["operand", i]
-                self._own[id(found)] = found
-                return found
+            if known is x:
+                return self._known[("operand", i)]
         value = value_of(x)
         shape, dtype = np.shape(value), getattr(value, "dtype", None)
         # a Python number adapts to the dtype of arrays, so it stays one
@@ -192,11 +153,10 @@ class Tracer:
             given = ", ".join(f"{n}={v!r}" for n, v in static.items())
             raise UserFunctionError(f"{prim.name} was given {given}; inside gather the keywords of an operation are constants, such as "
                                     "numbers, strings or tuples of them") from None
+        if known is not None:
+            return known
         for a in args:
             self.check_own(a)
-        if known is not None:
-            self._own[id(known)] = known
-            return known
         if not prim.rowwise:
             raise UserFunctionError(f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply")
         rows = any(a.rows for a in args)
@@ -205,8 +165,12 @@ class Tracer:
         made = Expr(prim, args, static, leaf=None, rows=rows, dims=(), dtype=np.float32, requires_grad=bool(learned))
         made.dims, made.dtype = self._infer(prim, args, static, rows)
         made.requires_grad = made.requires_grad and made.dtype.kind == "f"
-        self._known[name] = self._own[id(made)] = made
+        self._add(name, made)
         return made
+
+    def _add(self, name: Any, e: Expr) -> None:
+        self._known[name] = e
+        self._own.add(id(e))
 
     def _infer(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any], rows: bool) -> Result:
         """Trailing shape and type of prim(*args); where all arguments have rows, found once for their shapes and types."""
@@ -229,32 +193,6 @@ class Tracer:
         except (ValueError, IndexError, TypeError) as error:
             shapes = ", ".join(("[edges" + "".join(f", {d}" for d in a.dims) + "]") if a.rows else str(list(a.dims)) for a in args)
             raise ShapeError(f"{prim.name} cannot take {shapes}: {error}") from error
-
-
-def _same_number(x: Any, y: Any) -> bool:
-    """Whether both are the same Python number; 0 and -0 are not."""
-    return type(x) is type(y) and type(x) in (int, float, bool) and x == y and (x != 0 or str(x) == str(y))
-
-
-def copied(scope: Tracer, roots: Iterable[Expr]) -> tuple[Tracer, dict[Expr, Expr]]:
-    """A scope as if the last call had been its first one.
-
-    Args:
-        scope: The scope of the call.
-        roots: What it returned.
-
-    Returns:
-        The scope, and the expressions in it by those that they are copies of.
-    """
-    made = Tracer()
-    by = {scope._known["operand", i]: made.operand(scope.operands[i]) for i in scope.read()}
-    for e in ordered(roots):
-        if e.prim is not None:
-            by[e] = made.node(e.prim, tuple(by[a] for a in e.args), e.static)
-        elif e not in by:
-            assert e.leaf is not None
-            by[e] = made.leaf(*e.leaf, e.dims, e.dtype, rows=e.rows, requires_grad=e.requires_grad)
-    return made, by
 
 
 _TRACER: ContextVar[Tracer | None] = ContextVar("graphtheta_tracer", default=None)

@@ -37,27 +37,17 @@ class ProgramCache:
         Raises:
             UserFunctionError: A layer without a sum takes a softmax.
         """
-        given, memo, identity = list(traced.operands), traced.tracer.memo, traced.identity()
-        cache, program = memo.get(identity, (None, None))
-        if cache is not self:
-            program = self._of_structure(traced, len(given))
-            memo[identity] = self, program
-        return replace(program, operands=given + program.operands[len(given):])
-
-    def _of_structure(self, traced: SymbolicTrace, n: int) -> EdgeProgram:
-        """The program of a trace without its n operands."""
-        structure = traced.structure()
+        structure, given = traced.structure(), list(traced.operands)
         # threads compute several views at a time
         with self._lock:
             program = self._programs.get(structure)
             if program is None:
-                traced.planned = True
-                program = self._programs[structure] = _without(plan(split(traced)), n)
+                program = self._programs[structure] = _without(plan(split(traced)), len(given))
                 while len(self._programs) > self.most:
                     self._programs.popitem(last=False)
             else:
                 self._programs.move_to_end(structure)
-        return program
+        return replace(program, operands=given + program.operands[len(given):])
 
 
 def _without(program: EdgeProgram, n: int) -> EdgeProgram:

@@ -2,8 +2,7 @@
 
 A trace is made in every pass of a layer. Everything that the function reads besides its argument
 (settings of the layer, globals, other objects) is therefore read again, and a change takes effect
-in the next pass. A call in the scope of an earlier one finds the expressions of that
-(``trace_cache``). Planning and compiling are expensive; they depend on the ``structure`` of a trace
+in the next pass. Planning and compiling are expensive; they depend on the ``structure`` of a trace
 only, so passes of one structure share them (``program_cache``).
 """
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
-from ..autodiff.expr import Expr, Tracer, copied, ordered
+from ..autodiff.expr import Expr, Tracer, ordered
 from ..autodiff.naming import naming
 from .aggregator import Aggregator, Shape, aggregators
 
@@ -35,7 +34,6 @@ class SymbolicTrace:
         tracer: The scope the expressions belong to; it holds the operands.
         owner: Name of the layer, for messages.
         stored: Names of node columns that are stored, and not computed by the pass.
-        planned: Whether the planner has added to the scope.
     """
 
     messages: dict[str, Expr]
@@ -44,7 +42,6 @@ class SymbolicTrace:
     tracer: Tracer
     owner: str
     stored: frozenset[str] = frozenset()
-    planned: bool = False
 
     @property
     def operands(self) -> list[Any]:
@@ -68,13 +65,6 @@ class SymbolicTrace:
         outputs = tuple((name, number[id(e)]) for name, e in self.outputs.items())
         messages = tuple((name, number[id(e)]) for name, e in self.messages.items())
         return nodes, messages, outputs, tuple(self.sums.items()), len(self.operands)
-
-    def identity(self) -> tuple[Any, ...]:
-        """What ``structure`` depends on among the traces of one scope: equal for two of equal structure, as a rule."""
-        # all else of an operand is that of its expression
-        changing = tuple(self.tracer.neutral(e) for e in self.tracer.arrays())
-        outputs = tuple((name, id(e)) for name, e in self.outputs.items())
-        return tuple((name, id(e)) for name, e in self.messages.items()), outputs, tuple(self.sums.items()), len(self.operands), changing
 
     def _node(self, e: Expr, number: dict[int, int]) -> tuple[Any, ...]:
         what = (e.rows, e.dims, e.dtype, e.requires_grad)
@@ -126,7 +116,7 @@ class EdgeSymbols:
 
 
 def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any, owner: str,
-           sparse: Collection[str] = (), stored: Collection[str] = (), scope: Tracer | None = None) -> SymbolicTrace:
+           sparse: Collection[str] = (), stored: Collection[str] = ()) -> SymbolicTrace:
     """Call gather once with symbols.
 
     Args:
@@ -139,7 +129,6 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
         owner: Name of the layer, for messages.
         sparse: Names of node columns that edges cannot read because they are sparse.
         stored: Names of node columns that are stored, and not computed by the pass.
-        scope: The scope of an earlier call with the same columns; None for a new one.
 
     Raises:
         UserFunctionError: Gather returned something that is not an edge expression, or one of an earlier call.
@@ -148,18 +137,15 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
         ConfigError: There is no aggregator of a name that the layer gives.
     """
     wanted = aggregators(sums)
-    tracer = Tracer() if scope is None else scope
-    tracer.begin()
-    with tracer, naming(f"gather of {owner}"):
+    with Tracer() as tracer, naming(f"gather of {owner}"):
         returned = gather(EdgeSymbols(tracer, nodes, edges, owner, sparse))
     message, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
     messages = _by_total(message, wanted, owner)
     if not isinstance(outputs, dict) or not all(isinstance(e, Expr) for e in outputs.values()):
         raise UserFunctionError(f"gather of {owner}: new edge values must be a dict of edge expressions by name")
-    with naming(f"gather of {owner}"):
-        for e in (*messages.values(), *outputs.values()):
-            tracer.check_own(e)
     for name, e in [*((None, e) for e in messages.values()), *outputs.items()]:
+        with naming(f"gather of {owner}"):
+            tracer.check_own(e)
         if not e.rows:
             raise UserFunctionError(f"gather of {owner} returned {e!r}, which does not depend on the edge; "
                                     "multiply it with an edge or node value")
@@ -167,10 +153,6 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
             made = f"{e!r} of type {e.dtype}; sums are made of floats" if name is None else \
                 f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers"
             raise UserFunctionError(f"gather of {owner} returned {made}, so cast it with gt.cast")
-    if len(tracer.read()) < len(tracer.operands):
-        # numbers of operands are those of a first call
-        tracer, by = copied(tracer, (*messages.values(), *outputs.values()))
-        messages, outputs = ({name: by[e] for name, e in part.items()} for part in (messages, outputs))
     return SymbolicTrace(messages, outputs, wanted, tracer, owner, frozenset(stored))
 
 
