@@ -1,6 +1,7 @@
 """Graphs that stand for larger ones in the simulations of bench/: their edges, and that a step reads all of them."""
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.planning.skeleton import skeleton
+from graphtheta.planning.work import PARTS, Load
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SCALE = 11
@@ -76,9 +78,11 @@ def test_machines_of_a_file(excerpts: Any) -> None:
     from scaled import read
 
     cluster = read(BENCH / "papers" / "cluster.yaml", 2.0)
-    parts = np.zeros((3, 2, 7))
-    parts[:, 1, 0] = [0.0, 1e9, 2e9]
+    parts = np.zeros((3, 1, len(PARTS)))
+    parts[:, 0, 0] = [0.0, 1e9, 2e9]
     # products on all threads, of twice as much
-    assert cluster.compute(parts, 1) == pytest.approx(2 * np.array([0.0, 1.0, 2.0]) * 1e9 * cluster.seconds[0] / cluster.cores)
+    load = Load(parts, np.full((3, 1), 64.0), np.ones(1))
+    expected = 2 * np.array([0.0, 1.0, 2.0]) * 1e9 * cluster.seconds[0] / cluster.cores
+    assert replace(cluster, wake=0.0).compute(load, 1) == pytest.approx(expected)
     sent = np.array([0, 0, 10**6])
     assert cluster.transfer(sent, 0 * sent, 1) == pytest.approx(2e6 / cluster.bandwidth)

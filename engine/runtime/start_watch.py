@@ -18,7 +18,7 @@ from socket import gethostname
 LAUNCHER = "hydra"
 # variables of the launcher: a process's rank, and processes of the job, of all machines and of this one
 RANK, SIZE, LOCAL = "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"
-# seconds between looks, and looks in a row that miss a process: others may be about to fail alike, and say why themselves
+# seconds between looks, and looks in a row that miss the same processes: others may be about to fail alike, and say why themselves
 PERIOD, LOOKS = 1.0, 3
 
 
@@ -58,11 +58,12 @@ def _watch(started: int, launcher: Path, local: int, rank: int) -> None:
         # the process that waits decides, and its end closes the pipe
         signal.signal(number, signal.SIG_IGN)
     waits, missed = os.getppid(), 0
+    last: list[int] = []
     while not select.select([started], [], [], PERIOD)[0]:
         there = living(launcher)
-        missed = missed + 1 if there and len(there) < local else 0
+        missed, last = missed + 1 if there == last else 1, there
         # the lowest rank speaks for all, and the launcher ends the others when it is killed
-        if missed == LOOKS and rank == min(there):
+        if missed >= LOOKS and 0 < len(there) < local and rank == min(there):
             os.write(2, f"rank {rank}: CommError: MPI cannot start, because {missing(there, local)} ended before it did; see the messages "
                         "above for the cause, or run the program on one process, without mpiexec\n".encode())
             os.kill(waits, signal.SIGKILL)

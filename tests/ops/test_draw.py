@@ -23,8 +23,11 @@ def drawn(counts, ids, k, replace, order=NONE, position=NONE, degree=None, edges
     rows = np.arange(len(counts)), np.asarray(ids, np.int64), np.zeros(0, np.int64) if degree is None else np.asarray(degree, np.int64)
     at = edges[order] if len(edges) else order
     listed = np.stack((at, others[order]), axis=1) if len(order) else np.zeros((0, 2), np.int32)
-    groups, k64, half = (ptr[:-1], ptr[1:], edges, others), np.uint64(key(3, step)), len(counts) // 2
-    ends = [draw.choose(groups, (listed, position), rows, k64, k, replace, out, *part) for part in ((0, half), (half, len(counts)))]
+    groups, half = (ptr[:-1], ptr[1:], edges, others), len(counts) // 2
+    # of one view
+    keys, views = np.array([key(3, step)], np.uint64), np.array([0, len(counts)])
+    parts = (0, half), (half, len(counts))
+    ends = [draw.choose(groups, (listed, position), rows, keys, views, k, replace, out, *part) for part in parts]
     lists = [np.concatenate([x[: ends[0]], x[bounds[half]: ends[1]]]) for x in out[2:]]
     return list(zip(*(np.split(x, np.cumsum(out[1])[:-1]) for x in lists), strict=True)) if counts else []
 

@@ -65,6 +65,7 @@ ROWWISE = {
     "ones_like": lambda e: gt.PRIMITIVES["ones_like"](e.src.z) * e.dst.y,
     "rounded": lambda e: gt.PRIMITIVES["rounded"](e.src.z * e.dst.y) + e.src.z,
     "expand_last": lambda e: gt.expand_last(e.src.s, 1) * e.dst.y,
+    "normalise": lambda e: gt.PRIMITIVES["normalise"](e.src.z + e.dst.y, *(parameter(2, 3) for _ in range(4))),
     "standardise": lambda e: gt.layer_norm(e.src.z + e.dst.y, parameter(3), parameter(3)),
     "sum": lambda e: (e.src.z * e.dst.y).sum(-1) + (e.src.z + e.dst.y).sum(-2, keepdims=True).sum(-1) + e.src.z.sum((-1, -2)),
     "max": lambda e: gt.max(e.src.z * e.dst.y, -1) + gt.min(e.src.z, -2, keepdims=True).sum(-1),
