@@ -32,7 +32,7 @@ from graphtheta.planning.work import EDGES, NODES, Load, work_of
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model
-VERSION = 5
+VERSION = 6
 # steps of a job: some that compile and warm up, and those of which the shortest counts. They are timed
 # in several rounds over all jobs, because other programs slow a shared machine for seconds
 WARM, TIMED, ROUNDS = 2, 4, 4
@@ -41,7 +41,7 @@ WAKES, CROWDED = np.geomspace(1e-5, 2e-3, 48), np.linspace(1.0, 2.0, 41)
 # parts that read memory
 MEMORY = [NODES, EDGES]
 # where two workers cannot be started
-GUESS = messages.Pair(message=3e-4, latency=3e-5, late=0.1, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
+GUESS = messages.Pair(message=3e-4, latency=3e-5, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
 # seconds that MPICH takes to send and receive a message between two processes of a machine, with
 # what the interpreter does for a message
 POST = 8e-6
@@ -56,7 +56,7 @@ class Machine:
         crowded: How many times as long reading memory takes when all threads of a worker do.
         wake: Seconds until the other threads take part in a kernel.
         together: How many times as long reading memory, and all else, takes when two workers compute.
-        message, latency, late, byte, wire: As those of a ``Pair``.
+        message, latency, byte, wire: As those of a ``Pair``.
         cores: Cores of the machine.
         error: Largest relative error of the jobs that were measured.
     """
@@ -67,7 +67,6 @@ class Machine:
     together: tuple[float, float]
     message: float
     latency: float
-    late: float
     byte: float
     wire: float
     cores: int
@@ -162,8 +161,7 @@ def measured() -> Machine:
     pair = messages.measured() or GUESS
     reading = work[list(samples.TOGETHER)] * found
     together = shared(reading[:, MEMORY].sum(axis=1) / reading.sum(axis=1), np.array(pair.ratios))
-    return Machine(tuple(found.tolist()), crowded, wake, together, pair.message, pair.latency, pair.late, pair.byte, pair.wire, cores,
-                   error)
+    return Machine(tuple(found.tolist()), crowded, wake, together, pair.message, pair.latency, pair.byte, pair.wire, cores, error)
 
 
 def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:

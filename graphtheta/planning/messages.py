@@ -6,8 +6,7 @@ bursts, and the shortest of each counts, because other programs slow a shared ma
 A message is mostly work of the interpreter at both ends. That is processor time, which other
 programs change little: of a step on two workers, without waiting, less that of the same step on one
 worker and half of the graph. Besides, a worker waits until a message has arrived, which is found with
-a small move, and for another worker that was later, since no two take exactly as long: a share of
-their work. Waiting is taken from processor time too, because it polls at first.
+a small move. Waiting is taken from processor time too, because it polls at first.
 """
 from __future__ import annotations
 
@@ -50,13 +49,12 @@ class Talk:
     """Seconds of a step of a small job, the shortest, mean of two workers.
 
     Attributes:
-        two, total: Of the processor without and with waiting, which polls.
+        two: Of the processor without waiting, which polls.
         one: Of the processor on one worker with half of the graph.
         messages, sent: Messages of a step, and bytes.
     """
 
     two: float
-    total: float
     one: float
     messages: float
     sent: float
@@ -69,7 +67,6 @@ class Pair:
     Attributes:
         message: Processor seconds of a message at both of its ends, besides its bytes.
         latency: Seconds until an empty message has arrived.
-        late: Seconds that a worker waits for the other one besides, as a share of its work.
         byte: Seconds of a byte: it is packed, sent and unpacked.
         wire: Seconds of it that are not the sender's and the receiver's work.
         ratios: How many times as long each of the jobs ``TOGETHER`` takes a worker while the other runs it too.
@@ -77,7 +74,6 @@ class Pair:
 
     message: float
     latency: float
-    late: float
     byte: float
     wire: float
     ratios: tuple[float, ...]
@@ -99,11 +95,6 @@ def measured() -> Pair | None:
 def message_seconds(talks: list[Talk], byte: float) -> float:
     """Processor seconds of a message: the median of some jobs, 0 at least."""
     return max(median((talk.two - talk.one - talk.sent * byte) / talk.messages for talk in talks), 0.0)
-
-
-def late_share(talks: list[Talk], latency: float, wire: float) -> float:
-    """What a worker waits besides messages, as a share of its work: the median of some jobs, 0 at least."""
-    return max(median((talk.total - talk.messages * latency - talk.sent * wire) / talk.two - 1 for talk in talks), 0.0)
 
 
 class Working(WrappedComm):
@@ -171,16 +162,15 @@ def program(comm: Comm) -> Pair:
     while len(rounds) < ROUNDS and not comm.broadcast(len(rounds) > 1 and perf_counter() - began > LONGEST, 0):
         rounds.append((
             [working.least(partial(move.to_mirrors, {"": rows[move]})) for move in (large, small)],
-            [(*working.least(partial(two.train_epoch, 0)), working.least(partial(one.train_epoch, 0))[0]) for two, one in talking],
+            [[working.least(partial(trainer.train_epoch, 0))[0] for trainer in pair] for pair in talking],
             [_alone_and_together(working, partial(trainer.train_epoch, 0), clock) for trainer in together]))
     # the least of each rank, and the mean of the ranks
     moves, steps, shared = (np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist() for each in zip(*rounds, strict=True))
     (packing, total), (work, arrived) = moves
     n_bytes, latency = rows[large].nbytes, max(arrived - work, 0.0)
     byte, wire = total / n_bytes, max(total - packing, 0.0) / n_bytes
-    talks = [Talk(two, total, one, *count) for (two, total, one), count in zip(steps, counts, strict=True)]
-    return Pair(message_seconds(talks, byte), latency, late_share(talks, latency, wire), byte, wire,
-                tuple(both / alone for alone, both in shared))
+    talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
+    return Pair(message_seconds(talks, byte), latency, byte, wire, tuple(both / alone for alone, both in shared))
 
 
 def _exchange(comm: Comm, n: int) -> Exchange:

@@ -177,7 +177,7 @@ class _Way:
         each_view = [float(self.machine.compute(load, self.together).max()) for load in loads]
         # independent workers wait for the one with the largest view of a group
         side = min(size, len(works)) if alone else 1
-        compute = groups * self._waiting * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
+        compute = groups * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
         most = largest_bound(job, self.held, self.placement, works)
         memory = self._memory(most)
         rehearsal = self._rehearsed(job, works, memory)
@@ -192,11 +192,6 @@ class _Way:
                    -(-views // each), views, counted, round(moved[0].sum()), round(summed[0].sum()),
                    round(built[0].sum()), round((moved + summed + built)[1].sum()), rehearsal.hits, rehearsal.misses, rehearsal.macrobatch,
                    compute, build, transfer, carried, processor, _loads(works, alone, (moved + summed) / views))
-
-    @property
-    def _waiting(self) -> float:
-        """How many times as long work takes with waiting for workers that are later."""
-        return 1 + self.machine.late * (self.placement.size > 1)
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
@@ -240,7 +235,7 @@ class _Way:
     def _build(self, rehearsal: Rehearsal) -> float:
         """Seconds of an epoch in which the workers make views: their work, and messages, for which they wait."""
         share = self.sampled.steps / rehearsal.views
-        seconds = self._waiting * float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
+        seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
         # simulated workers spent the interpreter's time around their messages
         waits = self.machine.transfer(rehearsal.sent, rehearsal.messages, self.together, True)
         return share * (seconds + waits)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from time import thread_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,9 +41,9 @@ from graphtheta.planning.skeleton import Skeleton
 from graphtheta.planning.work import Work, divided
 from graphtheta.train.prepare import build_strategy
 
-# views are made several times, and few of them until about so many are made, while this takes less than
-# so many seconds: the shortest time counts, because other programs change it least
-TIMES, FEW, LONGEST = 4, 16, 4.0
+# views are made so many times, while this takes less than so many seconds: the shortest time of each step
+# counts, because other programs change it least
+TIMES, LONGEST = 12, 4.0
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,28 @@ def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_ma
 
 
 class _Maker(Training):
-    """A training whose work items end when their views are made."""
+    """A training whose work items end when their views are made.
+
+    Attributes:
+        seconds: Processor seconds of each work item so far, without those of messages.
+    """
+
+    def __init__(self, *given: Any, **settings: Any):
+        super().__init__(*given, **settings)
+        self.seconds: list[float] = []
 
     def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
-        with self.job_comm.ledger.stage("batch"):
+        comm = self.job_comm
+        assert isinstance(comm, _Posts)
+        began = thread_time() - comm.waited
+        with comm.ledger.stage("batch"):
             view = make()
             learned = self.learned(view)
             for name in self.stored:
                 view.node_column(name, view.space.n)
         learned.read()
         learned.changes(Gradients())
+        self.seconds.append(thread_time() - comm.waited - began)
         return [0.0] * n
 
 
@@ -162,15 +174,15 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
         # empty caches, and macrobatches that begin with the epoch
         maker, caches, ahead = made()
     before, to_others = comm.ledger.snapshot(), _to_others(comm)
-    seconds = _timed(maker, n, comm)
+    seconds = _timed(maker, n)
     since, to_others = comm.ledger.since(before), _to_others(comm) - to_others
     if again:
         # workers take turns
-        most = LONGEST / max(float(comm.all_sum(np.asarray(seconds))), 1e-9)
-        seconds = min([seconds, *(_timed(maker, n, comm) for _ in range(int(min(max(-(-FEW // n), TIMES), most)) - 1))])
+        most = LONGEST / max(float(comm.all_sum(seconds.sum())), 1e-9)
+        seconds = np.min([seconds, *(_timed(maker, n) for _ in range(int(min(TIMES, most)) - 1))], axis=0)
     sent = [_total(since, field) for field in ("bytes", "messages")]
     n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
-    return [n, *sent, sent[1] - to_others, seconds, n_bytes, *map(float, caches.counts()), macrobatch]
+    return [n, *sent, sent[1] - to_others, float(seconds.sum()), n_bytes, *map(float, caches.counts()), macrobatch]
 
 
 def _total(since: Snapshot, field: str) -> int:
@@ -183,11 +195,14 @@ def _to_others(comm: Comm) -> int:
     return int(comm.ledger.receivers(comm.size)[:, 1].sum())
 
 
-def _timed(maker: _Maker, n: int, comm: _Posts) -> float:
-    """Processor seconds of this worker to make the first n views, without those of messages."""
-    began = thread_time() - comm.waited
+def _timed(maker: _Maker, n: int) -> np.ndarray:
+    """Processor seconds of this worker to make the first n views, without those of messages, by work item.
+
+    What a training does besides, for each step, belongs to the steps by which the machine is measured.
+    """
+    maker.seconds.clear()
     maker.run(0, 0, n)
-    return thread_time() - comm.waited - began
+    return np.array(maker.seconds)
 
 
 def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:

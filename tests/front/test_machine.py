@@ -25,7 +25,7 @@ from graphtheta.partitioners.pairs import pair_of
 from graphtheta.planning import messages, rehearsal
 from graphtheta.planning import skeleton as skeletons
 from graphtheta.planning.machine import CROWDED, POST, WAKES, Machine, _threads, read, shared, write
-from graphtheta.planning.messages import Talk, Working, late_share, message_seconds
+from graphtheta.planning.messages import Talk, Working, message_seconds
 from graphtheta.planning.rehearsal import rehearse
 from graphtheta.planning.skeleton import skeleton
 from graphtheta.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, Load
@@ -33,7 +33,7 @@ from graphtheta.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, L
 GRAPH = graphs.random_graph(40, 160)
 JOB = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy="mini", batch_size=4)
 UNIT = (1e-9,) * len(PARTS)
-MACHINE = Machine(UNIT, 1.7, 0.0, (1.3, 1.1), 1e-3, 1e-4, 0.2, 4e-9, 1e-9, 4, 0.0)
+MACHINE = Machine(UNIT, 1.7, 0.0, (1.3, 1.1), 1e-3, 1e-4, 4e-9, 1e-9, 4, 0.0)
 
 
 def load_of(work: dict[int, float], blocks: float = 0.0, kernels: int = 1) -> Load:
@@ -49,7 +49,7 @@ def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
     wake, crowded = float(WAKES[20]), float(CROWDED[12])
     loads = [load_of({NODES: share * times * wake * 1e9, PRODUCT: (1 - share) * times * wake * 1e9}, 8.0)
              for share, times in ((0.0, 0.7), (0.2, 3.0), (0.5, 8.0), (0.9, 20.0), (0.7, 2.0))]
-    made = Machine(UNIT, crowded, wake, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 0.0, 2, 0.0)
+    made = Machine(UNIT, crowded, wake, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 2, 0.0)
     alone = [float(load.total @ UNIT) for load in loads]
     steps = np.stack([alone, [made.compute(load, 1)[0] for load in loads]], axis=1)
     np.testing.assert_allclose(_threads(loads, steps, np.array(UNIT), 2), (wake, crowded))
@@ -111,16 +111,10 @@ def test_the_speed_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_message_costs_what_a_step_takes_more_on_two_workers() -> None:
-    usual = [Talk(2e-3 + 5 * 3e-4 + 1000 * 1e-8, 0.0, 2e-3, 5, 1000), Talk(4e-3 + 9 * 3e-4 + 500 * 1e-8, 0.0, 4e-3, 9, 500)]
+    usual = [Talk(2e-3 + 5 * 3e-4 + 1000 * 1e-8, 2e-3, 5, 1000), Talk(4e-3 + 9 * 3e-4 + 500 * 1e-8, 4e-3, 9, 500)]
     # one job that other programs have slowed
-    assert message_seconds([*usual, Talk(9e-3, 0.0, 2e-3, 5, 0)], 1e-8) == pytest.approx(3e-4)
-    assert message_seconds([Talk(1e-3, 0.0, 2e-3, 5, 0)], 1e-8) == 0
-
-
-def test_a_worker_waits_for_messages_and_for_a_share_of_its_work() -> None:
-    usual = [Talk(work, 1.2 * work + n * 1e-4 + 1000 * 1e-9, 0.0, n, 1000) for work, n in ((2e-3, 5), (4e-3, 9))]
-    assert late_share([*usual, Talk(1e-3, 9e-3, 0.0, 5, 0)], 1e-4, 1e-9) == pytest.approx(0.2)
-    assert late_share([Talk(1e-3, 1e-3, 0.0, 5, 0)], 1e-4, 1e-9) == 0
+    assert message_seconds([*usual, Talk(9e-3, 2e-3, 5, 0)], 1e-8) == pytest.approx(3e-4)
+    assert message_seconds([Talk(1e-3, 2e-3, 5, 0)], 1e-8) == 0
 
 
 def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,19 +164,19 @@ def test_two_workers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "TALKING", samples.TALKING[:1])
     monkeypatch.setattr(samples, "TOGETHER", samples.TOGETHER[:1])
     mine, other = run_simulated(2, messages.program)
-    assert mine == other and mine.byte >= mine.wire >= 0 and mine.byte > 0 and mine.latency >= 0 and mine.late >= 0
+    assert mine == other and mine.byte >= mine.wire >= 0 and mine.byte > 0 and mine.latency >= 0
     assert len(mine.ratios) == 1 and mine.ratios[0] > 0
 
 
-def test_the_shortest_of_several_rehearsals_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    times: dict[int, Iterator[float]] = {rank: iter([0.3, 0.2 + rank, 0.1 + rank, 0.4]) for rank in range(2)}
-    monkeypatch.setattr(rehearsal, "_timed", lambda maker, n, comm: (maker.run(0, 0, n), next(times[comm.rank]))[1])
-    monkeypatch.setattr(rehearsal, "FEW", 1)
+def test_the_shortest_time_of_each_step_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: dict[int, Iterator[Any]] = {rank: iter((np.array([[2, 4], [4, 1], [8, 8]]) + rank) / 64) for rank in range(2)}
+    monkeypatch.setattr(rehearsal, "_timed", lambda maker, n: (maker.run(0, 0, n), next(times[maker.job_comm.rank]))[1])
+    monkeypatch.setattr(rehearsal, "TIMES", 3)
     job = JOB.change(mode="cooperative")
     found = rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4)
-    np.testing.assert_array_equal(found.seconds, [0.1, 0.3])
+    np.testing.assert_array_equal(found.seconds, [3 / 64, 5 / 64])
     # long ones are not repeated
-    times |= {rank: iter([9.0]) for rank in range(2)}
+    times |= {rank: iter([np.array([9.0])]) for rank in range(2)}
     assert rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4).seconds.tolist() == [9, 9]
 
 

@@ -24,7 +24,7 @@ from graphtheta.simulation.simulate import simulated
 pytestmark = pytest.mark.reference
 
 GRAPH = graphs.random_graph(40, 160)
-SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5, 0.1,
+SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5,
                 4e-10, 3e-10, 2, 0.1)
 CLUSTER = Cluster.of(SPEED, 1e-5, 1e9)
 JOBS: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 4}, "cluster": {"clusters": 5}}
