@@ -57,7 +57,7 @@ def read(path: Path, times: float) -> Larger:
     """
     held: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     speed = Machine(tuple(held["seconds"][part] for part in PARTS), held["crowded"], held["wake"],
-                    (held["crowded"], 1.0), held["move"], 0.0, 0.0, 0.0, 0.0, held["cores"], 0.0)
+                    (held["crowded"], 1.0), held["move"], 0.0, 0.0, 0.0, held["cores"], 0.0)
     made = Cluster.of(speed, held["latency"], held["bandwidth"], post=held["message"], congestion=held["congestion"])
     return Larger(**asdict(made), times=times)
 
