@@ -217,7 +217,7 @@ class _Way:
             return found
         alone, steps = job.mode == "independent", self.sampled.steps
         groups = _groups(job, steps, size) / steps / (_groups(job, found.views, fewer) / found.views) if alone else 1.0
-        return found.on(size, self._growth(works, fewer, alone), groups)
+        return found.on(size, self._growth(works, fewer, alone), groups, 0.0 if alone else self.sampled.seconds * found.views)
 
     def _growth(self, works: list[Work], fewer: int, alone: bool) -> float:
         """How many times as many bytes all workers send to make a view as fewer workers do.

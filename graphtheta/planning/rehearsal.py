@@ -70,22 +70,25 @@ class Rehearsal:
     misses: int
     macrobatch: int
 
-    def on(self, size: int, growth: float, groups: float) -> Rehearsal:
+    def on(self, size: int, growth: float, groups: float, alone: float) -> Rehearsal:
         """An estimate for more workers.
 
-        A worker has as many rounds for a group of views, in which it sends to all others, and as much work of the interpreter, which is
-        most of its time.
+        A worker has as many rounds for a group of views, in which it sends to all others, and as much work of the interpreter. The
+        workers share the rest, which is what one worker needs more time for than several; each of independent workers has a view.
 
         Args:
             size: Their number.
             growth: How many times as many bytes all of them send.
             groups: How many times as many groups they make of the same number of views.
+            alone: Processor seconds in which one worker makes the views; 0 if workers are independent.
         """
-        fewer = len(self.sent)
+        fewer, seconds = len(self.sent), float(self.seconds.max())
+        shared = min(max(alone - seconds, 0.0) / (1 - 1 / max(fewer, 2)), seconds * fewer)
         others = (size - 1) / max(fewer - 1, 1)
         messages = round(groups * (others * (self.messages - self.collectives).max() + self.collectives.max()))
+        seconds += shared / size - shared / fewer
         return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, messages),
-                         np.full(size, round(groups * self.collectives.max())), np.full(size, groups * self.seconds.max()),
+                         np.full(size, round(groups * self.collectives.max())), np.full(size, groups * seconds),
                          np.full(size, self.held.max()), self.hits, self.misses, self.macrobatch)
 
 

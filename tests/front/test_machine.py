@@ -26,7 +26,7 @@ from graphtheta.planning import messages, rehearsal
 from graphtheta.planning import skeleton as skeletons
 from graphtheta.planning.machine import CROWDED, POST, WAKES, Machine, _threads, read, shared, write
 from graphtheta.planning.messages import Talk, Working, message_seconds
-from graphtheta.planning.rehearsal import rehearse
+from graphtheta.planning.rehearsal import Rehearsal, rehearse
 from graphtheta.planning.skeleton import skeleton
 from graphtheta.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, Load
 
@@ -178,6 +178,17 @@ def test_the_shortest_time_of_each_step_counts(monkeypatch: pytest.MonkeyPatch) 
     # long ones are not repeated
     times |= {rank: iter([np.array([9.0])]) for rank in range(2)}
     assert rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4).seconds.tolist() == [9, 9]
+
+
+def test_workers_share_what_one_takes_longer_for() -> None:
+    none = np.zeros(2, np.int64)
+    found = Rehearsal(4, none, none, none, np.array([0.5, 0.6]), none, 0, 0, 1)
+    # 0.2 of the interpreter, and 0.8 of the edges
+    np.testing.assert_allclose(found.on(8, 1.0, 1.0, 1.0).seconds, [0.3] * 8)
+    # independent workers make views of their own
+    np.testing.assert_allclose(found.on(8, 1.0, 0.25, 0.0).seconds, [0.15] * 8)
+    # all of it, and no less
+    np.testing.assert_allclose(found.on(4, 1.0, 1.0, 9.0).seconds, [0.3] * 4)
 
 
 def test_views_behind_a_cache_are_timed_after_others_have_loaded_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
