@@ -19,8 +19,7 @@ SETTINGS = {"links x 4": "links 4 times as fast", "links / 4": "links 4 times as
 WORKERS = (256, 512, 1024)
 # batches, modes and policies that are simulated
 BATCHES = ("1,024 each", "1 % in all")
-# names in the rows, which were made when one search of all views was an assumption
-MODES = {"cooperative": "cooperative", "independent": "independent, at once"}
+MODES = ("cooperative", "independent")
 SIZES = ("0.5M", "1M", "2M")
 POLICIES = ("fifo", "lru", "lfu", "s3-fifo", "degree", "belady")
 STAGES = ("preparation", "layer 0 forward", "layer 1 forward", "layer 0 backward", "layer 1 backward", "update")
@@ -152,7 +151,7 @@ def scaling() -> Section:
 
 def modes() -> Section:
     def shown(case: str, mode: str, column: str = "step", form: str = ".3g") -> str:
-        found = [result("simulate", part="modes", case=case, mode=MODES[mode], workers=workers)[column] for workers in WORKERS]
+        found = [result("simulate", part="modes", case=case, mode=mode, workers=workers)[column] for workers in WORKERS]
         return " / ".join(x if isinstance(x, str) else f"{x:{form}}" for x in found)
 
     rows = []
@@ -167,14 +166,12 @@ def modes() -> Section:
         "Simulated on the same machines: GCN of three layers, 256 wide, with 10 neighbours, on an R-MAT graph of 134 million nodes whose "
         "edges hashes draw. A worker has 1,024 targets, as in cooperative mini-batching, or all have 1 % of the training nodes, as above. "
         "In independent mode all workers search the P views of a step by one call, with 8 messages for each pair of workers and 6 "
-        "collectives in a step, and 8 ms of the interpreter on a worker and 0.04 ms for each other one (`rounds` of "
-        "`bench/scaled_modes.py`). These rows were counted before, when the engine searched one view after another, which took 4.1 s and "
-        "more on 1,024 workers; they assume 7 messages, 4 collectives and 2 ms. A run of the present engine on a busy machine, where the "
-        "search of a view took longer, gave 2.26 / 2.29 / 2.34 s and, for 1 % in all, 0.155 / 0.13 / 0.161 s. "
+        "collectives in a step, and 4 to 8 ms of the interpreter on a worker and 0.01 to 0.05 ms for each other one (`rounds` of "
+        "`bench/scaled_modes.py`). An earlier engine searched one view after another, which took 4.1 s and more on 1,024 workers. "
         "Bytes of features limit the large steps of both modes. "
         "Cooperative batches of 1,024 targets each are drawn on a graph of 1,048,576 nodes and count as many times as they have fewer "
         "edges. Reading the lists of neighbours of hubs is not counted. The last rows of a size are seconds of a cooperative step "
-        "relative to an independent one on other machines. Timed beside other programs.",
+        "relative to an independent one on other machines.",
         ["python bench/simulate.py --parts modes"])
 
 
@@ -183,7 +180,7 @@ def against(case: str, workers: int, setting: str) -> float:
     slower, faster = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": (4.0, 1.0)}[setting]
 
     def step(mode: str) -> float:
-        found = result("simulate", part="modes", case=case, mode=MODES[mode], workers=workers)
+        found = result("simulate", part="modes", case=case, mode=mode, workers=workers)
         own = {name: found[f"seconds of {name}"] for name in ("computing", "imbalance", "views", "bytes", "messages")}
         return slower * (own["computing"] + own["imbalance"] + own["views"]) + own["bytes"] / faster + own["messages"]
 
@@ -212,7 +209,7 @@ def caches() -> Section:
         "in DistGNN-MB for a layer. Batches are random, so hits do not depend on the number of workers; the P-th of the rows that a "
         "worker owns counts as read. `belady` knows all reads. Half or more of the nodes of an R-MAT graph have no edges and are never "
         "read, so hits are more than on a graph whose nodes all have some. A cache saves bytes, and neither messages nor the search of "
-        "views. The search took longer in this run than above, and is assumed as there. "
+        "views. These rows are older than those above: they assume 7 messages, 4 collectives and 2 ms of the interpreter for all views. "
         "Caches of layers (`--history hec`) are counted on up to 64 workers below, and not on more: which "
         "rows they hold depends on all workers of a partition by METIS.",
         ['python bench/simulate.py --parts caches --batches "1,024 each"'])

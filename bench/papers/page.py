@@ -63,8 +63,8 @@ def draw(path: Path) -> None:
         scaling.plot(list(ours), list(ours.values()), marker="o", ms=3, color=colour, label=case)
         scaling.plot(list(ours), [1, *paper], marker="o", ms=3, ls="--", color=colour, label=f"{case} (paper)")
     _titles(scaling, "Speed-up of a step", "workers")
-    for mode, name in graphtheta_paper.MODES.items():
-        steps = results("simulate", part="modes", case="1,024 each", mode=name)[-3:]
+    for mode in graphtheta_paper.MODES:
+        steps = results("simulate", part="modes", case="1,024 each", mode=mode)[-3:]
         modes.plot([row["workers"] for row in steps], [row["step"] for row in steps], marker="o", ms=3, label=mode)
     _titles(modes, "Step of 1,024 targets each, s", "workers")
     found = results("hec", graph="rmat", cs="all", ls=2, nc=2000, d=1)
