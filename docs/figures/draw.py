@@ -12,6 +12,8 @@ from svg import Figure
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+# most packages of a band that are drawn in one line, with arrows, and packages in each of several lines
+LINE, SEVERAL = 9, 8
 BANDS = [("graphtheta/", "amber", "commands and training"), ("models/", "violet", "published layers"),
          ("engine/", "blue", "the distributed machine"), ("ops/", "green", "local numerics"), ("data", "red", "graphs and their files")]
 
@@ -65,21 +67,22 @@ def direct(graph: dict[str, set[str]]) -> dict[str, list[str]]:
 
 def layers() -> Figure:
     """Packages in their layers, each before those that it imports; a band of one line has an arrow for each import that no chain shows."""
-    found, left, step, most, y = packages(), 192, 40, 8, 12
+    found, left, step, y = packages(), 192, 40, 12
     bands = []
     for band, colour, what in BANDS:
         inside = {name: others & {n for n, (b, _) in found.items() if b == band} for name, (b, others) in found.items() if b == band}
-        bands.append((band, colour, what, direct(inside), -(-len(inside) // most)))
+        across = len(inside) if len(inside) <= LINE else SEVERAL
+        bands.append((band, colour, what, direct(inside), across, -(-len(inside) // across)))
     height = sum(54 + step * lines for *_, lines in bands) + 66
     figure = Figure(1000, height, "The layers: packages in five bands; imports point down or to the right")
-    for band, colour, what, arrows, lines in bands:
+    for band, colour, what, arrows, across, lines in bands:
         high = 38 + step * lines
         figure.box(12, y, 976, high, "", "paper")
         figure.text(26, y + 34, band, size=15, bold=True)
         figure.text(26, y + 54, what, size=11, soft=True)
-        gap, across = 14 if lines > 1 else 18, min(len(arrows), most)
+        gap = 14 if lines > 1 else 18
         width = min(112, (976 - left + gap) / across - gap)
-        at = {name: (left + k % most * (width + gap), y + 30 + k // most * step) for k, name in enumerate(arrows)}
+        at = {name: (left + k % across * (width + gap), y + 30 + k // across * step) for k, name in enumerate(arrows)}
         for name, (x, top) in at.items():
             figure.box(x, top, width, 30, name.split("/")[-1], colour, 12)
             for other in arrows[name] if lines == 1 else ():

@@ -33,10 +33,8 @@ class _Bucket:
 
     def __enter__(self) -> None:
         ledger = self._ledger
-        now = perf_counter()
-        ledger._books[ledger.current][ledger._field] += now - ledger._since
-        ledger._since = now
-        ledger._outer.append((ledger.current, ledger._field, now))
+        ledger._book()
+        ledger._outer.append((ledger.current, ledger._field, ledger._since))
         # waiting has no stage of its own: it is counted under the current stage
         if self._stage is not None:
             ledger.current = self._stage
