@@ -88,10 +88,11 @@ class _Found:
         self._found[name] = np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
-        """Add rows that were computed, in ascending order."""
+        """Add rows that were computed; those of edges are in the order in which the view lists them."""
         known, old = self._found[name]
         if len(known):
             rows, values = np.concatenate((known, rows)), np.concatenate((old, values))
+        if np.any(rows[1:] < rows[:-1]):
             order = np.argsort(rows)
             rows, values = rows[order], values[order]
         self._found[name] = rows, values
