@@ -2,38 +2,56 @@
 
 A message has the rows of one partner, column after column. Row i of a column belongs to the
 partner q with ptr[q] <= i < ptr[q + 1]. It begins at word start[q] + (i - ptr[q]) * width of the
-buffer.
+buffer. Rows in order are contiguous in a message, and copied as one run.
 """
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from ..compile.jit import jit
 
 
+@njit(inline="always")
+def _rounded(bits):  # type: ignore[no-untyped-def]
+    """The upper 16 bits of a float32 number, rounded (ties to even); NaN must not be rounded to infinity or to zero."""
+    upper = (bits >> 16) | 64 if bits & 0x7FFFFFFF > 0x7F800000 else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.uint16(upper)
+
+
 @jit()
 def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
-    """Write rows begin to end of a column: row i is x[rows[i]], or x[i] if ``rows`` is empty."""
-    q, width = 0, x.shape[1]
-    for i in range(begin, end):
+    """Write rows begin to end of a contiguous column: row i is x[rows[i]], or x[i] if ``rows`` is empty."""
+    width, flat, q, i = x.shape[1], x.reshape(-1), 0, begin
+    while i < end:
         while ptr[q + 1] <= i:
             q += 1
-        r = rows[i] if len(rows) else i
-        at = start[q] + (i - ptr[q]) * width
-        for j in range(width):
-            out[at + j] = x[r, j]
+        n = min(ptr[q + 1], end) - i
+        into = out[start[q] + (i - ptr[q]) * width:]
+        if len(rows):
+            for k in range(n):
+                r = rows[i + k]
+                for j in range(width):
+                    into[k * width + j] = x[r, j]
+        else:
+            run = flat[i * width: (i + n) * width]
+            for k in range(len(run)):
+                into[k] = run[k]
+        i += n
 
 
 @jit()
 def unpack(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
-    """Read rows begin to end of a column."""
-    q, width = 0, out.shape[1]
-    for i in range(begin, end):
+    """Read rows begin to end of a contiguous column."""
+    width, flat, q, i = out.shape[1], out.reshape(-1), 0, begin
+    while i < end:
         while ptr[q + 1] <= i:
             q += 1
-        at = start[q] + (i - ptr[q]) * width
-        for j in range(width):
-            out[i, j] = messages[at + j]
+        n = min(ptr[q + 1], end) - i
+        message, run = messages[start[q] + (i - ptr[q]) * width:], flat[i * width: (i + n) * width]
+        for k in range(len(run)):
+            run[k] = message[k]
+        i += n
 
 
 @jit()
@@ -48,26 +66,28 @@ def add(into, rows, part, begin, end):  # type: ignore[no-untyped-def]
 @jit()
 def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """``pack`` for the bits of float32 numbers, rounded to their upper 16 (ties to even)."""
-    q, width = 0, x.shape[1]
-    for i in range(begin, end):
+    width, q, i = x.shape[1], 0, begin
+    while i < end:
         while ptr[q + 1] <= i:
             q += 1
-        r = rows[i] if len(rows) else i
-        at = start[q] + (i - ptr[q]) * width
-        for j in range(width):
-            bits = np.int64(x[r, j])
-            # NaN must not be rounded to infinity or to zero
-            upper = (bits >> 16) | 64 if bits & 0x7FFFFFFF > 0x7F800000 else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-            out[at + j] = np.uint16(upper)
+        n = min(ptr[q + 1], end) - i
+        into = out[start[q] + (i - ptr[q]) * width:]
+        for k in range(n):
+            r = rows[i + k] if len(rows) else i + k
+            for j in range(width):
+                into[k * width + j] = _rounded(np.int64(x[r, j]))
+        i += n
 
 
 @jit()
 def unpack_rounded(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """Read rows begin to end of a column that ``pack_rounded`` wrote."""
-    q, width = 0, out.shape[1]
-    for i in range(begin, end):
+    width, flat, q, i = out.shape[1], out.reshape(-1), 0, begin
+    while i < end:
         while ptr[q + 1] <= i:
             q += 1
-        at = start[q] + (i - ptr[q]) * width
-        for j in range(width):
-            out[i, j] = np.uint32(messages[at + j]) << np.uint32(16)
+        n = min(ptr[q + 1], end) - i
+        message, run = messages[start[q] + (i - ptr[q]) * width:], flat[i * width: (i + n) * width]
+        for k in range(len(run)):
+            run[k] = np.uint32(message[k]) << np.uint32(16)
+        i += n
