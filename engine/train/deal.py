@@ -18,6 +18,7 @@ import numpy as np
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import group
+from ...ops.sampling.received import NONE, by_receiver, place, positions
 from ..partition.exchange import Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, NO_MIRRORS, Partition
@@ -110,26 +111,28 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
     nodes, edges, uses, *pairs = received
     gid, hop = nodes.columns["gid"], nodes.columns["hop"]
     rows = np.argsort(hop.astype(np.int64) * parts.partition.n_nodes + gid)
-    row_of = _inverse(rows)
     by_id = np.argsort(edges.columns["gid"])
+    row_of, position = _inverse(rows), _inverse(by_id)
     local = local_partition(parts.partition, gid, _given(nodes), edges.columns["gid"][by_id],
                             {name: x[by_id] for name, x in _given(edges).items()})
-    ends = [row_of[local.directory.row(edges.columns[end][by_id])] for end in ("src", "dst")]
-    position = _inverse(by_id)
-    chosen = _positions(uses, edges, position)
-    weight = uses.columns.get("weight")
-    sizes = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist()
+    ends = [np.empty(len(by_id), np.int32) for _ in range(2)]
+    for end, out in zip(("src", "dst"), ends, strict=True):
+        place(local.directory.row(edges.columns[end]), row_of, position, out)
+    chosen, weight = _positions(uses, edges, position), uses.columns.get("weight")
+    bounds, _, by_sweep = group(np.array([0, len(chosen)]), np.zeros(1, np.int32), uses.columns["sweep"], len(parts.weighted))
+    sizes, marks = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist(), np.full(len(by_id), NONE, np.int32)
     made: list[Level] = []
     sweep = 0
-    for (place, reverses), counts in zip(parts.levels, parts.counts, strict=True):
-        n_out, n_in = sizes[place.from_end: place.from_end + 2]
+    for (at, reverses), counts in zip(parts.levels, parts.counts, strict=True):
+        n_out, n_in = sizes[at.from_end: at.from_end + 2]
         passes = []
         for reverse in reverses:
-            at = np.flatnonzero(uses.columns["sweep"] == sweep)
-            its_weight = weight[at] if weight is not None and parts.weighted[sweep] else None
-            passes.append(_pass(local, reverse, chosen[at], its_weight, ends, n_in, n_out))
+            of_sweep = by_sweep[bounds[sweep]: bounds[sweep + 1]]
+            its_weight = weight if weight is not None and parts.weighted[sweep] else None
+            passes.append(_pass(local, reverse, by_receiver(of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out),
+                                its_weight, n_in))
             sweep += 1
-        made.append(Level(n_in, n_out, passes, place.direction, counts=counts))
+        made.append(Level(n_in, n_out, passes, at.direction, counts=counts))
     view = GraphView(local, [made[i] for i in parts.of_superstep], rows, RowSpace(gid[rows]))
     return replace(view, pairs=_pairs(local, pairs[0], edges, position).level(row_of, view.n_targets)) if pairs else view
 
@@ -139,25 +142,17 @@ def _given(received: Received) -> Columns:
     return {name.removeprefix(COLUMN): x for name, x in received.columns.items() if name.startswith(COLUMN)}
 
 
-def _pass(local: Partition, reverse: bool, edges: np.ndarray, weight: np.ndarray | None, ends: list[np.ndarray], n_in: int,
-          n_out: int) -> Pass:
+def _pass(local: Partition, reverse: bool, found: tuple[np.ndarray, ...], weight: np.ndarray | None, n_in: int) -> Pass:
     """The pass over some edges, by receiving row and id.
 
     Args:
-        edges: Storage positions, in any order.
-        weight: Their importance weights, or None.
-        ends: Frame rows of the sources and destinations of all edges.
-        n_in, n_out: Number of rows that may send and receive.
+        found: The result of ``by_receiver``.
+        weight: Importance weights of all uses, or None.
+        n_in: Number of rows that may send.
     """
-    relation = local.relations[EDGE]
-    send, receive = ends[::-1] if reverse else ends
-    of_edge = np.full(len(relation.gid), -1, np.int32)
-    of_edge[edges] = np.arange(len(edges), dtype=np.int32)
-    by_id = np.flatnonzero(of_edge >= 0).astype(np.int32)
-    ptr, _, order = group(np.array([0, len(by_id)]), np.zeros(1, np.int32), receive[by_id], n_out)
-    by_receiver, row = by_id[order], np.flatnonzero(np.diff(ptr)).astype(np.int32)
-    selection = Selection((MASTER, MASTER), row, np.append(ptr[row], ptr[-1]), send[by_receiver], n_in, relation.gid, 0, by_receiver,
-                          None if weight is None else weight[of_edge[by_receiver]], tie_shift(relation, reverse))
+    relation, (row, ptr, other, edges, use) = local.relations[EDGE], found
+    selection = Selection((MASTER, MASTER), row, ptr, other, n_in, relation.gid, 0, edges, None if weight is None else weight[use],
+                          tie_shift(relation, reverse))
     exchange = Exchange(local.halo_comm, NO_MIRRORS.plan)
     return Pass(relation, reverse, [selection] if len(edges) else [], exchange, exchange)
 
@@ -170,8 +165,10 @@ def _pairs(local: Partition, pairs: Received, edges: Received, position: np.ndar
 
 
 def _positions(of: Received, edges: Received, position: np.ndarray) -> np.ndarray:
-    """Storage positions of edges, which messages number among those of their sender."""
-    return position[np.repeat(edges.ptr[:-1], np.diff(of.ptr)) + of.columns["edge"]]
+    """Storage positions of edges, which messages number among those of their sender, int32."""
+    out = np.empty(len(of.columns["edge"]), np.int32)
+    positions(of.columns["edge"], of.ptr, edges.ptr, position, out)
+    return out
 
 
 def _inverse(order: np.ndarray) -> np.ndarray:
