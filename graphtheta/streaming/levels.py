@@ -6,7 +6,6 @@ workers that compute the streams: one, or one for each.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
 from typing import NamedTuple, Protocol
 
@@ -21,7 +20,8 @@ from graphtheta.ops.partition.neighbours import fill_lists
 from graphtheta.ops.partition.refine import cut_weight
 from graphtheta.streaming.blocks import Blocks
 from graphtheta.streaming.dealing import share_of_room
-from graphtheta.streaming.degrees import block_degrees, shared_chunks
+from graphtheta.streaming.degrees import block_degrees
+from graphtheta.streaming.lists import neighbour_lists
 
 # steps in which streams visit all nodes
 STEPS = 16
@@ -326,27 +326,8 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
 
     Collective: all ranks of comm.
     """
-    n = source.n_nodes
-    blocks = Blocks(comm, n)
-    ptr = np.append(0, np.cumsum(block_degrees(source, comm)))
-    near, free = np.empty(ptr[-1], blocks.kind), ptr[:-1].copy()
-    for at, other in _both_ways(source, blocks):
-        fill_lists(at, other, blocks.first, free, near)
-    return Level(comm, n, size, ptr, near, np.broadcast_to(np.int32(1), len(near)), np.broadcast_to(np.int64(1), len(ptr) - 1))
-
-
-def _both_ways(source: EdgeSource, blocks: Blocks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Nodes of this worker's block and a neighbour of each, [n] integers, for both ends of all edges.
-
-    Collective: all ranks, at each item.
-    """
-    for chunk in shared_chunks(source, blocks.comm):
-        for at, other in ((chunk.src, chunk.dst), (chunk.dst, chunk.src)):
-            if blocks.comm.size == 1:
-                yield at, other
-                continue
-            for part in blocks.received(at, np.stack((at, other), axis=1).astype(blocks.kind)):
-                yield part[:, 0], part[:, 1]
+    ptr, near = neighbour_lists(source, Blocks(comm, source.n_nodes), block_degrees(source, comm))
+    return Level(comm, source.n_nodes, size, ptr, near, np.broadcast_to(np.int32(1), len(near)), np.broadcast_to(np.int64(1), len(ptr) - 1))
 
 
 def _numbered(ids: np.ndarray, first: int, last: int, n: int) -> np.ndarray:

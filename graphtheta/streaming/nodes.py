@@ -13,10 +13,10 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import block_bounds
-from graphtheta.ops.partition.neighbours import fill_lists
 from graphtheta.streaming.blocks import Blocks
 from graphtheta.streaming.dealing import n_rounds
-from graphtheta.streaming.degrees import block_degrees, shared_chunks
+from graphtheta.streaming.degrees import block_degrees
+from graphtheta.streaming.lists import neighbour_lists
 
 # neighbours that a worker has in memory at a time, unless it streams more than half as many nodes
 NEIGHBOURS = 1 << 25
@@ -100,14 +100,4 @@ class NodeStreams:
         used = np.zeros(len(self._degree), bool)
         for a, b in self._reached(begin, end):
             used[a - self.blocks.first: b - self.blocks.first] = True
-        start = np.append(0, np.cumsum(np.where(used, self._degree, 0)))
-        free = np.where(used, start[:-1], -1)
-        near = np.empty(start[-1], np.int32 if self._source.n_nodes <= np.iinfo(np.int32).max else np.int64)
-        for chunk in shared_chunks(self._source, self._comm):
-            for at, other in ((chunk.src, chunk.dst), (chunk.dst, chunk.src)):
-                if self._comm.size == 1:
-                    fill_lists(at, other, 0, free, near)
-                    continue
-                for part in self.blocks.received(at, np.stack((at, other), axis=1).astype(near.dtype)):
-                    fill_lists(part[:, 0], part[:, 1], self.blocks.first, free, near)
-        return start, near
+        return neighbour_lists(self._source, self.blocks, np.where(used, self._degree, 0))

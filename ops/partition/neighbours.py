@@ -1,6 +1,8 @@
 """Degrees and neighbourhoods of some nodes, from chunks of edges."""
 from __future__ import annotations
 
+import numpy as np
+
 from ..compile.jit import jit
 
 
@@ -26,3 +28,23 @@ def fill_lists(at, other, first, free, near):  # type: ignore[no-untyped-def]
         if free[v] >= 0:
             near[free[v]] = other[i]
             free[v] += 1
+
+
+@jit()
+def drop_repeats(ptr, near):  # type: ignore[no-untyped-def]
+    """Sort the list of each node and leave each item once, in place; returns the number of items left.
+
+    Args:
+        ptr: Bounds of the lists, [n + 1] int64; changed.
+        near: All lists; changed.
+    """
+    begin = end = 0
+    for v in range(len(ptr) - 1):
+        found = np.sort(near[begin: ptr[v + 1]])
+        begin = ptr[v + 1]
+        for i in range(len(found)):
+            if i == 0 or found[i] != found[i - 1]:
+                near[end] = found[i]
+                end += 1
+        ptr[v + 1] = end
+    return end
