@@ -58,8 +58,8 @@ class BglPartitioner(SharedPartitioner):
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
         n, edges = source.n_nodes, HomeEdges(source, comm)
         blocks = edges.blocks
-        name = searched(edges, self.blocks, self.hops, key(self.seed, Purpose.PLACEMENT))
-        block, nodes = sized(blocks, name, int(SMALL * n / self.blocks), max(1, int(self.slack * n / size)))
+        named = searched(edges, self.blocks, self.hops, key(self.seed, Purpose.PLACEMENT))
+        block, nodes = sized(blocks, *named, int(SMALL * n / self.blocks), max(1, int(self.slack * n / size)))
         targets = np.zeros(len(nodes), np.int64)
         if self.train and source.train is not None:
             targets = comm.all_sum(np.bincount(block[source.train[blocks.first: blocks.last]], minlength=len(nodes)))

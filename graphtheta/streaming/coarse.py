@@ -20,8 +20,8 @@ from graphtheta.streaming.components import components
 GROUP = 512
 
 
-def searched(edges: HomeEdges, n_sources: int, hops: int, key: int) -> np.ndarray:
-    """A node that names the coarse block of each node, [n_block] int64.
+def searched(edges: HomeEdges, n_sources: int, hops: int, key: int) -> tuple[np.ndarray, np.ndarray]:
+    """A node that names the coarse block of each node, [n_block] int64, and which nodes are sources, [n_block] bool.
 
     It is a source of a breadth-first search; beyond the search it is the lowest id of the connected
     component. Of several sources that reach a node in the same round, a hash chooses one.
@@ -41,7 +41,7 @@ def searched(edges: HomeEdges, n_sources: int, hops: int, key: int) -> np.ndarra
     name = np.full(blocks.last - blocks.first, -1, np.int64)
     name[own - blocks.first] = own
     # nodes that were reached earlier have no neighbours left to claim
-    sends = name >= 0
+    sends = is_source = name >= 0
     for _ in range(hops):
         claimed = np.full_like(name, -1)
         for _, nodes, names in edges.along([name], sends):
@@ -50,7 +50,7 @@ def searched(edges: HomeEdges, n_sources: int, hops: int, key: int) -> np.ndarra
         name[sends] = claimed[sends]
         if not comm.all_max(np.array(np.any(sends))):
             break
-    return np.where(name < 0, components(blocks, _between(edges, name < 0)), name)
+    return np.where(name < 0, components(blocks, _between(edges, name < 0)), name), is_source
 
 
 def _between(edges: HomeEdges, inside: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -68,13 +68,14 @@ def _between(edges: HomeEdges, inside: np.ndarray) -> Iterator[tuple[np.ndarray,
         yield nodes[kept] + first, x[kept]
 
 
-def sized(blocks: Blocks, name: np.ndarray, small: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
+def sized(blocks: Blocks, name: np.ndarray, is_source: np.ndarray, small: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Coarse blocks of at most ``largest`` nodes, numbered by falling size: larger ones are split by ids, and small ones joined.
 
     Args:
         blocks: The ids.
-        name: A node that names the coarse block of each node, [n_block] int64.
-        small: Coarse blocks of fewer nodes are joined, by ascending names, up to this many.
+        name, is_source: As returned by ``searched``.
+        small: Coarse blocks of fewer nodes are joined, by ascending names, up to this many: those of
+            sources, and apart from them components beyond the search.
         largest: The most nodes of a coarse block.
 
     Returns:
@@ -87,7 +88,7 @@ def sized(blocks: Blocks, name: np.ndarray, small: int, largest: int) -> tuple[n
     size = np.zeros(len(name), np.int64)
     for part, more in zip(blocks.received(names), blocks.received(names, counts), strict=True):
         size[part - blocks.first] += more
-    group = blocks.look_up(_groups(comm, size, max(min(small, largest), 1)), name)
+    group = blocks.look_up(_groups(comm, size, is_source, max(min(small, largest), 1)), name)
     n_groups = int(comm.all_max(group.max(initial=-1))) + 1
     own = np.bincount(group, minlength=n_groups)
     sizes, before = comm.all_sum(own), np.zeros_like(own)
@@ -106,29 +107,31 @@ def sized(blocks: Blocks, name: np.ndarray, small: int, largest: int) -> tuple[n
     return number[piece], nodes[falling]
 
 
-def _groups(comm: Comm, size: np.ndarray, small: int) -> np.ndarray:
+def _groups(comm: Comm, size: np.ndarray, is_source: np.ndarray, small: int) -> np.ndarray:
     """The number of each coarse block's group, [n_block] int64, at the node that names it.
 
-    Coarse blocks of ``small`` nodes are groups of their own. Smaller ones share numbers by their
-    nodes so far: a group that began below a multiple of ``small`` ends there.
+    Coarse blocks of ``small`` nodes are groups of their own. Smaller ones of the same kind share
+    numbers by their nodes so far: a group that began below a multiple of ``small`` ends there.
 
     Args:
         comm: The workers.
         size: Nodes of each coarse block at the node that names it, 0 at other nodes, [n_block] int64.
+        is_source: Kind of each coarse block, [n_block] bool.
         small: The nodes of a group of small blocks.
 
     Collective: all ranks of comm.
     """
-    is_small, is_large = (size > 0) & (size < small), size >= small
-    within = np.where(is_small, size, 0)
-    counts = np.stack(comm.all_gather(np.array([within.sum(), np.count_nonzero(is_large)])))
-    before, total = counts[: comm.rank].sum(axis=0), counts.sum(axis=0)
-    group = (before[0] + np.cumsum(within) - within) // small
-    used = np.zeros(int(total[0]) // small + 1, np.int64)
+    is_small, is_large, group, end = (size > 0) & (size < small), size >= small, np.zeros(len(size), np.int64), 0
+    for kind in (is_source, ~is_source):
+        within = np.where(is_small & kind, size, 0)
+        counts = np.array(comm.all_gather(int(within.sum())))
+        group += np.where(within > 0, end + (counts[: comm.rank].sum() + np.cumsum(within) - within) // small, 0)
+        end += int(counts.sum()) // small + 1
+    used = np.zeros(end, np.int64)
     used[group[is_small]] = 1
     number = np.cumsum(comm.all_max(used)) - 1
-    large = number[-1] + before[1] + np.cumsum(is_large)
-    return np.where(is_small, number[np.where(is_small, group, 0)], large)
+    before = sum(comm.all_gather(int(np.count_nonzero(is_large)))[: comm.rank])
+    return np.where(is_small, number[group], number[-1] + before + np.cumsum(is_large))
 
 
 def near_blocks(edges: HomeEdges, block: np.ndarray, n_blocks: int, second: float) -> Iterator[np.ndarray]:

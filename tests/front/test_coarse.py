@@ -133,7 +133,7 @@ def test_search_finds_the_nearest_sources(hops):
     """A node has a source of as few hops as possible, if hops reach one, through nodes of the same source."""
     graph = GRAPHS["some"]
     sources = shuffle(5, np.arange(40))[:4]
-    name = joined(1, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 16), comm), 4, hops, 5))
+    name = joined(1, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 16), comm), 4, hops, 5)[0])
     distance = np.where(np.isin(np.arange(40), sources), 0, 99)
     for hop in range(1, hops + 1):
         for v in range(40):
@@ -144,23 +144,26 @@ def test_search_finds_the_nearest_sources(hops):
         if 0 < distance[v] < 99:
             assert any(distance[u] == distance[v] - 1 and name[u] == name[v] for u in near(graph, v))
     for size in SIZES[1:]:
-        np.testing.assert_array_equal(joined(size, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 7), comm), 4, hops, 5)), name)
+        ranks = run_simulated(size, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 7), comm), 4, hops, 5))
+        np.testing.assert_array_equal(np.concatenate([found for found, _ in ranks]), name)
+        np.testing.assert_array_equal(np.flatnonzero(np.concatenate([is_source for _, is_source in ranks])), np.sort(sources))
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_sizes_of_coarse_blocks(size):
-    name = np.repeat([0, 30, 31, 33, 34], [30, 1, 2, 1, 9])
+    name = np.repeat([0, 30, 31, 33, 34, 35], [30, 1, 2, 1, 1, 9])
 
     def program(comm):
         blocks = Blocks(comm, len(name))
-        return coarse.sized(blocks, name[blocks.first: blocks.last], 4, 10)
+        here = slice(blocks.first, blocks.last)
+        return coarse.sized(blocks, name[here], np.isin(np.arange(len(name)), (30, 31, 35))[here], 4, 10)
 
     ranks = run_simulated(size, program)
     block = np.concatenate([block for block, _ in ranks])
-    # three pieces of the first, the last, and the small ones together
-    assert [len(set(block[a:b])) for a, b in ((0, 30), (30, 34), (34, 43))] == [3, 1, 1] and len(set(block)) == 5
+    # three pieces of the first, small ones of sources, small components, and the last
+    assert [len(set(block[a:b])) for a, b in ((0, 30), (30, 33), (33, 35), (35, 44))] == [3, 1, 1, 1] and len(set(block)) == 6
     for _, nodes in ranks:
-        assert list(nodes) == list(np.bincount(block)) == [10, 10, 10, 9, 4]
+        assert list(nodes) == list(np.bincount(block)) == [10, 10, 10, 9, 3, 2]
 
 
 @pytest.mark.parametrize("size", SIZES)
