@@ -16,6 +16,7 @@ from graphtheta.engine.partition.partitioner import Owners
 from graphtheta.ops.partition.greedy_nodes import place_nodes
 from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.streaming.dealing import settle, share_of_room
+from graphtheta.streaming.lists import numbered
 from graphtheta.streaming.nodes import Chunk, NodeStreams
 from graphtheta.streaming.shared import SharedPartitioner
 
@@ -33,7 +34,7 @@ class Streamed:
     """
 
     def __init__(self, source: EdgeSource, comm: Comm, size: int, owner: np.ndarray | None = None):
-        self._comm, self._size, self._streams = comm, size, NodeStreams(source, comm, size)
+        self._comm, self._size, self._n, self._streams = comm, size, source.n_nodes, NodeStreams(source, comm, size)
         blocks = self._streams.blocks
         self._owner = np.full(blocks.last - blocks.first, -1, np.int32) if owner is None else owner
 
@@ -84,7 +85,8 @@ class Streamed:
         """
         if self._comm.size == 1:
             return self.owners(near)
-        ids, at = np.unique(near, return_inverse=True)
+        at = near.copy()
+        ids = numbered(at, 0, 0, self._n)
         return self.owners(ids)[at]
 
 

@@ -14,14 +14,13 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import block_bounds, block_owner
-from graphtheta.ops.partition.forest import free_keys, number_ids
 from graphtheta.ops.partition.label_moves import contract, favourites, merge_rows, move_nodes
 from graphtheta.ops.partition.neighbours import fill_lists
 from graphtheta.ops.partition.refine import cut_weight
 from graphtheta.streaming.blocks import Blocks
 from graphtheta.streaming.dealing import share_of_room
 from graphtheta.streaming.degrees import block_degrees
-from graphtheta.streaming.lists import neighbour_lists
+from graphtheta.streaming.lists import neighbour_lists, numbered
 
 # steps in which streams visit all nodes
 STEPS = 16
@@ -148,7 +147,7 @@ class Level:
         rows = []
         for a, b in zip([begin, *ends], [*ends, end], strict=True):
             here, first = slice(ptr[a], ptr[b]), self.blocks.first + int(a)
-            others = _numbered(near[here], first, first + int(b - a), self.n)
+            others = numbered(near[here], first, first + int(b - a), self.n)
             rows.append(Rows(stream, first, ptr[a: b + 1] - ptr[a], near[here], weight[here], others))
         return rows
 
@@ -180,7 +179,7 @@ class Level:
             moved = []
             for rows in step:
                 at = self._seen(label, rows)
-                names = _numbered(at, 0, 0, len(at))
+                names = numbered(at, 0, 0, len(at))
                 left = loads.left(names, rows.stream)
                 before, graph = left.copy(), (rows.first, rows.ptr, rows.near, rows.weight)
                 moves += move_nodes(*graph, self.mass[self._here(rows)], at, names, left, np.uint64(key))
@@ -203,7 +202,7 @@ class Level:
         for step in self._steps:
             for rows in step:
                 at = self._seen(label, rows)
-                names = _numbered(at, 0, 0, len(at))
+                names = numbered(at, 0, 0, len(at))
                 favourites(rows.first, rows.ptr, rows.near, rows.weight, at, names, np.uint64(key), best[self._here(rows)])
         own = np.flatnonzero((label == ids) & (loads.mass == self.mass) & (2 * self.mass <= room))
         none = best[own] < 0
@@ -266,7 +265,7 @@ class Level:
         Collective: all ranks.
         """
         at = self._seen(inside, rows)
-        names, n = _numbered(at, 0, 0, len(at)), len(rows.ptr) - 1
+        names, n = numbered(at, 0, 0, len(at)), len(rows.ptr) - 1
         labels, bounds = np.empty(n, at.dtype), np.empty(n + 1, np.int64)
         near, sums = np.empty(len(rows.near), at.dtype), np.empty(len(rows.near), np.int32)
         of = at[:n].copy()
@@ -328,18 +327,6 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
     """
     ptr, near = neighbour_lists(source, Blocks(comm, source.n_nodes), block_degrees(source, comm))
     return Level(comm, source.n_nodes, size, ptr, near, np.broadcast_to(np.int32(1), len(near)), np.broadcast_to(np.int64(1), len(ptr) - 1))
-
-
-def _numbered(ids: np.ndarray, first: int, last: int, n: int) -> np.ndarray:
-    """Number ids in place: from first to last from 0 on, others behind in the order of their first occurrence. Returns the others.
-
-    Args:
-        ids: [n_ids] integers; changed.
-        first, last: Bounds of the first numbers.
-        n: The most others.
-    """
-    keys, names = free_keys(min(len(ids), n), ids.dtype), np.empty(len(ids), ids.dtype)
-    return names[: number_ids(ids, first, last, keys, np.empty(len(keys), ids.dtype), names, ids)].copy()
 
 
 def _sums(blocks: Blocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Neighbours of the nodes of a block of ids, from edges that all workers read and send."""
+"""Neighbours of the nodes of a block of ids, from edges that all workers read and send; and their numbers."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graphtheta.engine.partition.edge_source import EdgeSource
+from graphtheta.ops.partition.forest import free_keys, number_ids
 from graphtheta.ops.partition.neighbours import fill_lists
 from graphtheta.streaming.blocks import Blocks
 from graphtheta.streaming.degrees import shared_chunks
@@ -44,3 +45,15 @@ def _both_ways(source: EdgeSource, blocks: Blocks) -> Iterator[tuple[np.ndarray,
                 continue
             for part in blocks.received(at, np.stack((at, other), axis=1, dtype=blocks.kind, casting="same_kind")):
                 yield part[:, 0], part[:, 1]
+
+
+def numbered(ids: np.ndarray, first: int, last: int, n: int) -> np.ndarray:
+    """Number ids in place: from first to last from 0 on, others behind in the order of their first occurrence. Returns the others.
+
+    Args:
+        ids: [n_ids] integers; changed.
+        first, last: Bounds of the first numbers.
+        n: The most others.
+    """
+    keys, names = free_keys(min(len(ids), n), ids.dtype), np.empty(len(ids), ids.dtype)
+    return names[: number_ids(ids, first, last, keys, np.empty(len(keys), ids.dtype), names, ids)].copy()
