@@ -175,7 +175,7 @@ def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]
         rows = given.get(key, np.zeros((n, 0), np.float32))
         if is_column(rows):
             raise DataError(f"{field}[{key!r}] is a feature store that is read by rows; a graph with types needs arrays")
-        blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, -1))
+        blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, _width(given, key)))
     if field == "x" and _apart(blocks):
         return TypedRows(np.repeat(np.arange(len(blocks), dtype=KIND), [len(x) for x in blocks]), blocks)
     whole = sp.block_diag([sp.csr_array(x) for x in blocks], format="csr")

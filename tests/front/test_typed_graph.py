@@ -49,6 +49,17 @@ def test_what_a_type_lacks():
     assert scores.label_kind == "regression" and np.isnan(scores.y[3:]).all()
 
 
+@pytest.mark.parametrize("tags", [0, 2])
+def test_relations_without_edges_and_types_without_nodes_may_have_features_or_none(tags):
+    tagged = ("paper", "tagged", "tag")
+    for given in ({}, {"tag": np.zeros((tags, 2))}):
+        g = gt.Graph({WRITES: EDGES[WRITES], tagged: [[], []]}, {"paper": 3, "author": 4, "tag": tags},
+                     x={"paper": X["paper"], **given}, edge_attr={WRITES: [[1.0], [2.0], [3.0]]})
+        assert g.edge_attr.tolist() == [[1], [2], [3]] and g.n_relations == 2
+        assert g.x.shape == (7 + tags, 4 if given else 2) and np.asarray(g.x[:3].toarray())[:, :2].tolist() == X["paper"]
+        assert gt.Trainer("rgcn", g.replace(y=np.arange(7 + tags) % 2, train=np.arange(7 + tags) < 3), hidden=3, epochs=1, keep=0).fit()
+
+
 def test_ids_are_those_of_types():
     g = made(node_ids={"paper": ["a", "b", "c"]})
     assert g.node_ids.tolist() == ["paper:a", "paper:b", "paper:c", *(f"author:{i}" for i in range(4)), "subject:0", "subject:1"]
