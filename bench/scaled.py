@@ -31,9 +31,9 @@ class Larger(Cluster):
         """As of a cluster; operations are as many as before."""
         return super().compute(load.larger(self.times), workers)
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
+    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, collectives: float = 0.0, counted: bool = False) -> float:
         """As of a cluster."""
-        return super().transfer(sent * self.times, messages, workers, counted)
+        return super().transfer(sent * self.times, messages, workers, collectives, counted)
 
     def corrected(self, row: Row, parameters: int) -> Row:
         """A row without what does not grow with the graph: the bytes of gradients, and updates.
@@ -57,7 +57,7 @@ def read(path: Path, times: float) -> Larger:
     """
     held: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     speed = Machine(tuple(held["seconds"][part] for part in PARTS), held["crowded"], held["wake"],
-                    (held["crowded"], 1.0), held["move"], 0.0, 0.0, 0.0, held["cores"], 0.0)
+                    (held["crowded"], 1.0), held["move"], held["move"], 0.0, 0.0, 0.0, held["cores"], 0.0)
     made = Cluster.of(speed, held["latency"], held["bandwidth"], post=held["message"], congestion=held["congestion"])
     return Larger(**asdict(made), times=times)
 

@@ -350,7 +350,7 @@ def test_gradients_and_updates_of_a_larger_graph_count_once(monkeypatch: pytest.
     from scaled import Larger
 
     # only node bytes take time; "bytes" are those of halo moves and of sums of gradients
-    speed = Machine(tuple(1e-9 * (part == NODES) for part in range(len(PARTS))), 1.0, 0.0, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 2, 0.0)
+    speed = Machine(tuple(1e-9 * (part == NODES) for part in range(len(PARTS))), 1.0, 0.0, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 0.0, 2, 0.0)
     job = gt.Job(dataset="ring:n=64", model="gcn", hidden=8, backend="reference", keep=0)
     held = skeleton(job, gt.load("ring:n=64"))
     parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())

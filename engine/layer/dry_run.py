@@ -15,7 +15,7 @@ from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
-from ...ops.autodiff.tape import Node, Parameter, Tape, Var, Vjp, space_of, value_of
+from ...ops.autodiff.tape import Gradients, Node, Parameter, Tape, Var, Vjp, space_of, value_of
 from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
@@ -198,6 +198,24 @@ def gradient_order(model: Model, partition: Partition) -> list[Parameter]:
         out = model.run(_empty_graph(partition, ()))
     tape.backward(out, final=lambda p, gradient: order.append(p))
     return order
+
+
+def sums_of_a_pass(model: Model, partition: Partition) -> int:
+    """How often a forward and a backward pass add numbers of all workers, such as the statistics of a batch norm."""
+    sums: list[np.ndarray] = []
+
+    def all_sum(x: np.ndarray) -> np.ndarray:
+        sums.append(x)
+        return x
+
+    grads = Gradients()
+    with Tape(all_sum=all_sum) as tape:
+        model.run(_empty_graph(partition, ()))
+        # on an empty graph gradients flow through no sum over edges
+        for y in (y for step in tape.nodes for y in step.outputs if y.needs_grad):
+            grads.add(y, np.ones_like(y.value))
+        tape.backpropagate(grads)
+    return len(sums)
 
 
 def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGraph:

@@ -32,7 +32,7 @@ from graphtheta.planning.work import EDGES, NODES, Load, work_of
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model
-VERSION = 6
+VERSION = 7
 # steps of a job: some that compile and warm up, and those of which the shortest counts. They are timed
 # in several rounds over all jobs, because other programs slow a shared machine for seconds
 WARM, TIMED, ROUNDS = 2, 4, 4
@@ -41,7 +41,7 @@ WAKES, CROWDED = np.geomspace(1e-5, 2e-3, 48), np.linspace(1.0, 2.0, 41)
 # parts that read memory
 MEMORY = [NODES, EDGES]
 # where two workers cannot be started
-GUESS = messages.Pair(message=3e-4, latency=3e-5, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
+GUESS = messages.Pair(message=3e-4, collective=5e-5, latency=3e-5, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
 # seconds that MPICH takes to send and receive a message between two processes of a machine, with
 # what the interpreter does for a message
 POST = 8e-6
@@ -56,7 +56,7 @@ class Machine:
         crowded: How many times as long reading memory takes when all threads of a worker do.
         wake: Seconds until the other threads take part in a kernel.
         together: How many times as long reading memory, and all else, takes when two workers compute.
-        message, latency, byte, wire: As those of a ``Pair``.
+        message, collective, latency, byte, wire: As those of a ``Pair``.
         cores: Cores of the machine.
         error: Largest relative error of the jobs that were measured.
     """
@@ -66,6 +66,7 @@ class Machine:
     wake: float
     together: tuple[float, float]
     message: float
+    collective: float
     latency: float
     byte: float
     wire: float
@@ -86,22 +87,26 @@ class Machine:
         found: np.ndarray = _on_threads(load, speed, threads, self.wake, max(self.crowded / reading, 1.0)) * max(1.0, workers / self.cores)
         return found
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
+    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, collectives: float = 0.0, counted: bool = False) -> float:
         """Seconds in which workers send, if ``workers`` of them share the machine.
 
-        They are of bytes, of the start and latency of each move, and of its further messages. A worker
-        sends at most one message to each other worker in a move, so there are at least as many moves as
-        its messages divided by the number of the others.
+        They are of bytes, of the start and latency of each move, of its further messages, and of
+        collectives. A worker sends at most one message to each other worker in a move, so there are at
+        least as many moves as its messages divided by the number of the others.
 
         Args:
-            sent, messages: Of each worker, [size].
+            sent, messages: Of each worker, [size]; messages are those to single workers.
             workers: Workers of a machine.
+            collectives: Their number.
             counted: Whether the processor time around messages is counted elsewhere.
         """
         most = float(messages.max())
         moves = most / max(len(messages) - 1, 1)
-        start, byte, posted = (0.0, self.wire, most) if counted else (self.message, self.byte, most - moves)
-        return (float(sent.max()) * byte + moves * (start + self.latency) + posted * POST) * max(1.0, workers / self.cores)
+        start, each, byte, posted = (0.0, 0.0, self.wire, most) if counted else (self.message, self.collective, self.byte, most - moves)
+        found = float(sent.max()) * byte + moves * (start + self.latency) + posted * POST
+        # in each round of a collective workers wait for others
+        found += collectives * (each + (len(messages) - 1).bit_length() * self.latency)
+        return found * max(1.0, workers / self.cores)
 
 
 def machine(again: bool = False) -> Machine:
@@ -161,7 +166,8 @@ def measured() -> Machine:
     pair = messages.measured() or GUESS
     reading = work[list(samples.TOGETHER)] * found
     together = shared(reading[:, MEMORY].sum(axis=1) / reading.sum(axis=1), np.array(pair.ratios))
-    return Machine(tuple(found.tolist()), crowded, wake, together, pair.message, pair.latency, pair.byte, pair.wire, cores, error)
+    return Machine(tuple(found.tolist()), crowded, wake, together, pair.message, pair.collective, pair.latency, pair.byte, pair.wire, cores,
+                   error)
 
 
 def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:

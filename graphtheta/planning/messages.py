@@ -51,12 +51,13 @@ class Talk:
     Attributes:
         two: Of the processor without waiting, which polls.
         one: Of the processor on one worker with half of the graph.
-        messages, sent: Messages of a step, and bytes.
+        messages, collectives, sent: Of a step: messages to the other worker, collectives, and bytes.
     """
 
     two: float
     one: float
     messages: float
+    collectives: float
     sent: float
 
 
@@ -66,6 +67,7 @@ class Pair:
 
     Attributes:
         message: Processor seconds of a message at both of its ends, besides its bytes.
+        collective: Processor seconds of a sum of a few numbers.
         latency: Seconds until an empty message has arrived.
         byte: Seconds of a byte: it is packed, sent and unpacked.
         wire: Seconds of it that are not the sender's and the receiver's work.
@@ -73,6 +75,7 @@ class Pair:
     """
 
     message: float
+    collective: float
     latency: float
     byte: float
     wire: float
@@ -92,9 +95,14 @@ def measured() -> Pair | None:
     return Pair(**{**held, "ratios": tuple(held["ratios"])})
 
 
-def message_seconds(talks: list[Talk], byte: float) -> float:
-    """Processor seconds of a message: the median of some jobs, 0 at least."""
-    return max(median((talk.two - talk.one - talk.sent * byte) / talk.messages for talk in talks), 0.0)
+def message_seconds(talks: list[Talk], byte: float, collective: float) -> float:
+    """Processor seconds of a message: the median of some jobs, 0 at least.
+
+    Args:
+        talks: The jobs.
+        byte, collective: As those of a ``Pair``.
+    """
+    return max(median((t.two - t.one - t.sent * byte - t.collectives * collective) / t.messages for t in talks), 0.0)
 
 
 class Working(WrappedComm):
@@ -152,6 +160,8 @@ def program(comm: Comm) -> Pair:
     talking = [(Trainer(graph=graph("tiny"), job=Job(**keys, keep=0), comm=working),
                 Trainer(graph=graph("half"), job=Job(**keys, keep=0), comm=SerialComm())) for keys in TALKING]
     together = [Trainer(graph=its_graph, job=job, comm=SerialComm()) for job, its_graph in map(sample, TOGETHER)]
+    calls: list[Callable[[], Any]] = [*(partial(move.to_mirrors, {"": x}) for move, x in rows.items()),
+                                      partial(working.all_sum, np.zeros(2))]
     counts = [_loaded(working, two, one) for two, one in talking]
     for trainer in together:
         _load(trainer)
@@ -161,16 +171,16 @@ def program(comm: Comm) -> Pair:
     began = perf_counter()
     while len(rounds) < ROUNDS and not comm.broadcast(len(rounds) > 1 and perf_counter() - began > LONGEST, 0):
         rounds.append((
-            [working.least(partial(move.to_mirrors, {"": rows[move]})) for move in (large, small)],
+            [working.least(run) for run in calls],
             [[working.least(partial(trainer.train_epoch, 0))[0] for trainer in pair] for pair in talking],
             [_alone_and_together(working, partial(trainer.train_epoch, 0), clock) for trainer in together]))
     # the least of each rank, and the mean of the ranks
     moves, steps, shared = (np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist() for each in zip(*rounds, strict=True))
-    (packing, total), (work, arrived) = moves
+    (packing, total), (work, arrived), (collective, _) = moves
     n_bytes, latency = rows[large].nbytes, max(arrived - work, 0.0)
     byte, wire = total / n_bytes, max(total - packing, 0.0) / n_bytes
     talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
-    return Pair(message_seconds(talks, byte), latency, byte, wire, tuple(both / alone for alone, both in shared))
+    return Pair(message_seconds(talks, byte, collective), collective, latency, byte, wire, tuple(both / alone for alone, both in shared))
 
 
 def _exchange(comm: Comm, n: int) -> Exchange:
@@ -185,15 +195,16 @@ def _load(trainer: Trainer) -> None:
         trainer.train_epoch(0)
 
 
-def _loaded(comm: Comm, two: Trainer, one: Trainer) -> tuple[float, float]:
-    """Run the first steps; returns messages and bytes of a step on two workers, mean of the workers."""
+def _loaded(comm: Comm, two: Trainer, one: Trainer) -> tuple[float, float, float]:
+    """Run the first steps; returns messages, collectives and bytes of a step on two workers, mean of the workers."""
     _load(one)
     _load(two)
-    before = comm.ledger.snapshot()
+    before, to_other = comm.ledger.snapshot(), comm.ledger.receivers(comm.size)[:, 1].sum()
     two.train_epoch(0)
-    since = comm.ledger.since(before)
-    messages, sent = np.mean(comm.all_gather([sum(book[field] for book in since.values()) for field in ("messages", "bytes")]), axis=0)
-    return float(messages), float(sent)
+    since, to_other = comm.ledger.since(before), comm.ledger.receivers(comm.size)[:, 1].sum() - to_other
+    both, sent = (sum(book[field] for book in since.values()) for field in ("messages", "bytes"))
+    messages, collectives, sent = np.mean(comm.all_gather([to_other, both - to_other, sent]), axis=0).tolist()
+    return messages, collectives, sent
 
 
 def _alone_and_together(comm: Working, step: Callable[[], Any], clock: Callable[[], float]) -> tuple[float, float]:

@@ -43,7 +43,7 @@ class Row:
         macrobatch: Groups of views that are expanded together.
         compute, build, transfer: Seconds of an epoch that workers compute, build views, and send.
         carried: Those seconds of ``transfer`` that bytes take; the others are of messages.
-        processor: Processor seconds of an epoch, of all workers, without waiting and sending.
+        processor: Processor seconds of an epoch, of all workers, which wait by polling.
         loads: Of a view, mean of those that were counted: the worker that has most, and the mean of
             the workers. "rows" and "edges" of the summing layers, forward, and "flops" of matrix
             products, forward and backward; "bytes" and "messages" in halo moves and sums of
@@ -97,7 +97,8 @@ class Row:
 
 
 def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine: Machine, modes: Sequence[str] = MODES,
-            per_machine: int = 0, views: int = SAMPLED_VIEWS, limit: int | None = None, rehearsed: int = 0) -> list[Row]:
+            per_machine: int = 0, views: int = SAMPLED_VIEWS, limit: int | None = None, rehearsed: int = 0,
+            warm: bool = False) -> list[Row]:
     """Predict a job in several ways, in this process, without running it.
 
     Args:
@@ -112,6 +113,7 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
         limit: Bytes of memory of a worker, which bound macrobatch=auto; None for what this machine has free.
         rehearsed: Most workers that make views in this process; what more of them send to make views is
             estimated from these. 0 for any number.
+        warm: Whether caches are full when the epoch begins; otherwise they are empty.
 
     Raises:
         GraphThetaError: Job and graph do not fit together.
@@ -128,7 +130,8 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
             key = size, job.partitioner, job.masters
             if key not in placed:
                 placed[key] = _placed(job, held, size)
-            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size, views, limit, rehearsed)
+            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size, views, limit, rehearsed,
+                       warm)
             rows += way.rows(modes)
     return rows
 
@@ -154,6 +157,7 @@ class _Way:
     views: int
     limit: int | None
     rehearsed: int
+    warm: bool
 
     def rows(self, modes: Sequence[str]) -> Iterator[Row]:
         """A row for each mode."""
@@ -171,10 +175,11 @@ class _Way:
         each = job.views_per_step or (size if alone else 1)
         # gradients are summed for each group of views
         groups = _groups(job, views, size) if alone else views
-        loads = [work.load.alone if alone else work.load for work in works]
+        loads = [work.alone if alone else work.load for work in works]
         moved = np.zeros((2, size)) if alone else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
         summed = groups * np.array(reduced(self.held.order, list(self.held.prepared.model.parameters()), size))
-        each_view = [float(self.machine.compute(load, self.together).max()) for load in loads]
+        spent = [self.machine.compute(load, self.together) for load in loads]
+        each_view = [float(each.max()) for each in spent]
         # independent workers wait for the one with the largest view of a group
         side = min(size, len(works)) if alone else 1
         compute = groups * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
@@ -185,9 +190,13 @@ class _Way:
         build = self._build(rehearsal)
         sent, messages = moved + summed
         counted = min(len(works), rehearsal.views if works[0].searched and size > 1 else views)
-        transfer, carried = (self.machine.transfer(sent, x, self.together) if size > 1 else 0.0 for x in (messages, 0 * messages))
-        work = np.mean([work.load.total for work in works], axis=0)
-        processor = views * (self.sampled.processor + float(work @ self.machine.seconds))
+        sums = 0 if alone else views * self.held.sums
+        transfer, carried = (self.machine.transfer(sent, x, self.together, n) if size > 1 else 0.0 for x, n in (
+            (messages, sums), (0 * messages, 0)))
+        # the threads besides those of the workers, and these, which work or poll
+        others = max(0.0, self.sampled.processor - self.sampled.seconds + float(np.mean([
+            load.total @ self.machine.seconds - each.sum() for load, each in zip(loads, spent, strict=True)])))
+        processor = views * others + (compute + build + transfer) * size * min(1.0, self.machine.cores / self.together)
         return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory + int(rehearsal.held.max()), most,
                    -(-views // each), views, counted, round(moved[0].sum()), round(summed[0].sum()),
                    round(built[0].sum()), round((moved + summed + built)[1].sum()), rehearsal.hits, rehearsal.misses, rehearsal.macrobatch,
@@ -212,7 +221,7 @@ class _Way:
             return Rehearsal(1, none, none, none, none + self.sampled.seconds, none, 0, 0, 1)
         room = max((available_bytes() // self.together if self.limit is None else self.limit) - memory, 0)
         views, fewer = self.sampled.steps if ahead else self.views, min(size, self.rehearsed or size)
-        found = rehearse(self.held, job, self.pair, fewer, views, self.together, room)
+        found = rehearse(self.held, job, self.pair, fewer, views, self.together, room, self.warm)
         if fewer == size:
             return found
         alone, steps = job.mode == "independent", self.sampled.steps
@@ -237,7 +246,8 @@ class _Way:
         share = self.sampled.steps / rehearsal.views
         seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
         # simulated workers spent the interpreter's time around their messages
-        waits = self.machine.transfer(rehearsal.sent, rehearsal.messages, self.together, True)
+        waits = self.machine.transfer(rehearsal.sent, rehearsal.messages - rehearsal.collectives, self.together,
+                                      float(rehearsal.collectives.max()), True)
         return share * (seconds + waits)
 
 

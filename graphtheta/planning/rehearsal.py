@@ -92,7 +92,8 @@ class Rehearsal:
                          np.full(size, self.held.max()), self.hits, self.misses, self.macrobatch)
 
 
-def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None) -> Rehearsal:
+def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None,
+             warm: bool = False) -> Rehearsal:
     """Make the first views of the first epoch.
 
     Args:
@@ -103,11 +104,12 @@ def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_ma
         views: How many views; those of the last step are complete.
         per_machine: Workers of a machine; 0 for all.
         room: Bytes of a worker that ``macrobatch=auto`` may use; None as in a run.
+        warm: Whether caches hold what these views have left in them; otherwise they are empty.
 
     Raises:
         GraphThetaError: Job and graph do not fit together.
     """
-    found = np.array(run_simulated(size, _worker, held, job, pair, views, per_machine or size, room))
+    found = np.array(run_simulated(size, _worker, held, job, pair, views, per_machine or size, room, warm))
     made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = found.T
     return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), collectives.astype(np.int64), seconds,
                      n_bytes.astype(np.int64), int(hits.sum()), int(misses.sum()), int(macrobatch[0]))
@@ -149,7 +151,8 @@ class _Posts(Working):
         return receive
 
 
-def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None) -> list[float]:
+def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None,
+            warm: bool) -> list[float]:
     """The figures of a worker, in the order in which ``rehearse`` reads them."""
     # of this thread, which is that of the worker
     pool.set_threads(1)
@@ -170,22 +173,22 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
 
     maker, caches, ahead = made()
     n = min(-(-views // each) * each, maker.strategy.steps_per_epoch)
-    # loads kernels and code
-    maker.run(1, 0, min(each, n))
-    again = ahead is None and not caches.nbytes
+    # loads kernels and code, and fills caches
+    maker.run(*((0, 0, n) if warm else (1, 0, min(each, n))))
+    again = warm or (ahead is None and not caches.nbytes)
     if not again:
         # empty caches, and macrobatches that begin with the epoch
         maker, caches, ahead = made()
-    before, to_others = comm.ledger.snapshot(), _to_others(comm)
+    before, to_others, counts = comm.ledger.snapshot(), _to_others(comm), np.array(caches.counts())
     seconds = _timed(maker, n)
-    since, to_others = comm.ledger.since(before), _to_others(comm) - to_others
+    since, to_others, counts = comm.ledger.since(before), _to_others(comm) - to_others, np.array(caches.counts()) - counts
     if again:
         # workers take turns
         most = LONGEST / max(float(comm.all_sum(seconds.sum())), 1e-9)
         seconds = np.min([seconds, *(_timed(maker, n) for _ in range(int(min(TIMES, most)) - 1))], axis=0)
     sent = [_total(since, field) for field in ("bytes", "messages")]
     n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
-    return [n, *sent, sent[1] - to_others, float(seconds.sum()), n_bytes, *map(float, caches.counts()), macrobatch]
+    return [n, *sent, sent[1] - to_others, float(seconds.sum()), n_bytes, *counts.tolist(), macrobatch]
 
 
 def _total(since: Snapshot, field: str) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.embeddings.setup import learned_bytes, width_of
 from graphtheta.engine.comm.serial import SerialComm
-from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe
+from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe, sums_of_a_pass
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
@@ -98,6 +98,7 @@ class Skeleton:
         found: Dry run of the model.
         task: The objective of training.
         order: Parameters in the order in which their gradients are final.
+        sums: Numbers that a step of cooperative workers adds up besides: of the model, and what the mean of the loss is divided by.
         blank: By name, bytes of a row of each blank node column in the memory of a worker.
         density: Share of the numbers of the features that are stored.
         process: Memory of this process.
@@ -112,6 +113,7 @@ class Skeleton:
     found: Probe
     task: Task
     order: list[Parameter]
+    sums: int
     blank: dict[str, int]
     density: float
     process: Process
@@ -199,7 +201,7 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         blank[PRECOMPUTED] = saving.width * totals.dtype.itemsize
         partition = partition.overlay({PRECOMPUTED: BlankColumn(totals.shape, totals.dtype)}, {})
     with backend_scope(job.backend), halo_scope(job.halo), pass_scope(settings):
-        found, order = probe(made, partition), gradient_order(made, partition)
+        found, order, sums = probe(made, partition), gradient_order(made, partition), sums_of_a_pass(made, partition)
     prepared.kind.check_output(made, found)
     # learned features and those beside them are read as dense rows
     density = held.nnz / max(int(np.prod(held.shape)), 1) if is_sparse(held) and not job.embedding else 1.0
@@ -207,7 +209,7 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     now, peak = current_bytes(), resident_bytes()
     process = Process(now - part - arrays + KERNEL_BYTES, loading, (peak if peak > loading else now) - part, now - part)
     task, _ = prepared.build_task(partition, found.layers)
-    return Skeleton(job, prepared, kind, partition, settings, saving is not None, found, task, order, blank, density, process)
+    return Skeleton(job, prepared, kind, partition, settings, saving is not None, found, task, order, sums + 1, blank, density, process)
 
 
 def _with_learned(job: Job, graph: Graph, partition: Partition) -> tuple[Partition, int]:

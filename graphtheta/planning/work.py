@@ -55,11 +55,6 @@ class Load:
         found: np.ndarray = self.parts.sum(axis=(0, 1))
         return found
 
-    @property
-    def alone(self) -> Load:
-        """The same on one worker."""
-        return Load(self.parts.sum(axis=0, keepdims=True), self.blocks.sum(axis=0, keepdims=True), self.kernels)
-
     def larger(self, times: float) -> Load:
         """The same on a graph of so many times as many nodes and edges."""
         parts = self.parts.copy()
@@ -73,6 +68,7 @@ class Work:
 
     Attributes:
         load: What each worker computes.
+        alone: What one worker computes if the view is its own.
         sent, messages: Bytes and messages of halo moves, [size] int64.
         shares: The levels of the summing supersteps, in their order.
         nodes: Rows of the view by owner, [size].
@@ -81,6 +77,7 @@ class Work:
     """
 
     load: Load
+    alone: Load
     sent: np.ndarray
     messages: np.ndarray
     shares: list[Share]
@@ -131,7 +128,7 @@ def divided(skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes:
         # rows of the features are copied into the frame of the view
         loads.add({NODES: 2 * skeleton.feature_bytes * nodes},
                   skeleton.feature_bytes * nodes / np.dtype(skeleton.job.dtype).itemsize / LEAST_BLOCK)
-    return Work(loads.load, sent, messages, shares, nodes, found, searched)
+    return Work(*loads.loads(), sent, messages, shares, nodes, found, searched)
 
 
 def _loads(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> _Loads:
@@ -187,16 +184,19 @@ class _Loads:
         self._each: list[tuple[np.ndarray, np.ndarray, int]] = []
 
     def add(self, work: dict[int, Any], blocks: Any = 0, kernels: int = 1) -> None:
-        """Add an operation: work by entry of ``PARTS``, of all workers or [size], in blocks of some kernels."""
-        parts = np.zeros((self._size, len(PARTS)))
+        """Add an operation: work by entry of ``PARTS``, which each worker does or which they share, [size], in blocks of some kernels."""
+        # the last row is that of a worker with a view of its own, which does alone what others share
+        parts = np.zeros((self._size + 1, len(PARTS)))
         for part, amount in work.items():
-            parts[:, part] = amount
-        self._each.append((parts, np.broadcast_to(np.asarray(blocks, float), self._size), kernels))
+            parts[:, part] = np.append(np.broadcast_to(amount, self._size), np.sum(amount))
+        self._each.append((parts, np.append(np.broadcast_to(blocks, self._size), np.sum(blocks)).astype(float), kernels))
 
-    @property
-    def load(self) -> Load:
+    def loads(self) -> tuple[Load, Load]:
+        """What each worker computes, and what one with a view of its own does."""
         parts, blocks, kernels = zip(*self._each, strict=True)
-        return Load(np.stack(parts, axis=1), np.stack(blocks, axis=1), np.array(kernels))
+        held, at = np.stack(parts, axis=1), np.stack(blocks, axis=1)
+        every, alone = (Load(held[rows], at[rows], np.array(kernels)) for rows in (slice(-1), slice(-1, None)))
+        return every, alone
 
 
 def is_product(o: Operation) -> bool:

@@ -50,19 +50,22 @@ class Cluster(Machine):
         found[found.argmax()] *= self.slowest
         return found
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, counted: bool = False) -> float:
-        """Seconds in which workers send: bytes over the link of their machine, the start and latency of each move, and each message.
+    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, collectives: float = 0.0, counted: bool = False) -> float:
+        """Seconds in which workers send: bytes, which are packed and unpacked besides, over the link of their machine, the start and
+        latency of each move and collective, and each message.
 
         A worker sends at most one message to each other worker in a move, so there are at least as
         many moves as its messages divided by the number of the others.
 
         Args:
-            sent, messages: Of each worker, [size].
+            sent, messages: Of each worker, [size]; messages are those to single workers.
             workers: Workers of a machine, which share its link.
-            counted: Whether the start of each move is counted elsewhere.
+            collectives: Their number.
+            counted: Whether the processor time around messages is counted elsewhere.
         """
         most, crowd = float(messages.max()), max(1.0, workers / self.cores)
         moves = most / max(len(messages) - 1, 1)
-        carried = float(sent.max()) * min(workers, len(sent)) * self.congestion / self.bandwidth
-        start = 0.0 if counted else self.message * crowd
-        return carried + moves * (start + self.latency) + most * self.post * crowd
+        start, each, packed = (0.0, 0.0, 0.0) if counted else (self.message * crowd, self.collective * crowd, self.byte - self.wire)
+        together = collectives * (each + (len(messages) - 1).bit_length() * (self.latency + self.post * crowd))
+        carried = float(sent.max()) * (min(workers, len(sent)) * self.congestion / self.bandwidth + packed * crowd)
+        return carried + moves * (start + self.latency) + most * self.post * crowd + together

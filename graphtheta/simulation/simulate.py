@@ -61,7 +61,7 @@ class Point:
 
 
 def simulated(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], cluster: Cluster, modes: Sequence[str], per_machine: int = 1,
-              views: int = VIEWS, rehearsed: int = REHEARSED) -> list[Point]:
+              views: int = VIEWS, rehearsed: int = REHEARSED, warm: bool = False) -> list[Point]:
     """Count a job on several numbers of workers, in this process.
 
     Args:
@@ -72,7 +72,7 @@ def simulated(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], clust
         modes: Modes of mini- and cluster-batch on several workers.
         per_machine: Workers of a machine.
         views: Views of an epoch that are counted, at most.
-        rehearsed: As for ``planned``.
+        rehearsed, warm: As for ``planned``.
 
     Raises:
         GraphThetaError: Job and graph do not fit together.
@@ -80,6 +80,7 @@ def simulated(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], clust
     points = []
     for job in jobs:
         one = planned(held, [job], [1], cluster, views=views)[0]
-        rows = planned(held, [job], [p for p in workers if p > 1], cluster, modes, per_machine, views, rehearsed=rehearsed)
+        rows = planned(held, [job], [p for p in workers if p > 1], cluster, modes, per_machine, views, rehearsed=rehearsed,
+                       warm=warm)
         points += [Point(row, one.compute) for row in ([one] if 1 in workers else []) + rows]
     return points

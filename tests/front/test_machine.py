@@ -26,14 +26,15 @@ from graphtheta.planning import messages, rehearsal
 from graphtheta.planning import skeleton as skeletons
 from graphtheta.planning.machine import CROWDED, POST, WAKES, Machine, _threads, read, shared, write
 from graphtheta.planning.messages import Talk, Working, message_seconds
+from graphtheta.planning.placement import Placement
 from graphtheta.planning.rehearsal import Rehearsal, rehearse
 from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, Load
+from graphtheta.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, STEPS, Load, work_of
 
 GRAPH = graphs.random_graph(40, 160)
 JOB = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy="mini", batch_size=4)
 UNIT = (1e-9,) * len(PARTS)
-MACHINE = Machine(UNIT, 1.7, 0.0, (1.3, 1.1), 1e-3, 1e-4, 4e-9, 1e-9, 4, 0.0)
+MACHINE = Machine(UNIT, 1.7, 0.0, (1.3, 1.1), 1e-3, 5e-4, 1e-4, 4e-9, 1e-9, 4, 0.0)
 
 
 def load_of(work: dict[int, float], blocks: float = 0.0, kernels: int = 1) -> Load:
@@ -49,7 +50,7 @@ def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
     wake, crowded = float(WAKES[20]), float(CROWDED[12])
     loads = [load_of({NODES: share * times * wake * 1e9, PRODUCT: (1 - share) * times * wake * 1e9}, 8.0)
              for share, times in ((0.0, 0.7), (0.2, 3.0), (0.5, 8.0), (0.9, 20.0), (0.7, 2.0))]
-    made = Machine(UNIT, crowded, wake, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 2, 0.0)
+    made = Machine(UNIT, crowded, wake, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 0.0, 2, 0.0)
     alone = [float(load.total @ UNIT) for load in loads]
     steps = np.stack([alone, [made.compute(load, 1)[0] for load in loads]], axis=1)
     np.testing.assert_allclose(_threads(loads, steps, np.array(UNIT), 2), (wake, crowded))
@@ -69,9 +70,21 @@ def test_other_threads_share_what_is_left_when_they_have_woken_up() -> None:
     assert seconds(9, 5) == pytest.approx(5 * (0.1 + 0.1 / 4)) and seconds(9, 20) == pytest.approx(1)
 
 
-def test_loads_of_one_worker_and_of_a_larger_graph() -> None:
+@pytest.mark.parametrize("strategy", ["global", "mini"])
+def test_a_worker_with_a_view_of_its_own_computes_as_one_worker_does(strategy: str) -> None:
+    """What workers share it does alone, and what each of them does, such as the work of the interpreter and updates, it does once."""
+    job = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy=strategy)
+    held = skeleton(job, GRAPH)
+    view = held.strategy(job).batch(0, 0)
+    one, four = (work_of(held, view, Placement.of(held.graph, size, job.partitioner, job.masters, 3)) for size in (1, 4))
+    for own in (one.alone, four.alone):
+        np.testing.assert_allclose(own.parts, one.load.parts)
+        np.testing.assert_allclose(own.blocks, one.load.blocks)
+    assert four.load.parts.shape[0] == 4 and (four.load.parts[..., STEPS].sum(axis=1) == 1).all()
+
+
+def test_loads_of_a_larger_graph() -> None:
     load = Load(np.ones((2, 3, len(PARTS))), np.ones((2, 3)), np.array([1, 2, 3]))
-    assert load.alone.parts.shape == (1, 3, len(PARTS)) and (load.alone.parts == 2).all() and (load.alone.blocks == 2).all()
     more = load.larger(5.0)
     assert (more.parts[..., EDGES] == 5).all() and (more.parts[..., OPERATIONS] == 1).all() and (more.blocks == 5).all()
     np.testing.assert_array_equal(load.total, np.full(len(PARTS), 6))
@@ -101,7 +114,11 @@ def test_a_move_starts_once_whatever_the_number_of_workers() -> None:
         sent, posted = np.full(size, 1000), np.full(size, 5 * (size - 1))
         moves, carried = 5 * (1e-3 + 1e-4), 1000 * 4e-9
         assert MACHINE.transfer(sent, posted, 4) == pytest.approx(carried + moves + 5 * (size - 2) * POST)
-        assert MACHINE.transfer(sent, posted, 4, True) == pytest.approx(1000 * 1e-9 + 5 * 1e-4 + 5 * (size - 1) * POST)
+        assert MACHINE.transfer(sent, posted, 4, counted=True) == pytest.approx(1000 * 1e-9 + 5 * 1e-4 + 5 * (size - 1) * POST)
+        # a collective takes a round on two workers, and two on four
+        more = MACHINE.transfer(sent, posted, 4, 3) - MACHINE.transfer(sent, posted, 4)
+        assert more == pytest.approx(3 * (5e-4 + size // 2 * 1e-4))
+        assert MACHINE.transfer(sent, 0 * posted, 4, 3, True) == pytest.approx(1000 * 1e-9 + 3 * size // 2 * 1e-4)
     assert MACHINE.transfer(sent, posted, 8) == 2 * MACHINE.transfer(sent, posted, 4)
 
 
@@ -111,10 +128,10 @@ def test_the_speed_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_message_costs_what_a_step_takes_more_on_two_workers() -> None:
-    usual = [Talk(2e-3 + 5 * 3e-4 + 1000 * 1e-8, 2e-3, 5, 1000), Talk(4e-3 + 9 * 3e-4 + 500 * 1e-8, 4e-3, 9, 500)]
+    usual = [Talk(2e-3 + 5 * 3e-4 + 2 * 1e-4 + 1000 * 1e-8, 2e-3, 5, 2, 1000), Talk(4e-3 + 9 * 3e-4 + 1e-4 + 500 * 1e-8, 4e-3, 9, 1, 500)]
     # one job that other programs have slowed
-    assert message_seconds([*usual, Talk(9e-3, 2e-3, 5, 0)], 1e-8) == pytest.approx(3e-4)
-    assert message_seconds([Talk(1e-3, 2e-3, 5, 0)], 1e-8) == 0
+    assert message_seconds([*usual, Talk(9e-3, 2e-3, 5, 2, 0)], 1e-8, 1e-4) == pytest.approx(3e-4)
+    assert message_seconds([Talk(1e-3, 2e-3, 5, 2, 0)], 1e-8, 1e-4) == 0
 
 
 def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +181,7 @@ def test_two_workers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "TALKING", samples.TALKING[:1])
     monkeypatch.setattr(samples, "TOGETHER", samples.TOGETHER[:1])
     mine, other = run_simulated(2, messages.program)
-    assert mine == other and mine.byte >= mine.wire >= 0 and mine.byte > 0 and mine.latency >= 0
+    assert mine == other and mine.byte >= mine.wire >= 0 and mine.byte > 0 and mine.latency >= 0 and mine.collective > 0
     assert len(mine.ratios) == 1 and mine.ratios[0] > 0
 
 
@@ -206,6 +223,22 @@ def test_views_behind_a_cache_are_timed_after_others_have_loaded_kernels(monkeyp
     # the views that load kernels leave nothing in the cache
     assert [epoch for rank, epoch in epochs[:4] if rank == 0] == [1, 0] and cached.hits + cached.misses > 0
     assert cached.sent.sum() <= none.sent.sum()
+
+
+def test_views_behind_a_warm_cache_are_those_of_an_epoch_that_is_trained_again() -> None:
+    job = JOB.change(mode="independent", feature_cache="8", cache_policy="lru")
+    cold, warm = (rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 100, warm=warm) for warm in (False, True))
+
+    def trained(comm: Comm) -> np.ndarray:
+        one = gt.Trainer(graph=GRAPH, comm=comm, job=job)
+        counts = []
+        for _ in range(2):
+            one.train_epoch(0)
+            counts.append(one.caches.counts())
+        return counts[1] - counts[0]
+
+    assert [warm.hits, warm.misses] == np.sum(run_simulated(2, trained), axis=0).tolist()
+    assert warm.hits > cold.hits and warm.hits + warm.misses == cold.hits + cold.misses and warm.sent.sum() < cold.sent.sum()
 
 
 def test_the_shorter_time_of_a_view_counts(monkeypatch: pytest.MonkeyPatch) -> None:

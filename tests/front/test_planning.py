@@ -33,8 +33,8 @@ from graphtheta.planning.work import reduced, work_of
 
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
-SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5,
-                4e-10, 3e-10, 2, 0.1)
+SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 2e-5,
+                1e-5, 4e-10, 3e-10, 2, 0.1)
 GLOBAL: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "attention": {"model": "gat", "heads": 2},
@@ -130,7 +130,8 @@ def test_an_epoch_is_exact(name: str) -> None:
     job = gt.Job(**{**KEYS, **keys})
     machines = 2 if job.machine_cache != "0" else 1
     graph = GRAPH.replace(x=None) if job.embedding else GRAPH
-    (row,) = planned(skeleton(job, graph), [job], [size], SPEED, [job.mode], size // machines, views=sys.maxsize)
+    held = skeleton(job, graph)
+    (row,) = planned(held, [job], [size], SPEED, [job.mode], size // machines, views=sys.maxsize)
 
     def epoch(comm: Comm) -> list[float]:
         comm.machines = np.arange(size) * machines // size
@@ -142,14 +143,28 @@ def test_an_epoch_is_exact(name: str) -> None:
         one.train_epoch(0 if row.views > 1 else 1)
         books = comm.ledger.since(before)
         # losses, and in cooperative mode numbers of targets, are summed in this stage
-        losses = 8 * row.views * (1 if row.mode == "independent" else 2)
-        messages = 1 if row.mode == "independent" else 1 + row.views
+        losses = 8 * row.views * (1 if row.mode == "independent" else 1 + held.sums)
+        messages = 1 if row.mode == "independent" else 1 + row.views * held.sums
         return [books["move"]["bytes"], books["reduce"]["bytes"],
                 sum(books[stage]["bytes"] for stage in ("batch", "fetch", "other")) - losses,
                 sum(book["messages"] for book in books.values()) - messages, *one.caches.counts()]
 
     assert row.counted == row.views and row.steps == -(-row.views // (job.views_per_step or (size if job.mode == "independent" else 1)))
     assert [row.moved, row.summed, row.built, row.messages, row.hits, row.misses] == np.sum(run_simulated(size, epoch), axis=0).tolist()
+
+
+@pytest.mark.parametrize("keys", [{"model": "gin", "norm": "batch"}, {"model": "gcn", "norm": "batch", "layers": 3}, GLOBAL["links"]])
+def test_sums_of_a_step_are_counted(keys: dict[str, Any]) -> None:
+    def collectives(comm: Comm) -> int:
+        one = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, **keys)
+        view = one.strategy.batch(0, 0)
+        before, moved = comm.ledger.snapshot(), comm.ledger.receivers(2)[:, 1].sum()
+        one.training.update(view)
+        both = sum(int(book["messages"]) for book in comm.ledger.since(before).values())
+        return both - int(comm.ledger.receivers(2)[:, 1].sum() - moved)
+
+    held = skeleton(gt.Job(**KEYS, **keys), GRAPH)
+    assert run_simulated(2, collectives) == [held.sums] * 2 and held.sums >= 1
 
 
 def test_macrobatches_stay_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +241,8 @@ def test_time_is_the_sum_of_its_parts_and_shared_machines_are_slower() -> None:
     (apart,), (together,) = (planned(held, [held.job], [2], replace(SPEED, cores=1), per_machine=n) for n in (1, 2))
     assert together.seconds == together.compute + together.build + together.transfer
     assert together.compute > apart.compute and together.transfer > apart.transfer and together.sent == apart.sent
+    # workers wait by polling, where each has a core
+    assert apart.processor >= 2 * apart.seconds and together.processor >= together.seconds
 
 
 def test_refusal_names_what_would_fit() -> None:

@@ -24,8 +24,8 @@ from graphtheta.simulation.simulate import simulated
 pytestmark = pytest.mark.reference
 
 GRAPH = graphs.random_graph(40, 160)
-SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 1e-5,
-                4e-10, 3e-10, 2, 0.1)
+SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 2e-5,
+                1e-5, 4e-10, 3e-10, 2, 0.1)
 CLUSTER = Cluster.of(SPEED, 1e-5, 1e9)
 JOBS: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 4}, "cluster": {"clusters": 5}}
 
@@ -76,11 +76,14 @@ def test_what_more_workers_send_to_make_views_is_estimated(mode: str, macrobatch
 def test_time_of_messages_bytes_and_slow_workers() -> None:
     sent, messages = np.array([2_000, 6_000, 1_000, 0]), np.array([6, 6, 3, 0])
     alone = CLUSTER.transfer(sent, messages, 1)
-    assert alone == pytest.approx(6_000 / 1e9 + 2 * (SPEED.message + 1e-5) + 6 * POST)
-    assert replace(CLUSTER, congestion=3.0).transfer(sent, 0 * messages, 1) == pytest.approx(3 * 6_000 / 1e9)
-    assert CLUSTER.transfer(sent, messages, 1, True) == pytest.approx(alone - 2 * SPEED.message)
+    # bytes are packed and unpacked besides
+    packed = 6_000 * (SPEED.byte - SPEED.wire)
+    assert alone == pytest.approx(6_000 / 1e9 + packed + 2 * (SPEED.message + 1e-5) + 6 * POST)
+    assert replace(CLUSTER, congestion=3.0).transfer(sent, 0 * messages, 1) == pytest.approx(3 * 6_000 / 1e9 + packed)
+    assert CLUSTER.transfer(sent, messages, 1, counted=True) == pytest.approx(alone - 2 * SPEED.message - packed)
+    assert CLUSTER.transfer(sent, messages, 1, 3) == pytest.approx(alone + 3 * (SPEED.collective + 2 * (1e-5 + POST)))
     # workers of a machine share its link
-    assert CLUSTER.transfer(sent, 0 * messages, 2) == pytest.approx(2 * 6_000 / 1e9)
+    assert CLUSTER.transfer(sent, 0 * messages, 2) == pytest.approx(2 * 6_000 / 1e9 + packed)
     work = np.ones((3, 2, len(PARTS)))
     work[1] *= 2
     load = Load(work, np.zeros((3, 2)), np.ones(2))
