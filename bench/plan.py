@@ -7,14 +7,12 @@ Each row is a job: a graph, a strategy, a mode and a number of workers, which ar
 machine. "memory" is the peak of the worker that needs most, "sent" the bytes of an epoch that the
 ledgers of all workers count for halo moves, sums of gradients and making views, and "time" the
 seconds of the first epoch, without evaluation: of the clock, and of the processors of all workers,
-which wait by polling. It is trained 24 times, or for two seconds, in each of --rounds processes that
-are minutes apart. Other programs, also those of other guests of the same host, only lengthen a step
-(a loop in one thread took 1.4 to 1.75 times as long for some seconds, without other processes here).
-So the time is the sum of the shortest time of each step, and "spread" says how much longer the
-median and the 90th percentile of the epochs are. Each round measures the speed of the machine too,
-which is found in shortest steps likewise, and predicts; the shortest prediction counts. Errors are
-predicted over measured, minus 1. All views are counted. Processes that compile kernels are run
-again, since they hold more memory. Rows are written to --out.
+which wait by polling. It is trained 8 times, or for a second, in each of --rounds processes that are
+minutes apart, and the time is the sum of the shortest time of each step (``shortest.py``); "spread"
+says how much longer the median and the 90th percentile of the epochs are. Each round measures the
+speed of the machine too, which is found in shortest steps likewise, and predicts; the shortest
+prediction counts. Errors are predicted over measured, minus 1. All views are counted. Processes that
+compile kernels are run again, since they hold more memory. Rows are written to --out.
 """
 from __future__ import annotations
 
@@ -29,10 +27,10 @@ from typing import Any
 
 import numpy as np
 from harness import FOLDER, say, table
+from shortest import TRIES, run_job, shortest
 
 import graphtheta as gt
-from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.memory.bound import resident_bytes
+from graphtheta.engine.runtime.start import start
 from graphtheta.ops.compile.jit import n_compiled
 from graphtheta.planning.machine import machine
 from graphtheta.planning.plan import planned
@@ -46,20 +44,18 @@ GRAPHS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # all neighbours of a batch are most of such a graph
 STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256, "fanout": "10,5"}, "cluster": {"clusters": 8}}
-MEASURED = ("move", "reduce", "batch", "fetch")
 PREDICTED = ("memory", "sent", "seconds", "processor")
 RMAT = "rmat:scale=15,edge_factor=16,features=128,classes=16"
-WARM, EPOCHS, LEAST_SECONDS = 2, 24, 2.0
+EPOCHS, LEAST_SECONDS = 8, 1.0
 BEGIN = "measured "
-# runs of a process that compiles kernels
-TRIES = 3
 COLUMNS = ["graph", "strategy", "mode", "workers", "MB", "MB off", "sent", "sent off", "s", "spread", "s off", "cpu s", "cpu off"]
 
 
-def job_of(graph: str, model: str, strategy: str, **keys: Any) -> gt.Job:
-    """The job of a row."""
+def keys_of(graph: str, model: str, strategy: str, mode: str = "") -> dict[str, Any]:
+    """Keys of the job of a row."""
     dataset, own = GRAPHS[graph]
-    return gt.Job(dataset=dataset, model=model, strategy=strategy, keep=0, **own, **STRATEGIES[strategy], **keys)
+    chosen = {"mode": mode} if mode else {}
+    return {"dataset": dataset, "model": model, "strategy": strategy, "keep": 0, **own, **STRATEGIES[strategy], **chosen}
 
 
 def write_rmat() -> None:
@@ -75,7 +71,7 @@ def write_rmat() -> None:
 def predict(graph: str, model: str, workers: list[int]) -> None:
     """Print the rows of a plan, as JSON."""
     start()
-    jobs = [job_of(graph, model, strategy) for strategy in STRATEGIES]
+    jobs = [gt.Job(**keys_of(graph, model, strategy)) for strategy in STRATEGIES]
     began = process_time()
     rows = planned(skeleton(jobs[0], gt.load(jobs[0].dataset)), jobs, workers, machine(), views=sys.maxsize)
     say(f"{graph}: planned in {process_time() - began:.1f} s of the processor")
@@ -91,47 +87,15 @@ def calibrate() -> None:
     tell(asdict(found), 0)
 
 
-def measure(graph: str, model: str, strategy: str, mode: str) -> int:
-    """Train a little, on all ranks, and print what rank 0 found, as JSON."""
-    comm = start()
-    trainer = gt.Trainer(job=job_of(graph, model, strategy, **({"mode": mode} if mode else {})), comm=comm)
-    before = comm.ledger.snapshot()
-    trainer.train_epoch(0)
-    since = comm.ledger.since(before)
-    views, each = trainer.strategy.steps_per_epoch, comm.size if mode == "independent" else 1
-    clock, processor = [], []
-    start_of_all = perf_counter()
-    while not comm.broadcast(len(clock) >= WARM + EPOCHS and perf_counter() - start_of_all > LEAST_SECONDS, 0):
-        comm.barrier()
-        times = [(perf_counter(), process_time())]
-        for first in range(0, views, each):
-            trainer.training.run(0, first, min(first + each, views))
-            times.append((perf_counter(), process_time()))
-        for found, steps in zip((clock, processor), np.diff(times, axis=0).T, strict=True):
-            found.append(steps)
-    # of each step, [epochs, steps]
-    seconds, used = (np.array(found[WARM:]) for found in (clock, processor))
-    epochs = seconds.sum(axis=1).tolist()
-    every = comm.all_gather([resident_bytes(), sum(since[stage]["bytes"] for stage in MEASURED), seconds.min(axis=0).sum(),
-                             used.min(axis=0).sum(), n_compiled()])
-    if comm.rank == 0:
-        memory, bytes_, least, processors, compiled = zip(*every, strict=True)
-        tell({"memory": max(memory), "sent": int(sum(bytes_)), "seconds": max(least), "processor": sum(processors), "epochs": epochs},
-             sum(compiled))
-    return 0
-
-
 def tell(found: dict[str, Any], compiled: int) -> None:
     """Print what ``answer`` reads, with the number of kernels that were compiled."""
     print(BEGIN + json.dumps({**found, "compiled": compiled}), flush=True)
 
 
-def answer(*words: object, workers: int = 1) -> Any:
-    """What this script prints as JSON, run in processes of its own; again where they have compiled kernels."""
-    command = [sys.executable, __file__, *map(str, words)]
-    command = ["mpiexec", "-n", str(workers), *command] if workers > 1 else command
+def answer(*words: object) -> Any:
+    """What this script prints as JSON, run in a process of its own; again where it has compiled kernels."""
     for _ in range(TRIES):
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
+        done = subprocess.run([sys.executable, __file__, *map(str, words)], stdout=subprocess.PIPE, text=True, check=True, timeout=900)
         found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN):])
         if not found["compiled"]:
             break
@@ -145,14 +109,17 @@ def compared(graph: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) ->
         graph: The graph.
         rounds: What each round predicted and measured.
     """
-    every = [found for _, found in rounds]
+    every, ranks = [found for _, found in rounds], rounds[0][1]["ranks"]
     row = min((row for row, _ in rounds), key=lambda row: row["seconds"])
-    found = {**every[0], **{name: min(one[name] for one in every) for name in ("seconds", "processor")}}
-    middle, most = np.percentile([s for one in every for s in one["epochs"]], [50, 90]) / found["seconds"] - 1
+    found = {"memory": max(rank["memory"] for rank in ranks), "sent": sum(rank["sent"] for rank in ranks),
+             "seconds": float(shortest(every, "seconds").max()), "processor": float(shortest(every, "processor").sum())}
+    epochs = [s for one in every for s in one["epochs"]]
+    middle, most = np.percentile(epochs, [50, 90]) / found["seconds"] - 1
     off = {name: row[name] / found[name] - 1 if found[name] else float(row[name] != 0) for name in PREDICTED}
     ways = {name: row[name] for name in ("strategy", "mode", "workers")}
-    return {"graph": graph, **ways, "exact": row["counted"] == row["views"], "predicted": row, "measured": found,
-            "rounds": [(row["seconds"], one["seconds"]) for row, one in rounds],
+    return {"graph": graph, **ways, "exact": row["counted"] == row["views"], "predicted": row,
+            "measured": {**found, "epochs": epochs},
+            "rounds": [(row["seconds"], float(shortest([one], "seconds").max())) for row, one in rounds],
             "MB": found["memory"] / 2**20, "MB off": f"{off['memory']:+.0%}",
             "sent": found["sent"] / 1e6, "sent off": f"{off['sent']:+.1%}",
             "s": found["seconds"], "spread": f"{middle:+.0%} {most:+.0%}", "s off": f"{off['seconds']:+.0%}",
@@ -164,12 +131,11 @@ def main() -> int:
     options.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
     options.add_argument("--model", default="gcn")
     options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
-    options.add_argument("--rounds", type=int, default=2, help="processes of each row, minutes apart; 2")
+    options.add_argument("--rounds", type=int, default=4, help="processes of each row, minutes apart; 4")
     options.add_argument("--out", type=Path, help="JSON lines, one per row")
     options.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--calibrate", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--predict", nargs="+", help=argparse.SUPPRESS)
-    options.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
     options = options.parse_args()
     if options.write:
         write_rmat()
@@ -180,8 +146,6 @@ def main() -> int:
     if options.predict:
         predict(*options.predict[:2], list(map(int, options.predict[2:])))
         return 0
-    if options.measure:
-        return run_main(lambda: measure(*(word if word != "-" else "" for word in options.measure)))
     answer("--write")
     pairs: dict[tuple[str, int], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     speeds = []
@@ -189,10 +153,10 @@ def main() -> int:
         speeds.append(answer("--calibrate"))
         for graph in options.graphs:
             for i, row in enumerate(answer("--predict", graph, options.model, *options.workers)["rows"]):
-                found = answer("--measure", graph, options.model, row["strategy"], row["mode"] or "-", workers=row["workers"])
+                found = run_job(keys_of(graph, options.model, row["strategy"], row["mode"]), row["workers"], EPOCHS, LEAST_SECONDS)
                 pairs.setdefault((graph, i), []).append((row, found))
                 say(f"round {number + 1}: {graph} {row['strategy']} {row['mode']} {row['workers']} predicted {row['seconds']:.4g} s, "
-                    f"measured {found['seconds']:.4g} s")
+                    f"measured {shortest([found], 'seconds').max():.4g} s")
     rows = [compared(graph, rounds) for (graph, _), rounds in pairs.items()]
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
