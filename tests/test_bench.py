@@ -367,3 +367,16 @@ def test_gradients_and_updates_of_a_larger_graph_count_once(monkeypatch: pytest.
         assert row.compute - updates == pytest.approx(times * (one.compute - updates))
         assert row.carried - summed == pytest.approx(times * (one.carried - summed))
         assert row.transfer - row.carried == pytest.approx(one.transfer - one.carried)
+
+
+def test_of_each_step_the_shortest_of_all_runs_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    from shortest import run_job, shortest
+
+    runs = [{"ranks": [{"seconds": [3, 1]}, {"seconds": [2, 5]}]}, {"ranks": [{"seconds": [1, 4]}, {"seconds": [4, 2]}]}]
+    assert shortest(runs, "seconds").tolist() == [2, 4]
+    keys = {"dataset": "ring:n=64", "model": "gcn", "strategy": "mini", "batch_size": 4, "backend": "reference", "keep": 0}
+    found = run_job(keys, 1, 2, 0.0)
+    assert len(found["epochs"]) == 2 and shortest([found], "seconds").sum() <= min(found["epochs"])
+    (rank,) = found["ranks"]
+    assert len(rank["seconds"]) == len(rank["processor"]) > 1 and rank["memory"] > 0 and rank["sent"] == 0
