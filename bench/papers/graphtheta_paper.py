@@ -150,7 +150,7 @@ def scaling() -> Section:
 
 
 def modes() -> Section:
-    def shown(case: str, mode: str, column: str = "step", form: str = ".3g") -> str:
+    def shown(case: str, mode: str, column: str = "step", form: str = "#.3g") -> str:
         found = [result("simulate", part="modes", case=case, mode=mode, workers=workers)[column] for workers in WORKERS]
         return " / ".join(x if isinstance(x, str) else f"{x:{form}}" for x in found)
 
@@ -168,7 +168,7 @@ def modes() -> Section:
         "In independent mode all workers search the P views of a step by one call, with 8 messages for each pair of workers and 6 "
         "collectives in a step, and 4 to 8 ms of the interpreter on a worker and 0.01 to 0.05 ms for each other one (`rounds` of "
         "`bench/scaled_modes.py`). An earlier engine searched one view after another, which took 4.1 s and more on 1,024 workers. "
-        "Bytes of features limit the large steps of both modes. "
+        "In brackets is what takes most of a step: bytes of features limit the large ones of both modes. "
         "Cooperative batches of 1,024 targets each are drawn on a graph of 1,048,576 nodes and count as many times as they have fewer "
         "edges. Reading the lists of neighbours of hubs is not counted. The last rows of a size are seconds of a cooperative step "
         "relative to an independent one on other machines.",
@@ -188,28 +188,31 @@ def against(case: str, workers: int, setting: str) -> float:
 
 
 def caches() -> Section:
-    def found(policy: str, size: str, workers: int = WORKERS[0]) -> dict[str, Any]:
-        return result("simulate", part="caches", case=BATCHES[0], policy=policy, rows=size, workers=workers)
+    def found(case: str, policy: str, size: str, workers: int = WORKERS[0]) -> dict[str, Any]:
+        return result("simulate", part="caches", case=case, policy=policy, rows=size, workers=workers)
 
-    def shown(column: str, policy: str, size: str, form: str = ".3g") -> str:
-        each = [found(policy, size, workers)[column] for workers in WORKERS]
+    def shown(case: str, column: str, policy: str, size: str, form: str = ".2f") -> str:
+        each = [found(case, policy, size, workers)[column] for workers in WORKERS]
         return " / ".join(x if isinstance(x, str) else f"{x:{form}}" for x in each)
 
-    rows = [Row(f"hits with {' / '.join(SIZES)} rows: {policy}", "", " / ".join(
-        f"{100 * found(policy, size)['hits']:.0f} %" for size in SIZES)) for policy in POLICIES]
-    rows += [Row(f"seconds {name}", "", f"{shown('at once', policy, size)} ({shown('at once, limit', policy, size)})")
-             for name, policy, size in (("without a cache", "none", ""), ("with lru, 2M rows", "lru", "2M"),
-                                        ("with degree, 2M rows", "degree", "2M"))]
-    rows += [Row(f"degree, 2M rows, {name}: speed-up", "",
-                 shown(f"at once, {column}", "degree", "2M", ".2f")) for column, name in {"of first": "these machines", **SETTINGS}.items()]
+    each = BATCHES[0]
+    rows = [Row(f"{each}, hits with {' / '.join(SIZES)} rows: {policy}", "", " / ".join(
+        f"{100 * found(each, policy, size)['hits']:.0f} %" for size in SIZES)) for policy in POLICIES]
+    for case in (each,):
+        rows += [Row(f"{case}, {name}: seconds", "",
+                     f"{shown(case, 'step', policy, size, '#.3g')} ({shown(case, 'limit', policy, size)})")
+                 for name, policy, size in (("without a cache", "none", ""), ("lru, 2M rows", "lru", "2M"),
+                                            ("degree, 2M rows", "degree", "2M"))]
+    rows += [Row(f"{each}, degree, 2M rows, {name}: speed-up", "", shown(each, column, "degree", "2M"))
+             for column, name in {"of first": "these machines", **SETTINGS}.items()]
     return Section(
-        "Caches of independent workers of 1,024 targets each, 256 / 512 / 1,024, on papers100M", rows,
+        "Caches of independent workers, 256 / 512 / 1,024, on papers100M", rows,
         "The same views and machines. The reads of one worker are replayed on each policy; hits are those of the second half of 12 million "
         "rows, when the caches are full. Of 111 million nodes, 2 million rows are 1.8 %, as in cooperative mini-batching, and 1 million as "
-        "in DistGNN-MB for a layer. Batches are random, so hits do not depend on the number of workers; the P-th of the rows that a "
-        "worker owns counts as read. `belady` knows all reads. Half or more of the nodes of an R-MAT graph have no edges and are never "
-        "read, so hits are more than on a graph whose nodes all have some. A cache saves bytes, and neither messages nor the search of "
-        "views. These rows are older than those above: they assume 7 messages, 4 collectives and 2 ms of the interpreter for all views. "
+        "in DistGNN-MB for a layer. Batches are random, so with 1,024 targets each hits do not depend on the number of workers; the P-th "
+        "of the rows that a worker owns counts as read. `belady` knows all reads. Half or more of the nodes of an R-MAT graph have no "
+        "edges and are never read, so hits are more than on a graph whose nodes all have some. A cache saves bytes, and neither messages "
+        "nor the search of views, which was timed again here beside other programs. In brackets is what takes most of a step. "
         "Caches of layers (`--history hec`) are counted on up to 64 workers below, and not on more: which "
         "rows they hold depends on all workers of a partition by METIS.",
         ['python bench/simulate.py --parts caches --batches "1,024 each"'])
@@ -232,8 +235,8 @@ def distdgl() -> Section:
         "batches of many workers overlap less here in DistDGL. Three layers reach the whole graph from every batch, so four and five only "
         "compute more; they were run on a small graph (16,384 nodes, 64 features), beside other programs. There two layers reach all of "
         "it too, which each of DistDGL's two trainers computes and GraphTheta once; the lead is smaller than at Reddit's size, whose "
-        "features have 602 numbers. Its errors with 64 and more trainers need as many. Of the paper's threads 2 cores leave "
-        "no choice.",
+        "features have 602 numbers. DistDGL's socket errors begin with 64 trainers, more than run here, and 2 cores leave no choice of "
+        "threads.",
         ["python bench/distributed.py --envs ENVIRONMENTS",
          "python bench/distributed.py --graph small --envs ENVIRONMENTS \\",
          "    --cases '2 layers' '3 layers' '4 layers' '5 layers'"])
