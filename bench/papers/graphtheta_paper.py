@@ -195,10 +195,12 @@ def caches() -> Section:
         each = [found(case, policy, size, workers)[column] for workers in WORKERS]
         return " / ".join(x if isinstance(x, str) else f"{x:{form}}" for x in each)
 
-    each = BATCHES[0]
+    each, in_all = BATCHES
     rows = [Row(f"{each}, hits with {' / '.join(SIZES)} rows: {policy}", "", " / ".join(
         f"{100 * found(each, policy, size)['hits']:.0f} %" for size in SIZES)) for policy in POLICIES]
-    for case in (each,):
+    rows += [Row(f"{in_all}, hits with 2M rows on 256 / 512 / 1,024: {policy}", "", " / ".join(
+        f"{100 * found(in_all, policy, '2M', workers)['hits']:.0f} %" for workers in WORKERS)) for policy in ("lru", "degree", "belady")]
+    for case in BATCHES:
         rows += [Row(f"{case}, {name}: seconds", "",
                      f"{shown(case, 'step', policy, size, '#.3g')} ({shown(case, 'limit', policy, size)})")
                  for name, policy, size in (("without a cache", "none", ""), ("lru, 2M rows", "lru", "2M"),
@@ -215,7 +217,7 @@ def caches() -> Section:
         "nor the search of views, which was timed again here beside other programs. In brackets is what takes most of a step. "
         "Caches of layers (`--history hec`) are counted on up to 64 workers below, and not on more: which "
         "rows they hold depends on all workers of a partition by METIS.",
-        ['python bench/simulate.py --parts caches --batches "1,024 each"'])
+        ['python bench/simulate.py --parts caches'])
 
 
 def distdgl() -> Section:
