@@ -44,7 +44,7 @@ def part(sources: list[str], word: str, begin: str) -> str:
     lines = source.split("def kernel(")[1].splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith(begin))
     last = next(i for i, line in enumerate(lines) if i > first and not line.startswith(" " * (LOOP + 4)))
-    unread = re.compile(r"\s+(later|far|el|sl|se|ce|prefetch\(.*) ?(=|$)|\s+prefetch")
+    unread = re.compile(r"\s+(later|far\w*|el|sl|se|ce|prefetch\(.*) ?(=|$)|\s+(if later|prefetch)")
     return "\n".join(line[LOOP:] for line in lines[first:last] if not unread.match(line))
 
 

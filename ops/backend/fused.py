@@ -22,7 +22,20 @@ from ..autodiff import buffers
 from ..autodiff.expr import COMPUTED, Expr
 from ..autodiff.scope import value_scope
 from ..autodiff.tape import value_of
-from ..codegen import FIXED, TABLES, Kernel, Residuals, Variant, generate, lowering_of, numbers, saved_at_most, unsupported, worth_saving
+from ..codegen import (
+    FIXED,
+    TABLES,
+    Kernel,
+    Residuals,
+    Variant,
+    edges_ahead,
+    generate,
+    lowering_of,
+    numbers,
+    saved_at_most,
+    unsupported,
+    worth_saving,
+)
 from ..compile.generated import compiled
 from ..compile.header import HEADER
 from ..edge.aggregator import State
@@ -87,9 +100,12 @@ def saved_width(phase: Phase) -> int:
 
 
 def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],
-            outputs: Arrays) -> None:
-    """Sum the messages into states and write new edge values."""
-    variant = _variant(phase, columns, receivers, "forward", frozenset(), ((), ()))
+            outputs: Arrays, fresh: bool = False) -> None:
+    """Sum the messages into states and write new edge values.
+
+    If ``fresh``, all aggregators are sums, every row has edges, and the states of rows hold anything.
+    """
+    variant = replace(_variant(phase, columns, receivers, "forward", frozenset(), ((), ())), fresh=fresh)
     values = _constants(phase, columns)
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
@@ -281,7 +297,8 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     instead |= _tables(phase, kernel, instead)
     # blocks that share partial sums run one after another
     shares = min((len(x) for x in (partial or {}).values()), default=traversal.n_blocks)
-    given |= {"turn": turns(), "shares": shares, "blocks": traversal.blocks, "spilling": traversal.spilling}
+    given |= {"turn": turns(), "shares": shares, "blocks": traversal.blocks, "spilling": traversal.spilling,
+              "ahead": edges_ahead(sum(given[name].nbytes for name in kernel.scattered))}
     arguments = [given.get(name) for name in kernel.arguments] + [instead.get(name, given[name]) for name in kernel.spilled]
 
     def work(place: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from ..autodiff import buffers
 from ..autodiff.expr import COMPUTED
 from ..autodiff.tape import value_of
-from ..edge.aggregator import SUM, State
+from ..edge.aggregator import State
 from ..edge.program import PRODUCT, Grouped, Phase
 from ..rows.row_list import Rows, located
 from . import fused
@@ -48,15 +48,15 @@ def forward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, e
         return products
     assert form.sum_first is not None
     (name,) = states
-    sums = SUM.start(pairs.n, form.sum_first.shapes(name), form.sum_first.dtype)
+    # every pair has an edge, so its sum needs no zeros to begin with
+    sums = buffers.empty((pairs.n, *form.sum_first.shapes(name)[0]), form.sum_first.dtype)
     # edges are in the order of pairs, in which their values would be read at scattered positions
-    if _may_be_copied(form.sum_first):
-        fused.forward(form.sum_first, _ordered(form.sum_first, columns, pairs, "receivers"), pairs.in_order("receivers"), edge_gid,
-                      {name: sums}, {})
-    else:
-        fused.forward(form.sum_first, columns, pairs.receivers, edge_gid, {name: sums}, {})
-    _times_onto(sums["sum"], pairs, weight, states[name]["sum"])
-    return sums["sum"]
+    copied = _may_be_copied(form.sum_first)
+    lists = pairs.in_order("receivers") if copied else pairs.receivers
+    fused.forward(form.sum_first, _ordered(form.sum_first, columns, pairs, "receivers") if copied else columns, lists, edge_gid,
+                  {name: {"sum": sums}}, {}, fresh=True)
+    _times_onto(sums, pairs, weight, states[name]["sum"])
+    return sums
 
 
 def backward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, edge_gid: np.ndarray, kept: np.ndarray,

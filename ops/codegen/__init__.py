@@ -37,10 +37,11 @@ from . import (  # noqa: F401  (register)
 from .boundary import numbers
 from .kernel import FIXED, Kernel, generate, saved_at_most, unsupported, worth_saving
 from .lowering import lowering_of
+from .prefetch import edges_ahead
 from .values import TABLES
 from .variant import Residuals, Variant
 
 __all__ = [
-    "FIXED", "TABLES", "Kernel", "Residuals", "Variant", "generate", "lowering_of", "numbers", "saved_at_most", "unsupported",
-    "worth_saving",
+    "FIXED", "TABLES", "Kernel", "Residuals", "Variant", "edges_ahead", "generate", "lowering_of", "numbers", "saved_at_most",
+    "unsupported", "worth_saving",
 ]

@@ -15,7 +15,7 @@ from .boundary import Boundary, numbers, paths
 from .gradients import Gradients
 from .lowering import lowering_of
 from .messages import Messages
-from .prefetch import lines_of_edge, prefetches
+from .prefetch import lines_of_edge, prefetches, scattered_reads
 from .registers import Registers
 from .values import TABLES, Values
 from .variant import Residuals, Variant
@@ -39,6 +39,7 @@ class Kernel:
         maps: Constant index arrays among them, [1, n] each.
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
         lines: Cache lines that an edge reads at scattered rows.
+        scattered: Arguments that they are in.
         scratch: The same as ``buffers``, as position, length and dtype.
         tables: Arguments that are columns as matrices of the rows of tables.
     """
@@ -50,6 +51,7 @@ class Kernel:
     maps: dict[str, np.ndarray]
     buffers: dict[str, tuple[int, str]]
     lines: int
+    scattered: list[str]
     scratch: list[tuple[int, int, str]] = field(init=False)
     tables: list[str] = field(init=False)
 
@@ -169,7 +171,8 @@ def _assembled(values: Values) -> Kernel:
     functions = [f"{name} = {made}" for name, made in sorted(source.functions.items())]
     text = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(given)}):", *lines]) + "\n"
     maps = {name: where.reshape(1, -1) for name, where in source.maps.items()}
-    return Kernel(text, arguments, spilled, summed, maps, source.buffers, lines_of_edge(values))
+    scattered = [name for name, _, _ in scattered_reads(values)]
+    return Kernel(text, arguments, spilled, summed, maps, source.buffers, lines_of_edge(values), scattered)
 
 
 def _head(values: Values) -> list[str]:

@@ -9,6 +9,8 @@ from .values import TABLES, Values
 
 # edges between prefetch and read of a row, cache lines prefetched at most, bytes of a line
 AHEAD, MOST_LINES, LINE = 8, 16, 64
+# bytes of arrays that stay in a second-level cache, where a prefetch takes longer than it saves
+NEAR = 1 << 19
 
 
 def prefetches(values: Values) -> list[str]:
@@ -16,14 +18,20 @@ def prefetches(values: Values) -> list[str]:
     scattered = scattered_reads(values)
     if not scattered:
         return []
-    lines = [f"later = min(k + {AHEAD}, last)", "far = other[later]"]
+    # with rows that stay in the cache ``ahead`` is beyond all edges
+    lines = [f"later = k + {values.source.arg('ahead')}", "if later <= last:", "    far = other[later]"]
     if any("el" in row or "sl" in row for _, row, _ in scattered):
-        lines += ["el = later" if values.variant.in_order or values.variant.mode != "sender" else "el = at[later]",
-                  "sl = start + positions[el]" if values.variant.listed else "sl = start + el"]
+        lines += ["    el = later" if values.variant.in_order or values.variant.mode != "sender" else "    el = at[later]",
+                  "    sl = start + positions[el]" if values.variant.listed else "    sl = start + el"]
     for name, row, size in scattered:
-        lines.append(f"far_{name} = {row}")
-        lines += [f"prefetch({name}, far_{name}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
+        lines.append(f"    far_{name} = {row}")
+        lines += [f"    prefetch({name}, far_{name}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
     return lines
+
+
+def edges_ahead(n_bytes: int) -> int:
+    """How many edges ahead a kernel prefetches rows of arrays of so many bytes in all; beyond all edges where they stay in the cache."""
+    return AHEAD if n_bytes > NEAR else 1 << 40
 
 
 def lines_of_edge(values: Values) -> int:

@@ -142,14 +142,19 @@ class Registers:
 
     def row_sum(self, array: str, shape: Shape) -> RegisterBuffer:
         """A sum over the edges of a row: in variables during the loop, then stored in the row."""
+        fresh = self.values.variant.fresh
         if self.source.rolled:
-            return RegisterBuffer(self.source, array, shape, (array, "tr"))
+            buffer = RegisterBuffer(self.source, array, shape, (array, "tr"))
+            if fresh and array not in self.sums:
+                with self.source.within("row"):
+                    buffer.clear()
+            return self.sums.setdefault(array, buffer)
         if array not in self.sums:
             buffer = self.sums[array] = RegisterBuffer(self.source, f"sum_{array}", shape)
             for cell in slices(shape, self.source.lanes):
                 buffer.filled.add(int(cell.at[0]))
                 with self.source.within("row"):
-                    buffer.set(cell, self.source.read(array, "tr", cell))
+                    buffer.set(cell, self.source.zeros(cell) if fresh else self.source.read(array, "tr", cell))
                 with self.source.within("end"):
                     self.source.write(array, "tr", cell, buffer.get(cell))
         return self.sums[array]

@@ -23,6 +23,7 @@ class Variant:
         residuals: What the kernel by receivers saves for the one by senders.
         in_place: Columns of nodes that are read through a row list, as (kind, name).
         in_order: Whether edge values are in the order in which the kernel visits edges.
+        fresh: Whether sums over the edges of a row begin with zeros, and not with what the row holds.
     """
 
     mode: str
@@ -36,3 +37,4 @@ class Variant:
     residuals: Residuals = ()
     in_place: frozenset[tuple[str, str]] = frozenset()
     in_order: bool = False
+    fresh: bool = False

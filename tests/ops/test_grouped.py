@@ -1,7 +1,9 @@
 """Products that edges choose: both forms against the reference back end, and what the planner makes of them."""
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import backends
 import graphs
@@ -15,8 +17,10 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer import edge_stage
 from graphtheta.engine.view.level import Selection
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.ops.backend import edges, pairs
+from graphtheta.ops.backend import edges, grouped, pairs
 from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.codegen import Variant, generate
+from graphtheta.ops.codegen.kernel import MOST_VECTORS
 from graphtheta.ops.edge.plan import plan, planner_notes
 from graphtheta.ops.kernels import batch
 
@@ -167,3 +171,19 @@ def test_parts_of_rows_share_no_row_and_have_each_pair_once(n, codes):
     assert sum(map(len, of)) == len(set().union(*of))
     # also a graph of some thousand pairs occupies several threads
     assert (len(parts) > 1) == (n >= 3000)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_sums_of_pairs_are_written_over_whatever_was_there(size, monkeypatch):
+    monkeypatch.setattr(edge_stage, "product_comes_first", lambda *_: False)
+    monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 8)
+    found = SimpleNamespace(empty=lambda shape, dtype: np.full(shape, np.nan, dtype), full=grouped.buffers.full)
+    monkeypatch.setattr(grouped, "buffers", found)
+    both(GATHERS["weighted"][0], graph=graphs.random_graph(12, 400), size=size)
+
+
+def test_wide_sums_begin_with_zeros_in_memory():
+    (phase,) = trace(lambda e: e.src.z, {"z": ((MOST_VECTORS * 16 + 3,), FLOAT, False)}, {}, "sum", "Wide").phases
+    plain = Variant("forward", False, False, False, frozenset(), frozenset(), ((), ()), "float32")
+    before = [generate(phase, v).source.split("for k in")[0] for v in (plain, replace(plain, fresh=True))]
+    assert ["ZERO" in text for text in before] == [False, True]

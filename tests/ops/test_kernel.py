@@ -12,6 +12,7 @@ import graphtheta.ops as gt
 from graphtheta.ops.backend import fused
 from graphtheta.ops.backend.edges import EdgeLists
 from graphtheta.ops.backend.reference import Columns
+from graphtheta.ops.codegen import edges_ahead
 from graphtheta.ops.compile import generated
 from graphtheta.ops.edge.aggregator import Aggregator
 from graphtheta.ops.edge.program import Phase
@@ -87,3 +88,15 @@ def test_a_second_call_compiles_nothing() -> None:
         run(phase, phase.aggregators[""], program.operands, {"z": (128,), "weight": ()})
         counts.append({id(f): len(f.signatures) for _, f in phase.__dict__["_kernels"].values()})
     assert counts[0] == counts[1]
+
+
+def test_rows_that_stay_in_the_cache_are_not_prefetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    gather, nodes, edges = PROGRAMS["gcn"]
+    program = trace(gather, nodes, edges, "sum", "Mine")
+    (phase,) = program.phases
+    asked: list[int] = []
+    monkeypatch.setattr(fused, "edges_ahead", lambda n_bytes: asked.append(n_bytes) or edges_ahead(n_bytes))
+    run(phase, phase.aggregators[""], program.operands, {n: s for n, (s, _, _) in {**nodes, **edges}.items()})
+    # the rows of the ring at the other end of the edges, and by sender their weights
+    assert asked == [6 * 128 * 4, 6 * (128 + 1) * 4]
+    assert edges_ahead(asked[0]) > 1 << 32 and edges_ahead(1 << 30) < 64
