@@ -17,26 +17,47 @@ def row(task: str, figures: list[float], epochs: list[int], seconds: float, publ
             "epoch": float(np.median(epochs)), "runs": len(figures), "seconds": seconds, "published": published, "figures": figures}
 
 
-def command(about: str | None, tasks: Sequence[str], run: Callable[[str, int], dict[str, Any]], columns: list[str], seeds: int) -> int:
+def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The row of a task, of the lines of its seeds: figures of all runs, and means of further numbers."""
+    figures, first = [x for one in runs for x in one["figures"]], runs[0]
+    found = row(first["task"], figures, [one["epoch"] for one in runs], sum(one["seconds"] for one in runs), first["published"])
+    return {**{name: float(np.mean([one[name] for one in runs])) for name, x in first.items() if isinstance(x, float)}, **found}
+
+
+def command(about: str | None, tasks: Sequence[str], run: Callable[[str, int], dict[str, Any]], columns: list[str], seeds: int, *,
+            name: str = "task", combined: Callable[[list[dict[str, Any]]], dict[str, Any]] = over_seeds) -> int:
     """Read the flags, and run, write and print the tasks; returns the exit code.
+
+    A line is written as soon as the run of a seed is over, so that ``--first`` continues a run that ended early.
 
     Args:
         about: Text of the help.
         tasks: Their names.
-        run: Makes the row of a task with so many seeds.
+        run: Runs a task with one seed; returns the line of it, with the task and the seed.
         columns: Of the table.
         seeds: Their number, unless a flag gives another.
+        name: What a task is called, in lines and as a flag.
+        combined: Makes a row of the table of the lines of all seeds of a task.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK", help=", ".join(tasks))
-    parser.add_argument("--seeds", type=int, default=seeds)
-    parser.add_argument("--out", type=Path, help="JSON lines, one per row")
+    parser.add_argument(f"--{name}s", nargs="+", choices=tasks, default=tasks, metavar=name.upper(), dest="tasks", help=", ".join(tasks))
+    parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them; 0")
+    parser.add_argument("--out", type=Path, help="JSON lines, one for each seed; those of the same tasks are in the table too")
     options = parser.parse_args()
     rows = []
     for task in options.tasks:
-        rows.append(run(task, options.seeds))
-        if options.out:
-            with options.out.open("a", encoding="utf-8") as f:
-                f.write(json.dumps(rows[-1]) + "\n")
+        known = {line["seed"]: line for line in _lines(options.out) if line[name] == task and "seed" in line}
+        for seed in range(options.first, options.first + options.seeds):
+            known[seed] = run(task, seed)
+            if options.out:
+                with options.out.open("a", encoding="utf-8") as f:
+                    f.write(json.dumps(known[seed]) + "\n")
+        rows.append(combined([known[seed] for seed in sorted(known)]))
     print(table(rows, columns))
     return 0
+
+
+def _lines(path: Path | None) -> list[dict[str, Any]]:
+    """The lines that have been written before."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path and path.exists() else []

@@ -2,6 +2,7 @@
 
     python bench/graph_accuracy.py                          every task
     python bench/graph_accuracy.py --tasks mutag --seeds 3
+    python bench/graph_accuracy.py --tasks tox21 --seeds 5 --first 2 --out FILE     seeds 2 to 6
 
 "mutag" and "proteins" follow the protocol of the GIN paper: for each of ten folds a network is
 trained on the other nine and tested after each epoch; the figure is the mean over folds at the
@@ -10,7 +11,8 @@ choose that epoch. "tox21" and "hiv" are split by scaffold; the figure is the ar
 curve on test molecules, with the weights that are best on validation molecules, in percent, as mean
 and standard deviation over seeds. "tox21_bonds" and "hiv_bonds" read the bonds, at the settings of
 the Open Graph Benchmark (https://arxiv.org/abs/2005.00687, appendix); "tox21_bonds_24" stops after 24
-of its 100 epochs. Every evaluation is reported on standard error as soon as it is made.
+of its 100 epochs. Every evaluation is reported on standard error as soon as it is made. --out has a
+line for each seed.
 """
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class Reported(gt.Callback):
         say(f"{self.name}: {numbers} best_epoch {now.best_epoch} seconds {now.seconds:.0f}")
 
 
-def folds(keys: dict[str, Any], seed: int) -> tuple[np.ndarray, int]:
+def folds(keys: dict[str, Any], seed: int) -> tuple[list[float], int]:
     """Test accuracy of each fold at the best epoch of their mean, and this epoch."""
     curves = []
     for fold in range(FOLDS):
@@ -71,22 +73,18 @@ def folds(keys: dict[str, Any], seed: int) -> tuple[np.ndarray, int]:
         rows = gt.Trainer(None, graph, job=gt.Job(**{**GIN, **keys}, seed=seed)).fit().history
         curves.append([100 * row["val_accuracy"] for row in rows])
     best = int(np.argmax(np.mean(curves, axis=0)))
-    return np.array(curves)[:, best], best + 1
+    return [curve[best] for curve in curves], best + 1
 
 
-def run(task: str, seeds: int) -> dict[str, Any]:
-    """One row of the table."""
-    began, found, epochs = perf_counter(), [], []
-    for seed in range(seeds):
-        if task in TU:
-            accuracies, epoch = folds(TU[task], seed)
-            found += accuracies.tolist()
-        else:
-            result = gt.Trainer(job=gt.Job(**{**GIN, **MOLECULES[task]}, seed=seed)).fit(callbacks=[Reported(f"{task} seed {seed}")])
-            epoch = int(result.best_epoch)
-            found.append(100 * result.metrics["test_auc"])
-        epochs.append(epoch)
-    return row(task, found, epochs, perf_counter() - began, PUBLISHED.get(task, ""))
+def run(task: str, seed: int) -> dict[str, Any]:
+    """The line of one seed."""
+    began = perf_counter()
+    if task in TU:
+        figures, epoch = folds(TU[task], seed)
+    else:
+        result = gt.Trainer(job=gt.Job(**{**GIN, **MOLECULES[task]}, seed=seed)).fit(callbacks=[Reported(f"{task} seed {seed}")])
+        figures, epoch = [100 * result.metrics["test_auc"]], int(result.best_epoch)
+    return {"seed": seed, **row(task, figures, [epoch], perf_counter() - began, PUBLISHED.get(task, ""))}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Accuracy on knowledge graphs: learned vectors of nodes with a decoder, with and without an R-GCN.
 
     python bench/knowledge.py                               every run, with one seed
-    python bench/knowledge.py --runs "fb15k_237 distmult" --seeds 5
+    python bench/knowledge.py --runs "fb15k_237 distmult" --seeds 5 --first 2       seeds 2 to 6
 
 The weights are those with the best MRR on validation triples. Ranks are those of test triples among
 all nodes without known ones, for heads and for tails. Each run also ranks some test triples by the
@@ -12,15 +12,12 @@ and of "checked" the largest; --out has a line for each seed.
 """
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
-from harness import table
+from accuracy_rows import command
 
 import graphtheta as gt
 
@@ -101,24 +98,5 @@ def over_seeds(rows: list[dict[str, Any]]) -> dict[str, Any]:
             "+-": float(np.std(mrr, ddof=1)) if len(mrr) > 1 else None, "checked": max(worst, default=None)}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="JSON lines, one per run and seed")
-    options = parser.parse_args()
-    rows = []
-    for name in options.runs:
-        found = []
-        for seed in range(options.seeds):
-            found.append(run(name, seed))
-            if options.out:
-                with options.out.open("a", encoding="utf-8") as f:
-                    f.write(json.dumps(found[-1]) + "\n")
-        rows.append(over_seeds(found))
-    print(table(rows, COLUMNS))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, list(RUNS), run, COLUMNS, seeds=1, name="run", combined=over_seeds))
