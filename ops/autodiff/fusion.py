@@ -20,7 +20,7 @@ from graphtheta import rng
 from graphtheta.rng import Purpose
 
 from ..compile.fusion_code import FusionWriter, Leaf, Step, Structure
-from .buffers import by_blocks, empty, row_blocks
+from .buffers import PER_NUMBER, by_blocks, empty, row_blocks
 from .operation import Operation
 from .space import RowSpace
 from .tape import Parameter, Tape, Var, current, needs_grad, value_of
@@ -162,6 +162,8 @@ class _Fused:
         self.width = max(prod(d.shape[1:]) for d in [*self._steps, *(a for a in root.args if isinstance(a, Var))])
         top = root.args[0].shape[1:] if root.prim.traits.lazy == "total" else root.shape[1:]
         self.code = _code(self.structure)
+        # to draw a number takes about as long as to read and write it
+        self.per_number = PER_NUMBER * (1 + len(self.draws))
         self.lengths = [prod(top[k] for k in group) for group in self.code.groups]
         self._steps = []
 
@@ -198,7 +200,7 @@ class _Fused:
     def forward(self) -> np.ndarray:
         out = empty(self.shape, self.dtype)
         kernel, given, rows = self.code.forward(self.dtype), self._arguments(), out.reshape(self.n, prod(self.shape[1:]))
-        by_blocks(lambda b, begin, end: kernel(begin, end, *given, rows), self.n, self.width)
+        by_blocks(lambda b, begin, end: kernel(begin, end, *given, rows), self.n, self.width, self.per_number)
         return out
 
     def backward(self, gradient: np.ndarray) -> list[Any]:
@@ -212,7 +214,7 @@ class _Fused:
             into[k] = np.zeros((blocks, size), self.dtype) if whole else empty((self.n, size), self.dtype)
         given, made = self._arguments(), list(into.values())
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
-        by_blocks(lambda b, begin, end: kernel(begin, end, *given, g, b, *made), self.n, self.width)
+        by_blocks(lambda b, begin, end: kernel(begin, end, *given, g, b, *made), self.n, self.width, self.per_number)
         out: list[Any] = []
         for k, x in enumerate(self.leaves):
             found = into[shared[k]] if k in shared else None
