@@ -44,14 +44,6 @@ class EdgeBlock:
     def n_edges(self) -> int:
         return len(self.in_src)
 
-    @cached_property
-    def parallel(self) -> bool:
-        """Whether some edges have the same ends; these are at consecutive positions."""
-        same = self.in_src[1:] == self.in_src[:-1]
-        first = self.in_indptr[1:-1]
-        same[first[(first > 0) & (first < self.n_edges)] - 1] = False
-        return bool(same.any())
-
     def kinds(self, reverse: bool) -> tuple[int, int]:
         """Kinds of the sending and of the receiving rows."""
         return (self.dst_kind, self.src_kind) if reverse else (self.src_kind, self.dst_kind)
@@ -146,6 +138,11 @@ class StoredRelation(Relation):
     def degrees(self) -> dict[bool, dict[int, np.ndarray]]:
         """Degrees of receiving rows by direction, as far as ``degrees_of`` has made them."""
         return {}
+
+    @cached_property
+    def parallel(self) -> list[np.ndarray]:
+        """What ``parallel_of`` has computed, if it was called."""
+        return []
 
     def served(self, reverse: bool) -> tuple[Served, Served]:
         """Plans for the sending ends and for the receiving ends."""

@@ -9,10 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.sampling.bipartite import Bipartite, by_rows, degrees
 from graphtheta.engine.sampling.candidates import Candidates, Chosen, Frontier, Sample
 from graphtheta.engine.sampling.copies import Copies
 from graphtheta.engine.sampling.normalised import normalised
+from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.sampling.priority import sender_ids
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.buffers import by_blocks
@@ -68,6 +71,18 @@ class LaborSampler(VertexSampler):
             if self.iterations or self.star or (self.replace and (self.weight or self.sequential)):
                 raise ConfigError(f"sampler=labor: {kind} keeps the lowest draws and has no meaning with iterations or star, and replace "
                                   f"none with weight or sequential; drop {kind}, or the other option")
+
+    def check(self, partition: Partition) -> None:
+        """Check the columns, and number parallel edges.
+
+        Raises:
+            ConfigError, DataError: As ``VertexSampler.check``.
+
+        Collective: all ranks of the partition.
+        """
+        super().check(partition)
+        if self.replace or self.sequential:
+            parallel_of(partition, partition.relations[EDGE])
 
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
         """Choose edges of one pass; see ``Sampler.choose``.

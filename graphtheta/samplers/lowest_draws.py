@@ -4,8 +4,7 @@ Parallel edges must not share a draw here. A node of three edges, two of them fr
 keep one of these two in half of the cases if it keeps one edge, and not in two thirds, so sums
 would be biased. Of several edges with the same ends, each therefore has a draw of its own, as if it
 came from another vertex: edge c of them draws for the id of its sender + c * n_nodes. They are
-counted where they are stored: all edge placements store parallel edges on one worker, and a
-partitioner that places edges itself should do so too.
+counted over all workers, since a placement may store them apart.
 """
 from __future__ import annotations
 
@@ -14,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.sampling.bipartite import by_rows, degrees, row_blocks
+from graphtheta.engine.sampling.bipartite import by_rows, degrees
 from graphtheta.engine.sampling.bottom_k import BottomK
 from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
 from graphtheta.engine.sampling.copies import Copies
+from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, sender_ids
-from graphtheta.ops.kernels.pool import run_blocks
+from graphtheta.ops.autodiff.buffers import by_blocks
 from graphtheta.ops.sampling import vertex_sample
-from graphtheta.samplers.vertex_draws import Draws, drawn
+from graphtheta.samplers.vertex_draws import WORK, Draws, drawn
 from graphtheta.samplers.weighted import RatePriority
 
 
@@ -68,7 +68,7 @@ class VertexPriority(Priority):
     draw: Draws
 
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
-        if not self.draw[-1] and not edges.block.parallel:
+        if not self.draw[-1] and not len(_parallel(frontier, edges)):
             # draws of distinct senders are distinct
             return Ranked(edges, sender_ids(frontier.partition, edges), edges.senders, key, distinct=True)
         listed = edges.listed()
@@ -109,12 +109,16 @@ class RepeatedPriority(Priority):
 
 def _vertices(frontier: Frontier, edges: Chosen, k: int) -> np.ndarray:
     """Ids that the edges draw for, [n_edges] int64, where each id has k draws."""
-    out, block = np.empty(len(edges.edges), np.int64), edges.block
-    groups, ids = (edges.ptr, edges.rows, edges.edges, edges.senders), sender_ids(frontier.partition, edges)
-    stride, ends = k * frontier.partition.n_nodes if block.parallel else 0, (block.in_indptr, block.in_src, edges.reverse)
-    cuts = row_blocks(np.diff(edges.ptr))
-    run_blocks(lambda i: vertex_sample.vertices(groups, ids, stride, ends, out, cuts[i], cuts[i + 1]), len(cuts) - 1)
+    out, ids, number = np.empty(len(edges.edges), np.int64), sender_ids(frontier.partition, edges), _parallel(frontier, edges)
+    settings = edges.edges, edges.senders, ids, number, k * frontier.partition.n_nodes, out
+    by_blocks(lambda b, begin, end: vertex_sample.vertices(*settings, begin, end), len(out), WORK)
     return out
+
+
+def _parallel(frontier: Frontier, edges: Candidates) -> np.ndarray:
+    """``parallel_of`` for the edges of a block."""
+    number, block = parallel_of(frontier.partition, frontier.relation), edges.block
+    return number[block.start: block.start + block.n_edges] if len(number) else number
 
 
 def _merged(c: Chosen) -> tuple[Chosen, np.ndarray]:

@@ -120,29 +120,20 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
 
 
 @jit()
-def vertices(groups, ids, stride, block, out, first, last):  # type: ignore[no-untyped-def]
-    """out[e] = id of the sender of edge e, plus ``stride`` for each edge before it with the same ends, for some groups.
+def vertices(edges, senders, ids, number, stride, out, first, last):  # type: ignore[no-untyped-def]
+    """out[e] = id of the sender of edge e, plus ``stride`` for each edge before it with the same ends, for some edges.
 
     Args:
-        groups: (bounds, rows, positions in the block, senders): groups of edges, all into one row
-            each.
+        edges: Position of each edge.
+        senders: Sender of each edge.
         ids: Global id of each sender.
-        stride: 0 to count no edges.
-        block: (first position of each destination, source of each position, whether senders are
-            destinations) of all edges, by destination and source.
-        first, last: The groups.
+        number: Number of edges with the same ends before the one at each position; empty for none.
+        first, last: The edges.
     """
-    ptr, rows, edges, senders = groups
-    first_of, source, reverse = block
-    for g in range(first, last):
-        for e in range(ptr[g], ptr[g + 1]):
-            out[e] = ids[senders[e]]
-            if stride:
-                p = edges[e]
-                low = first_of[senders[e] if reverse else rows[g]]
-                while p > low and source[p - 1] == source[p]:
-                    out[e] += stride
-                    p -= 1
+    for e in range(first, last):
+        out[e] = ids[senders[e]]
+        if len(number):
+            out[e] += stride * number[edges[e]]
 
 
 @njit(inline="always")

@@ -11,8 +11,10 @@ from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.partitioners.registry import EDGE_PLACEMENTS
 from graphtheta.samplers.labor import LaborSampler
 from graphtheta.samplers.neighbour import NeighbourSampler
 
@@ -155,6 +157,30 @@ def test_parallel_edges_are_chosen_as_often_as_others(kind):
     mean, error = by_edge.mean(axis=0), by_edge.std(axis=0) / np.sqrt(steps)
     assert (np.abs(mean - 1) < 4 * error).all(), mean
     assert (error < 0.04).all()
+
+
+@pytest.mark.parametrize("placement", [("random", "hash"), ("hdrf", "block"), ("libra", "hash"), ("vertex-cut", "hash"),
+                                       ("1d-src", "block")], ids=" ".join)
+def test_parallel_edges_are_numbered_alike_wherever_they_are_stored(placement):
+    assert placement[0] in EDGE_PLACEMENTS
+    ends = np.random.default_rng(2).integers(0, 6, (2, 120))
+    graph = graphs.fill(*ends, 12)
+    pair = ends[0] * 12 + ends[1]
+    expected = [np.count_nonzero(pair[:e] == pair[e]) for e in range(120)]
+
+    def program(comm):
+        p = build_partition(graph, comm, *placement)
+        number, found = parallel_of(p, p.relations["edge"]), np.zeros(120, int)
+        found[p.edge_gid] = number if len(number) else 0
+        return comm.all_sum(found).tolist()
+
+    for size in (1, 2, 4):
+        assert run_simulated(size, program)[0] == expected
+    for layers in (("in",), ("out",), ("both",)):
+        for kind in ({"sequential": True}, {"replace": True}, {"sequential": True, "kappa": 3}, {"sequential": True, "weight": "weight"}):
+            sampler = LaborSampler((3,), **kind)
+            alone = sample(sampler, layers=layers, targets=range(12), graph=graph, step=1)
+            assert same_sample(sample(sampler, 3, placement, layers, range(12), graph=graph, step=1), alone)
 
 
 @pytest.mark.parametrize("kind", [{"sequential": True}, {"replace": True}, {"sequential": True, "weight": "weight"}], ids=str)
