@@ -103,6 +103,14 @@ class TaskKind(ABC):
         values that makes it."""
         return "none"
 
+    def warning(self, graph: Graph) -> str:
+        """What is logged before training of labels that are probably a mistake; empty for nothing.
+
+        Args:
+            graph: What ``take`` returned.
+        """
+        return ""
+
     @abstractmethod
     def objective(self, graph: Graph, partition: Partition) -> Task:
         """The objective that training minimises, with its targets.

@@ -15,6 +15,9 @@ from graphtheta.tasks.imbalance import check_weights, threshold_of, weighting_of
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.timed import TimedNodeEvaluator, timed_sampler
 
+# different labels up to which whole numbers are probably classes, and nodes whose labels are read to find out
+FEW, READ = 20, 1 << 16
+
 
 class NodeKind(TaskKind):
     """Classes, several labels, or real values of nodes."""
@@ -60,6 +63,18 @@ class NodeKind(TaskKind):
             return NodeEvaluator(partition, layers, task, self._threshold)
         return TimedNodeEvaluator(partition, layers, task, self._threshold, sampler)
 
+    def warning(self, graph: Graph) -> str:
+        """A text if the values to predict are a few whole numbers from 0 on, which may be classes that were read as floats."""
+        if graph.y is None or self.labels != "values" or self.width != 1:
+            return ""
+        y = np.asarray(graph.y[:READ])
+        found = np.unique(y[~np.isnan(y)]).tolist()
+        if not 2 <= len(found) <= FEW or found != list(range(len(found))):
+            return ""
+        return (f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are predicted and not classes; if they are "
+                "classes, give them as integers, and -1 for nodes without a label")
+
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of nodes, and their outputs."""
         return info.ids(rows), out
+

@@ -47,7 +47,7 @@ from graphtheta.train.aggregation import first_totals
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
 from graphtheta.train.modes import ModeCounts, count_modes
-from graphtheta.train.prepare import build_strategy, choices_of, load_graph, prepare
+from graphtheta.train.prepare import Prepared, build_strategy, choices_of, load_graph, prepare
 from graphtheta.train.schedule import schedule_of
 
 
@@ -211,7 +211,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     with pass_scope(settings):
         found = probe(made, partition)
     prepared.kind.check_output(made, found)
-    _report_unread(made, found, comm)
+    _report(prepared, made, found, comm)
     bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size)
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
@@ -252,8 +252,13 @@ def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank
                         batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients)
 
 
-def _report_unread(model: Model, found: Probe, comm: Comm) -> None:
-    names = found.unread
-    if names and comm.rank == 0:
+def _report(prepared: Prepared, model: Model, found: Probe, comm: Comm) -> None:
+    """Log, on rank 0, what is probably a mistake in the labels or in the model."""
+    if comm.rank:
+        return
+    text, names = prepared.kind.warning(prepared.graph) if prepared.kind.trains else "", found.unread
+    if text:
+        logger.warning(text)
+    if names:
         logger.warning(f"no operation in forward of {type(model).__name__} reads {', '.join(names)}, so it is not trained; "
                        "pass the gt.Parameter itself to functions of gt: its .value is a constant")

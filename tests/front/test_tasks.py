@@ -128,3 +128,14 @@ def test_evaluation_measures_the_loss_that_training_minimises() -> None:
     for size in (1, 3):
         for evaluated, trained in run_simulated(size, program, "twice"):
             assert evaluated == pytest.approx(2 * once) and trained == pytest.approx(2 * first) and evaluated == pytest.approx(trained)
+
+
+def test_whole_numbers_as_floats_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    graph = graphs.random_graph(test=None)
+    classes, values = graph.y.astype(float), np.linspace(0, 1, graph.n_nodes)
+    unknown = np.where(graph.train | graph.val, classes, np.nan)
+    for y, warned in ((graph.y, 0), (classes, 1), (values, 0), (unknown, 1), (classes + 1, 0)):
+        caplog.clear()
+        run_simulated(3, lambda comm, y=y: gt.Trainer(graph=graph.replace(y=y, n_classes=None), comm=comm, **KEYS))
+        told = [r.getMessage() for r in caplog.records if "floating-point numbers 0 to 2" in r.getMessage()]
+        assert len(told) == warned and all("give them as integers" in text for text in told)
