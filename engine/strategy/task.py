@@ -311,7 +311,8 @@ class LinkTask(Task):
         self._supervision, self._seed, self._in_batch = supervision, seed, in_batch
         self.ids, self.n_targets = links.numbers, links.n_links
         if not self.n_targets:
-            raise DataError("there are no links to train on; lower the validation and test shares")
+            raise DataError("there are no links to train on: every edge is held out or joins a node to itself; give a graph with more "
+                            "edges, or masks edge_val and edge_test that hold out fewer")
         self._edges = links.stored(partition)
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:

@@ -6,6 +6,7 @@ import resource
 
 import numpy as np
 
+from graphtheta.console import amount
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Hop
@@ -71,8 +72,8 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
     while needed(parts) > free and parts < n:
         parts = min(2 * parts, n)
     error = None if not n or needed(parts) <= free else MemoryLimitError(
-        f"inference_memory={limit / 2**30:g}: a block of one node needs about {needed(parts) / 2**30:.2f} GiB beside the "
-        f"{(limit - left) / 2**30:.2f} GiB that the graph and the program use; raise the limit or use more workers")
+        f"inference_memory={limit / 2**30:.4g}: a block of one node needs about {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} "
+        f"beside the {amount(limit - left)} that the graph and the program use; raise the limit or use more workers")
     comm.agree(error)
     parts = int(comm.all_max(np.array(parts)))
     weight = np.cumsum(edges + 1)

@@ -62,6 +62,16 @@ class Limited:
         release()
         return divided(self._partition, self._probe, self._itemsize, self._limit, hops)
 
+    def check(self) -> None:
+        """Check, before training, that a block of one node is within the limit.
+
+        Raises:
+            MemoryLimitError: It is not; on all ranks together.
+
+        Collective: all ranks of the partition.
+        """
+        self.divided([])
+
     def outputs(self, model: Model, view: GraphView) -> Var:
         """What the model returns for a view of the whole graph.
 

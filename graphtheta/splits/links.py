@@ -121,9 +121,12 @@ def message_graph(graph: Graph, part_of: Callable[[int, int], np.ndarray]) -> Gr
     Raises:
         DataError: There are none.
     """
+    if not graph.n_edges:
+        raise DataError(f"{graph.name} has no edges; links are predicted from other links, so give a graph with edges")
     message = keep_where(graph, lambda begin, end: part_of(begin, end) == MESSAGE)[0]
     if not message.n_edges:
-        raise DataError(f"{graph.name}: all {graph.n_edges} edges are held out and none is left for message passing; lower val and test")
+        raise DataError(f"{graph.name}: all {graph.n_edges} edges are held out, or join the same nodes as held-out ones, and none is left "
+                        "for message passing; hold out fewer by the masks edge_val and edge_test")
     return message.derived(**dict.fromkeys(EDGE_MASKS))
 
 

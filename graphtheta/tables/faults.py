@@ -11,6 +11,12 @@ from graphtheta.errors import DataError
 
 # bad rows that a message shows
 SHOWN = 5
+# what helps, by what a message says of a value
+ADVICE = {
+    "is not a number": "texts of nodes become features with --one-hot, other texts and times named columns with --node-columns or "
+                       "--edge-columns",
+    "has no value": "only labels and splits may be missing: fill in other values, or leave out the column",
+}
 
 
 class Fault(NamedTuple):
@@ -73,6 +79,8 @@ class Faults:
         if count and not skip:
             first = sorted(row for _, rows in found for row in rows)[:SHOWN]
             more = f"\n... and {count - len(first):,} more" if count > len(first) else ""
+            told = "\n".join(row[-1] for row in first) + more
+            advice = "".join(f"\n{text}" for said, text in ADVICE.items() if said in told)
             raise DataError(f"{what}: {count:,} bad row{'s' * (count > 1)}; correct {'them' if count > 1 else 'it'}, or leave bad rows out "
-                            "with --on-bad-row skip (on_bad_row=\"skip\")\n" + "\n".join(row[-1] for row in first) + more)
+                            f"with --on-bad-row skip (on_bad_row=\"skip\")\n{told}{advice}")
         return count

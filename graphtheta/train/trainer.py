@@ -74,6 +74,7 @@ class Trainer(Session):
         Raises:
             ConfigError: The folder holds an unfinished run, or one of another job; or an item of
                 ``callbacks`` is no callback.
+            MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first step.
             FormatError: The timeline, or the checkpoint of a run that is asked to stop, cannot be
                 written; or another job is training in the folder.
             Stopped: The run was asked to stop and can be resumed; on all ranks together.
@@ -93,6 +94,8 @@ class Trainer(Session):
         if found is None or not self._is_over(run):
             if found is not None and self.comm.rank == 0:
                 say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
+            if self.setup.limit is not None:
+                self.setup.limit.check()
             if log is not None:
                 log.begin(run.history)
             with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():

@@ -141,8 +141,17 @@ def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         chosen, out = run_simulated(2, limits, inference_memory=1 + bytes_free / 2**30)[0]
         assert chosen and least <= max(seen) <= most
         np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)
-    with pytest.raises(MemoryLimitError, match=r"a block of one node needs about .* raise the limit or use more workers"):
+    with pytest.raises(MemoryLimitError, match=r"inference_memory=0\.5: a block of one node needs about .*B beside the 1\.0 GiB .* raise "):
         run_simulated(2, limits, inference_memory=0.5)
+
+
+def test_a_limit_below_any_evaluation_is_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limited, "free_now", lambda limit: limit - (1 << 30))
+    monkeypatch.setattr(blocks, "free_now", lambda limit: limit - (1 << 30))
+    trainer = gt.Trainer("sage", RING, **{**KEYS, "inference_memory": 0.5, "epochs": 3})
+    with pytest.raises(MemoryLimitError, match="a block of one node"):
+        trainer.fit()
+    assert trainer.step == 0
 
 
 def some_nodes(comm: Any, nodes: Any, **keys: Any) -> Any:

@@ -34,7 +34,8 @@ def told(folder, size=1, **options):
 CASES = {
     "a value that is no number": ({"edges.csv": GOOD + "41,42,heavy\n"}, {"edge_attr": "w"}, DataError,
                                   ["edges.csv: 1 bad row; correct it, or leave bad rows out with --on-bad-row skip",
-                                   "edges.csv, line 42: column 'w': 'heavy' is not a number"]),
+                                   "edges.csv, line 42: column 'w': 'heavy' is not a number\n"
+                                   "texts of nodes become features with --one-hot"]),
     "an id that is no integer": ({"edges.csv": GOOD + "\n41,you,1\n"}, {"id_type": "int"}, DataError,
                                  ["line 43: column 'dst': 'you' is not a whole number"]),
     "too many values": ({"edges.csv": GOOD + "1,2\n1,2,3,4\n"}, {}, DataError,
@@ -42,7 +43,8 @@ CASES = {
     "a missing id": ({"edges.csv": GOOD + ",3,1\n"}, {}, DataError, ["line 42: column 'src' has no id"]),
     "a missing text id": ({"edges.csv": GOOD + "x,,1\n"}, {}, DataError, ["line 42: column 'dst' has no id"]),
     "a missing value": ({"edges.csv": GOOD + "1,2,\n1,2,inf\n"}, {"edge_weight": "w"}, DataError,
-                        ["line 42: column 'w' has no value", "line 43: column 'w': inf is no float32 number"]),
+                        ["line 42: column 'w' has no value", "line 43: column 'w': inf is no float32 number",
+                         "only labels and splits may be missing"]),
     "an unknown end": ({"edges.csv": GOOD, "nodes.csv": "id\n" + "".join(f"{i}\n" for i in range(35))}, {}, DataError,
                        ["edges.csv: 6 bad rows", "edges.csv, line 36: column 'dst': no node has the id '35'",
                         "line 37: column 'src': no node has the id '35'", "... and 1 more"]),

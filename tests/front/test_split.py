@@ -107,6 +107,8 @@ def test_link_split_by_masks_drops_what_gives_away():
 def test_no_messages_left():
     with pytest.raises(DataError, match="held out"):
         link_split(Graph([[0], [1]]), 0.5, 0.5)
+    with pytest.raises(DataError, match="has no edges; links are predicted from other links"):
+        link_split(Graph([[], []], 3))
 
 
 def test_regions_are_equally_large_and_compact(rng):
