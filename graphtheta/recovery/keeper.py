@@ -32,8 +32,8 @@ MINUTE = 60.0
 # keys that may differ in a resumed run: they change numbers by rounding only, or only its length;
 # a trainer compares views_per_step itself, whose default depends on mode and workers
 FREE = ("out", "resume", "checkpoint_every", "keep", "log_level", "trace", "save_predictions", "inference_memory", "data_dir",
-        "partitioner", "masters", "mode", "views_per_step", "views_in_flight", "pipeline", "recompute", "backend", "epochs", "steps",
-        "patience")
+        "partitioner", "masters", "mode", "views_per_step", "views_in_flight", "pipeline", "macrobatch", "fetch_batch", "feature_cache",
+        "machine_cache", "cache_policy", "recompute", "backend", "epochs", "steps", "patience")
 
 
 class Keeper:
@@ -201,8 +201,8 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
             continue
         own_text, shown = "not given" if own is None else _shown(own), "not given" if theirs is None else _shown(theirs)
         remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
-        raise ConfigError(f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, or choose another "
-                          "folder with --out")
+        raise ConfigError(f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, all of its keys with "
+                          f"--config {folder / 'job.yaml'}, or choose another folder with --out")
     raise ConfigError(f"the run in {folder} was written by another version of graphtheta with other keys; choose another folder with --out")
 
 

@@ -140,6 +140,19 @@ def test_views_in_flight_may_change() -> None:
     same(found, uninterrupted("mini stale in flight", 1), exactly=True)
 
 
+def test_mode_macrobatch_and_caches_may_change() -> None:
+    keys = {**RUNS["mini independent"], "macrobatch": "3", "fetch_batch": 2}
+    caches = {"machine_cache": "9", "feature_cache": "9", "cache_policy": "lru"}
+    for out, after, changed in (("run", 2, {"macrobatch": "2"}), ("other", 3, {"mode": "cooperative"})):
+        assert run_simulated(2, run, 5, **keys, **caches, out=out) == [75] * 2
+        found = run_simulated(after, run, **{**RUNS["mini independent"], **changed}, out=out, resume=True)[0]
+        whole = uninterrupted("mini independent", after)
+        for name, x in whole[0].items():
+            np.testing.assert_allclose(found[0][name], x, rtol=1e-8, atol=1e-10)
+        # earlier rows have counts of the caches
+        assert [row["loss"] for row in found[1]] == pytest.approx([row["loss"] for row in whole[1]], rel=1e-8)
+
+
 def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(gt.start(), 7, **RUNS["mini"], keep=3) == 75
     newest, older = [path for _, path in steps_in(Path("run", CHECKPOINTS))][:2]
