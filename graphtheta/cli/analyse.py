@@ -11,10 +11,9 @@ from graphtheta.analytics.registry import ALGORITHMS, make_algorithm
 from graphtheta.cli import command
 from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
-from graphtheta.outputs.file import FILE_ENDINGS
+from graphtheta.outputs.file import check_name
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.train.prepare import load_graph
@@ -39,8 +38,7 @@ def analyse(argv: list[str]) -> int:
     options, keys = parser.read(argv)
     job, algorithm = Job(**keys), make_algorithm(options.algorithm)
     path = Path(options.to or (algorithm.name if options.format else f"{algorithm.name}.npz"))
-    if (path.suffix in FILE_ENDINGS) == bool(options.format):
-        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
+    check_name(path, options.format)
 
     def work(comm: Comm) -> None:
         graph = load_graph(job)

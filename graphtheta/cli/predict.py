@@ -11,7 +11,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
 from graphtheta.inductive.comparison import COMPARISONS
 from graphtheta.job.flag import Parser
-from graphtheta.outputs.file import FILE_ENDINGS
+from graphtheta.outputs.file import check_name
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.train.opened import job_of
@@ -44,8 +44,7 @@ def predict(argv: list[str]) -> int:
     options, keys = parser.read(argv)
     job, name = job_of(options.run, keys), "embedding" if options.embed else "prediction"
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
-    if (path.suffix in FILE_ENDINGS) == bool(options.format):
-        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format")
+    check_name(path, options.format)
     if options.compare != "values" and not options.since:
         raise ConfigError("--compare says how to compare with an earlier graph; give its layers with --since")
     if options.appended and not options.since:

@@ -7,10 +7,25 @@ from typing import Any
 import numpy as np
 
 from graphtheta.atomic import atomic_file
-from graphtheta.errors import FormatError
-from graphtheta.outputs.formats import Rows, write_csv
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.outputs.formats import FORMATS, Rows, write_csv
 
 FILE_ENDINGS = (".npz", ".csv")
+
+
+def check_name(path: Path, form: str | None) -> None:
+    """Check that a name is that of one file, or of a folder of parts in a format.
+
+    Args:
+        path: The name.
+        form: The format; None for one file.
+
+    Raises:
+        ConfigError: The ending does not fit.
+    """
+    if (path.suffix in FILE_ENDINGS) == bool(form):
+        remedy = f"; for parts in this format: --to {path.with_suffix('')} --format {path.suffix[1:]}" if path.suffix[1:] in FORMATS else ""
+        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format{'' if form else remedy}")
 
 
 def write_file(path: Path, rows: Rows) -> None:

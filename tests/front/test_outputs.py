@@ -216,3 +216,5 @@ def test_through_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     for words in (["--to", "folder"], ["--to", "x.csv", "--format", "csv"]):
         assert main(["predict", "run", *words]) == 2
         assert "expected a name that ends in .npz or .csv, or a folder and --format" in capsys.readouterr().err
+    assert main(["predict", "run", "--to", "x.parquet"]) == 2
+    assert "for parts in this format: --to x --format parquet" in capsys.readouterr().err
