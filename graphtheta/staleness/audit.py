@@ -1,7 +1,7 @@
 """The audit: what reused values do to embeddings, outputs and gradients of one step."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.step import QUIET, Training
 from graphtheta.engine.view.hop import hops
 from graphtheta.engine.view.view import GraphView
+from graphtheta.ops.autodiff.tape import Var
 from graphtheta.ops.functions.rows import prefix
 from graphtheta.staleness.approximate import Approximate
 
@@ -18,6 +19,18 @@ from graphtheta.staleness.approximate import Approximate
 AUDIT = "audit_"
 OUTPUTS = AUDIT + "outputs"
 ERRORS = (OUTPUTS, AUDIT + "embeddings", AUDIT + "gradients")
+
+
+class Rows(NamedTuple):
+    """Values of nodes, or of edges.
+
+    Attributes:
+        ids: Global ids, [n], none twice.
+        values: [n, ...].
+    """
+
+    ids: np.ndarray
+    values: np.ndarray
 
 
 def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict[str, float]:
@@ -44,13 +57,13 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
     memory.figures()
     exact = _pass(training, memory, memory.exact(epoch, i))
     comm = training.job_comm
-    found = {"outputs": _error(comm, reused[1], exact[1], exact[0], reused[0]), "gradients": _relative(reused[3], exact[3]),
-             "embeddings": _error(comm, reused[2], exact[2], exact[0], reused[0])}
+    found = {"outputs": _error(comm, reused[0], exact[0]), "gradients": _relative(reused[2], exact[2]),
+             "embeddings": _error(comm, reused[1], exact[1])}
     return {AUDIT + name: float(x) for name, x in {**found, **figures}.items()}
 
 
-def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Ids of the rows, outputs, embeddings and gradients of a view."""
+def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[Rows, Rows, np.ndarray]:
+    """Outputs, embeddings and gradients of a view."""
     number, n = training.views, view.n_targets
     graph: Any
     with np.errstate(**QUIET), training.scope(), training.tape(number, view) as tape:
@@ -60,22 +73,23 @@ def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[np.n
         out = training.model(graph)
         out = prefix(out, n) if out.space is not None and out.space.kind == "node" and out.space.n > n else out
         gradients, *_ = training.backward(tape, strategy.task.loss(view, out))
-    inside = out if graph.found is None else graph.found
     flat = np.concatenate([np.ravel(g).astype(np.float64) for g in gradients])
-    return view.space.gid[:n], out.value, np.asarray(inside.value)[:n], flat
+    return _rows(out, view), _rows(out if graph.found is None else graph.found, view), flat
 
 
-def _error(comm: Comm, reused: np.ndarray, exact: np.ndarray, wanted: np.ndarray, rows: np.ndarray) -> float:
-    """The error at some nodes of all workers.
+def _rows(x: Var, view: GraphView) -> Rows:
+    """The values at the targets of a view, or at its edges or pairs."""
+    if x.space is not None and x.space.kind == "edge":
+        return Rows(x.space.gid, np.asarray(x.value))
+    n = view.n_targets
+    return Rows(view.space.gid[:n], np.asarray(x.value)[:n])
 
-    Args:
-        comm: The workers.
-        reused: Values [n, ...] of nodes ``rows`` [n], to which all of ``wanted`` belong.
-        exact: Values [m, ...] of nodes ``wanted`` [m].
-    """
-    order = np.argsort(rows)
-    mine = reused[order[np.searchsorted(rows, wanted, sorter=order)]].astype(np.float64)
-    sums = comm.all_sum(np.array([np.sum(np.square(mine - exact)), np.sum(np.square(exact, dtype=np.float64))]))
+
+def _error(comm: Comm, reused: Rows, exact: Rows) -> float:
+    """The error at the rows of ``exact`` of all workers; all of them are in ``reused``, in any order."""
+    order = np.argsort(reused.ids)
+    mine = reused.values[order[np.searchsorted(reused.ids, exact.ids, sorter=order)]].astype(np.float64)
+    sums = comm.all_sum(np.array([np.sum(np.square(mine - exact.values)), np.sum(np.square(exact.values, dtype=np.float64))]))
     return float(np.sqrt(sums[0] / sums[1])) if sums[1] else 0.0
 
 

@@ -88,3 +88,15 @@ def test_against_edges() -> None:
     keys = {"model": "sage", "direction": "out", "partitioner": "1d-src"}
     (exact,) = run_simulated(1, trained, **keys)
     np.testing.assert_allclose(run_simulated(2, trained, exchange="skip:threshold=0", **keys)[0], exact, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_values_of_edges_are_audited(layers: int) -> None:
+    def rows(comm: Comm, exchange: str) -> list[dict[str, Any]]:
+        keys = {**KEYS, "task": "edge", "layers": layers, "audit": 2, "epochs": 4, "exchange": exchange}
+        return gt.Trainer("sage", GRAPH, comm=comm, **keys).fit().history
+
+    names = ("audit_outputs", "audit_embeddings", "audit_gradients")
+    exact, stale = (run_simulated(3, rows, exchange)[0] for exchange in ("skip:threshold=0", "bns:rate=0.3"))
+    assert all(row[name] < 1e-12 for row in exact for name in names if name in row) and "audit_outputs" in exact[-1]
+    assert all(stale[-1][name] > 0 for name in names)
