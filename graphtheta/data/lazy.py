@@ -48,6 +48,10 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
         found = self.read(at.reshape(-1).astype(np.int64, copy=False))
         return found.reshape(at.shape + self.shape[1:])
 
+    def max(self, initial: Any) -> Any:
+        """The largest of all values and ``initial``, read a chunk at a time."""
+        return max([initial, *(self[a: a + CHUNK].max(initial=initial) for a in range(0, len(self), CHUNK))])
+
     def tolist(self) -> list[Any]:
         found: list[Any] = self[:].tolist()
         return found

@@ -344,3 +344,18 @@ def test_clusters_are_kept_beside_a_store(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(FormatError, match="cluster numbers"):
         found()
+
+
+def test_relations_without_names_are_counted_in_a_store(tmp_path, monkeypatch):
+    monkeypatch.setattr(lazy, "CHUNK", 7)
+    graph = graphs.random_graph(12, 40, edge_columns={"relation": np.arange(40) % 3})
+    write_store(graph, tmp_path / "coded.store", SerialComm(), "stored")
+    stored = gt.load(str(tmp_path / "coded.store"))
+    for changed in (stored.with_self_loops(columns={"relation": 2}), stored.without_self_loops()):
+        assert isinstance(changed.edge_columns["relation"], lazy.LazyArray) and changed.n_relations == 3
+
+    def losses(comm, source):
+        keys = {"strategy": "mini", "batch_size": 3, "fanout": "2", "epochs": 1, "backend": "reference", "dtype": "float64"}
+        return [row["loss"] for row in gt.Trainer("gcn", source, comm=comm, **keys).fit().history]
+
+    assert run_simulated(2, losses, stored)[0] == pytest.approx(run_simulated(1, losses, graph)[0], rel=1e-9)
