@@ -85,7 +85,8 @@ class Boundary:
         if id(e) in self.path:
             return
         self.path.add(id(e))
-        if self._narrow(e):
+        # a gradient of a table is added to the row that an edge reads, and that of the row is saved
+        if self._narrow(e) and id(e) not in self._v.tables:
             self._save("gradient", e)
             return
         for u in self._users.get(id(e), []):
