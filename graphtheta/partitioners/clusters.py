@@ -9,19 +9,24 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
 from graphtheta.ops.partition import blocks
-from graphtheta.partitioners.communities import find_clusters
+from graphtheta.partitioners.communities import clusters_of, neighbours
 from graphtheta.partitioners.greedy import refine
 from graphtheta.partitioners.stream import capacity, check_option
 
 
 def all_clusters(source: EdgeSource, method: str, n: int, seed: int) -> np.ndarray:
     """The cluster of every node; see ``find_clusters``."""
+    return clusters_of(lambda: neighbours(*_ends(source), source.n_nodes), source.n_nodes, method, n, seed)
+
+
+def _ends(source: EdgeSource) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and destinations of all edges, [n_edges] int32, or int64 from 2**31 nodes."""
     kind = np.int32 if source.n_nodes <= np.iinfo(np.int32).max else np.int64
     src, dst, end = np.empty(source.n_edges, kind), np.empty(source.n_edges, kind), 0
     for chunk in source.chunks():
         here = slice(end, end + len(chunk.ids))
         src[here], dst[here], end = chunk.src, chunk.dst, here.stop
-    return find_clusters(src, dst, source.n_nodes, method, n, seed)
+    return src, dst
 
 
 def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Clusters of nodes for cluster-batch training, found by Louvain or Leiden (NetworKit) or METIS (pymetis)."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +37,26 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
 
     Source: Blondel et al., https://arxiv.org/abs/0803.0476; Traag et al., https://arxiv.org/abs/1810.08473; Karypis and Kumar, METIS.
     """
+    return clusters_of(lambda: neighbours(src, dst, n_nodes), n_nodes, method, n_clusters, seed)
+
+
+def clusters_of(near: Callable[[], Any], n_nodes: int, method: str, n_clusters: int, seed: int) -> np.ndarray:
+    """The cluster of every node; results, errors and the other arguments are those of ``find_clusters``.
+
+    Args:
+        near: Makes what ``neighbours`` returns; called once at most, so that the edges need not be in memory longer.
+    """
     if method in COMMUNITIES:
-        found = _communities(src, dst, n_nodes, method, seed)
+        found = _communities(near, n_nodes, method, seed)
         found = _pack(found, n_clusters, method) if n_clusters else found
     elif method == "metis":
-        found = _metis(src, dst, n_nodes, n_clusters, seed)
+        found = _metis(near, n_nodes, n_clusters, seed)
     else:
         found = _from_file(method, n_nodes)
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
-def _communities(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str, seed: int) -> np.ndarray:
+def _communities(near: Callable[[], Any], n_nodes: int, method: str, seed: int) -> np.ndarray:
     """Communities by one thread, because those of several threads differ from run to run."""
     try:
         import networkit
@@ -54,7 +64,7 @@ def _communities(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str, se
         raise ConfigError(f"clusters by {method} need networkit: pip install 'graphtheta[cluster]'") from None
     from scipy.sparse import triu
 
-    pairs = triu(neighbours(src, dst, n_nodes), format="coo")
+    pairs = triu(near(), format="coo")
     if not pairs.nnz:
         return np.arange(n_nodes)
     graph = networkit.GraphFromCoo((np.ones(pairs.nnz), pairs.coords), n=n_nodes)
@@ -69,7 +79,7 @@ def _communities(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str, se
         networkit.setNumberOfThreads(threads)
 
 
-def _metis(src: np.ndarray, dst: np.ndarray, n_nodes: int, n_clusters: int, seed: int) -> np.ndarray:
+def _metis(near: Callable[[], Any], n_nodes: int, n_clusters: int, seed: int) -> np.ndarray:
     try:
         import pymetis
     except ImportError:
@@ -79,16 +89,18 @@ def _metis(src: np.ndarray, dst: np.ndarray, n_nodes: int, n_clusters: int, seed
         raise ConfigError(f"METIS needs the number of clusters, 1 to {n_nodes}: set --clusters (got {n_clusters})")
     if n_clusters == 1:
         return np.zeros(n_nodes, np.int64)
-    near = neighbours(src, dst, n_nodes)
-    # pymetis copies other types, and arrays that are not contiguous, number by number
-    graph = pymetis.CSRAdjacency(near.indptr.astype(np.int64), near.indices.astype(np.int64))
-    del near
+    graph = _adjacency(pymetis.CSRAdjacency, near())
     try:
         return np.asarray(pymetis.part_graph(n_clusters, graph, options=pymetis.Options(seed=seed))[1])
     except RuntimeError as error:
         raise PartitionError(f"METIS ended without parts ({error}): it was stopped by SIGTERM, for example by a time limit, or "
                              f"memory was short; {n_nodes} nodes and {len(graph.adjacent) // 2} edges need about "
                              f"{24 * len(graph.adjacent) / 2**30:.1f} GiB; use another method") from None
+
+
+def _adjacency(kind: Any, near: Any) -> Any:
+    """What pymetis reads. It copies other types, and arrays that are not contiguous, number by number."""
+    return kind(near.indptr.astype(np.int64), near.indices.astype(np.int64))
 
 
 def neighbours(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> Any:
