@@ -76,8 +76,10 @@ class NodeStreams:
                 chunks = []
                 for stream, (a, b) in zip(self.own, self._reached(number, number + 1), strict=True):
                     ptr = start[a - self.blocks.first: b - self.blocks.first + 1]
-                    chunks.append(Chunk(stream, a, ptr - ptr[0], near[ptr[0]: ptr[-1]]))
+                    # a copy: a view would keep all neighbours in memory while the next ones are read
+                    chunks.append(Chunk(stream, a, ptr - ptr[0], near[ptr[0]: ptr[-1]].copy()))
                 yield chunks
+            del near
 
     def _reached(self, begin: int, end: int) -> list[tuple[int, int]]:
         """The first node that each stream reads in some rounds, and the first one beyond."""
