@@ -1,16 +1,15 @@
-"""What node partitioners and edge placements cost: cut, replication, balance, halo, time and memory.
+"""What node partitioners and edge placements cost: cut, replication, balance, halo and time.
 
     python bench/partitioners.py                           R-MAT and cnr_2000, 2, 4 and 8 workers
     python bench/partitioners.py --graphs cora --workers 4 --pairs ldg/1d-src hash/hdrf
 
     python bench/partitioners.py --peers dgl --envs /path      beside the offline partitioning of DGL
 
-No worker is started: each partition is computed in one process, and its nodes and edges are counted.
-A row is appended to ``--out`` when it is known. "to metis" needs METIS before, in this run or in the
-file.
+No worker is started: a process computes the partitions for a number of workers, and counts their
+nodes and edges; ``division.py`` measures the memory of workers. "to metis" needs METIS before, in
+this run or in the file.
 "nodes", "edges" and "train" are the largest of a worker over the mean, and "halo" is the largest
-number of mirrors of a worker. "MB" is the growth of the peak of resident memory while the partition
-is computed, beyond the graph itself. "sent" are the megabytes of an epoch of two layers of 16 numbers
+number of mirrors of a worker. "sent" are the megabytes of an epoch of two layers of 16 numbers
 on the whole graph. "to metis" is the cut over that of METIS (pymetis) for as many workers, and
 "faster" the time of the assignment of nodes by DGL over this one, in processor time of all threads,
 which other programs change less than "seconds". With --whole, "whole" is the processor time of the
@@ -30,7 +29,7 @@ from harness import Contender, append, finish, parser, peer, race, ratio, script
 import graphtheta as gt
 
 COLUMNS = ["graph", "workers", "masters", "partitioner", "cut", "replication", "nodes", "edges", "train", "halo", "sent",
-           "to metis", "seconds", "processor", "faster", "MB", "whole processor", "whole faster", "note"]
+           "to metis", "seconds", "processor", "faster", "whole processor", "whole faster", "note"]
 # METIS first, with which the others are compared
 MASTERS = ("metis", "hash", "block", "degree-block", "gemini", "ldg", "ldg:passes=5", "fennel", "fennel:passes=5", "bgl", "bgl:second=0",
            "grem", "grem:slack=0.03", "louvain", "leiden")
@@ -42,7 +41,7 @@ PAIRS = [*(f"{m}/1d-src" for m in MASTERS), *(f"hash/{p}" for p in PLACEMENTS), 
 def row_of(graph: str, found: dict[str, Any]) -> dict[str, Any]:
     """Figures of a partition."""
     return {**found, "graph": graph, "workers": found["n_workers"], "cut": found.get("edge_cut"), "halo": found.get("halo_rows"),
-            "sent": found.get("bytes", {}).get("global", 0) / 1e6, "MB": (found.get("peak_bytes") or 0) / 1e6,
+            "sent": found.get("bytes", {}).get("global", 0) / 1e6,
             "contender": f"{found['n_workers']} workers",
             "label": f"{found['masters']} {found['partitioner']} {found['n_workers']}"}
 
@@ -81,8 +80,7 @@ def main() -> int:
         words = (edges_file(graph, options.folder), ",".join(map(str, options.workers)), whole) if "dgl" in options.peers else ()
         command = peer(options.envs or options.folder, "dgl", "partition", *words) if words else []
         runs = [Contender(f"{graph} dgl", command)] if command else []
-        runs += [Contender(f"{graph} {n} {pair}", script("own", "partition", graph, n, whole, pair))
-                 for n in options.workers for pair in options.pairs]
+        runs += [Contender(f"{graph} {n}", script("own", "partition", graph, n, whole, *options.pairs)) for n in options.workers]
         for run in runs:
             race([run], 1, options.threads)
             found = [row_of(graph, row) for row in run.figures.get("rows", [])] or [{"graph": graph, "label": run.name, "note": run.error}]

@@ -158,6 +158,13 @@ def test_partitioners_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_memory_of_workers_that_divide_edges_in_files(tmp_path: Path) -> None:
+    one, two = rows_of("division", tmp_path, "--graph", GRAPH, "--pairs", "bgl/1d-src")
+    assert (one["workers"], one["cut"], two["workers"], len(two["assigning"])) == (1, 0, 2, 2)
+    assert 0 < two["cut"] < 1 and two["share"] == one["share"] / 2 and two["seconds"] > 0
+
+
+@pytest.mark.slow
 def test_starts_are_timed(tmp_path: Path) -> None:
     rows = rows_of("start", tmp_path, "--graph", GRAPH, "--models", "sage")
     assert [(row.get("contender"), row.get("note")) for row in rows] == [("cold", ""), ("warm", ""), (None, None)]

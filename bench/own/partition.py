@@ -1,6 +1,6 @@
-"""A report on a partition of a graph.
+"""Reports on partitions of a graph.
 
-    PYTHONPATH=bench python bench/own/partition.py DATASET WORKERS yes|no MASTERS/PARTITIONER
+    PYTHONPATH=bench python bench/own/partition.py DATASET WORKERS yes|no MASTERS/PARTITIONER ...
 
 With "yes", the parts of all workers are built too, one worker at a time.
 """
@@ -29,7 +29,8 @@ def measured(graph: gt.Graph, workers: int, pair: str) -> dict[str, Any]:
     """The fields of a report, or why there is none."""
     masters, partitioner = pair.split("/")
     try:
-        return asdict(gt.partition_report(graph, workers, masters, partitioner))
+        # memory of earlier pairs is used again
+        return {**asdict(gt.partition_report(graph, workers, masters, partitioner)), "peak_bytes": None}
     except ConfigError as error:
         return {"masters": masters, "partitioner": partitioner, "n_workers": workers, "note": str(error)}
 
@@ -45,15 +46,18 @@ def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
         return {"whole": perf_counter() - began, "whole processor": process_time() - used}
 
 
-def main(dataset: str, workers: str, wholly: str, pair: str) -> None:
-    small, graph, size = gt.load("ring:n=1000"), gt.load(dataset), int(workers)
-    # compiles kernels
-    measured(small, size, pair)
-    row = measured(graph, size, pair)
-    if wholly == "yes" and "note" not in row:
-        whole(small, size, pair)
-        row |= whole(graph, size, pair)
-    report({}, {}, f"graphtheta {gt.__version__}", rows=[row])
+def main(dataset: str, workers: str, wholly: str, *pairs: str) -> None:
+    small, graph, size, rows = gt.load("ring:n=1000"), gt.load(dataset), int(workers), []
+    for pair in pairs:
+        # compiles kernels
+        measured(small, size, pair)
+        row = measured(graph, size, pair)
+        if wholly == "yes" and "note" not in row:
+            whole(small, size, pair)
+            row |= whole(graph, size, pair)
+        print(row, file=sys.stderr, flush=True)
+        rows.append(row)
+    report({}, {}, f"graphtheta {gt.__version__}", rows=rows)
 
 
 if __name__ == "__main__":
