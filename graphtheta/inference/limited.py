@@ -114,5 +114,3 @@ def whole_bytes(partition: Partition, probe: Probe, itemsize: int) -> int:
     extent = Extent.of(partition)
     halo = probe.halo_width * (2 * extent.mirrors + extent.sent)
     return (VALUES_ALIVE * probe.widest * extent.rows + halo + 2 * probe.edge_width * extent.edges) * itemsize
-
-

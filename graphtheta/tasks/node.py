@@ -77,4 +77,3 @@ class NodeKind(TaskKind):
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of nodes, and their outputs."""
         return info.ids(rows), out
-
