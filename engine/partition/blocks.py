@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops.autodiff.buffers import by_blocks, empty
-from ...ops.kernels.sort import end_keys
 from ...ops.partition import pairs
+from ...ops.partition.edge_order import end_keys
 from .relation import EdgeBlock
 
 

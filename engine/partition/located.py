@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ...ops.kernels.lookup import distinct
 from .exchange import Exchange, MovePlan, plan_requests
 from .partition import Partition
 
@@ -35,7 +36,7 @@ def locate(partition: Partition, ids: np.ndarray) -> Located:
     Collective: all ranks of the partition.
     """
     comm = partition.halo_comm
-    nodes, each = np.unique(ids, return_inverse=True)
+    nodes, each = distinct(ids, partition.n_nodes)
     owner, row = partition.directory.locate(nodes)
     remote = owner != comm.rank
     others = np.flatnonzero(remote)

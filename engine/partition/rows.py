@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...ops.autodiff.buffers import by_blocks
-from ...ops.kernels.sort import mark_ends
+from ...ops.partition.edge_order import mark_ends
 from ...ops.partition.pairs import numbered, occurrences
 from ...ops.partition.row_order import sample_step, votes
 from ..comm.communicator import Comm

@@ -93,7 +93,7 @@ class EmbeddingTable:
             rows: Master rows, [m] int64, none twice.
             gradient: [m, width].
         """
-        self._waiting.append((rows, gradient))
+        self._waiting.append((np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(gradient, self.dtype)))
 
     def squares(self) -> float:
         """The sum of the squares of the gradients that have been added since the last update."""
@@ -109,16 +109,13 @@ class EmbeddingTable:
         """
         rows, total = self._total()
         self._waiting = []
-        if scale != 1:
-            total *= self.dtype.type(scale)
-        state = {name: x[rows] for name, x in self._state.items()}
-        self._values[rows] -= self.optimiser.move(total, state, self.optimiser.lr * factor).astype(self.dtype, copy=False)
-        for name, x in state.items():
-            self._state[name][rows] = x
+        self.optimiser.update(self._values, self._state, rows, total, self.optimiser.lr * factor, scale)
         self.changed = len(rows)
 
     def _total(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that have been added, each once and ascending, and the sums of their gradients."""
+        """The rows that have been added, each once, and the sums of their gradients."""
+        if len(self._waiting) == 1:
+            return self._waiting[0]
         rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(r for r, _ in self._waiting)]))
         total = np.zeros((len(rows), *self.shape[1:]), self.dtype)
         for own, gradient in self._waiting:
@@ -153,5 +150,5 @@ class EmbeddingTable:
             FormatError: See ``check``; nothing has been changed then.
         """
         self.check(rows)
-        self._values = rows[VALUE]
-        self._state = {name: rows[name] for name in self._state}
+        self._values = np.ascontiguousarray(rows[VALUE])
+        self._state = {name: np.ascontiguousarray(rows[name]) for name in self._state}

@@ -75,8 +75,8 @@ def sharing(draws: int, numbers: np.ndarray, groups: int) -> np.ndarray:
 
 
 def draw_others(draws: int, slots: np.ndarray, bounds: tuple[Any, Any], among: Members | None,
-                taken: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    """A node for each slot, a hash of the slot; nodes that are taken are drawn again, [n] int64.
+                taken: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """A node for each slot, a hash of the slot; nodes that are taken are drawn again.
 
     Args:
         draws: Key of the draws.
@@ -84,6 +84,9 @@ def draw_others(draws: int, slots: np.ndarray, bounds: tuple[Any, Any], among: M
         bounds: The first node to draw, and the first one beyond; integers, or [n] int64 by slot.
         among: Draw from these nodes, and not between the bounds.
         taken: From positions of slots [k, 1] and nodes [k, attempts] to which of them are taken.
+
+    Returns:
+        The nodes, [n] int64, and whether one is taken since no other was found, [n] bool.
 
     Collective: all ranks of the partition, if ``among`` is given.
     """
@@ -100,15 +103,15 @@ def draw_others(draws: int, slots: np.ndarray, bounds: tuple[Any, Any], among: M
         left = left[none]
         if among is None and not len(left):
             break
-    return ends
+    none_found = np.zeros(len(slots), bool)
+    none_found[left] = True
+    return ends, none_found
 
 
 def labels_of(taken: np.ndarray) -> np.ndarray:
-    """Labels of pairs, the positive first in each row, [n, 1 + negatives]: NaN where no negative could be found."""
+    """Labels of pairs, the positive first in each row, [n, 1 + negatives]: NaN where no negative could be found, [n, negatives]."""
     # a node linked to all others, or to all nodes of a small batch, has no negatives
-    label = np.where(taken, np.nan, 0.0)
-    label[:, 0] = 1
-    return label
+    return np.concatenate((np.ones((len(taken), 1)), np.where(taken, np.nan, 0.0)), axis=1)
 
 
 def edges_by_key(partition: Partition, links: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -71,13 +71,14 @@ class Links:
     def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
         """Positives, each followed by its negatives; see ``Positives``."""
         n = partition.n_nodes
-        dst = np.concatenate((self.dst[own][:, None], self.draw(own, n, among)), axis=1)
+        drawn, taken = self.draw(own, n, among)
+        dst = np.concatenate((self.dst[own][:, None], drawn), axis=1)
         src = np.broadcast_to(self.src[own][:, None], dst.shape)
         gid = self.numbers[own][:, None] * (self.negatives + 1) + np.arange(self.negatives + 1)
-        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(self.taken(own[:, None], dst, n)).ravel())
+        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(taken).ravel())
 
-    def draw(self, own: np.ndarray, n_nodes: int, among: Members | None = None) -> np.ndarray:
-        """Draw the other ends of the negatives of some positives, [k, negatives] int64.
+    def draw(self, own: np.ndarray, n_nodes: int, among: Members | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the other ends of the negatives of some positives.
 
         A draw is a hash of the positive's number, or of its group; pairs that are links or self loops, and
         nodes of another type, are redrawn.
@@ -87,14 +88,18 @@ class Links:
             n_nodes: Nodes of the graph.
             among: The nodes to draw from; None for all.
 
+        Returns:
+            The nodes, and where none could be found, [k, negatives] int64 and bool.
+
         Collective: all ranks of the partition.
         """
         keyed = sharing(self.key, self.numbers[own], self.groups)
         slots = (keyed[:, None] * self.negatives + np.arange(self.negatives)).ravel()
         own = np.repeat(own, self.negatives)
         kind, ends = self._type(self.dst[own]), np.array([0, *self.types, n_nodes])
-        drawn = draw_others(self.key, slots, (ends[kind], ends[kind + 1]), among, lambda at, nodes: self.taken(own[at], nodes, n_nodes))
-        return drawn.reshape(-1, self.negatives)
+        found = draw_others(self.key, slots, (ends[kind], ends[kind + 1]), among, lambda at, nodes: self.taken(own[at], nodes, n_nodes))
+        nodes, taken = (x.reshape(-1, self.negatives) for x in found)
+        return nodes, taken
 
     def taken(self, own: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
         """Whether nodes cannot be the other ends of negatives of these positives: links, self loops, or nodes of another type."""

@@ -5,12 +5,15 @@ A query is a number: (2 relation + side) n_nodes + anchor, where the anchor is t
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.directory import LocalDirectory
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.partition.table import Route, home_of
 
@@ -61,7 +64,8 @@ def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None) -> Trip
     return Triples(*(np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst)))
 
 
-class Answers(NamedTuple):
+@dataclass(frozen=True)
+class Answers:
     """Answers to some queries of this worker.
 
     Attributes:
@@ -76,10 +80,12 @@ class Answers(NamedTuple):
 
     def has(self, number: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Whether nodes are answers to the queries of these numbers; both broadcast."""
-        wanted = number * self.n_nodes + nodes
-        if not len(self.keys):
-            return np.zeros(wanted.shape, bool)
-        return np.asarray(self.keys[np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)] == wanted)
+        wanted = np.asarray(number * self.n_nodes + nodes)
+        return (self._places.find(wanted.ravel()) >= 0).reshape(wanted.shape)
+
+    @cached_property
+    def _places(self) -> LocalDirectory:
+        return LocalDirectory(self.keys)
 
 
 class AnswerTable:

@@ -88,11 +88,10 @@ class TriplePositives:
         # each step exchanges the slots that replace heads and those that replace tails
         side = (slots + self.key % 2) % 2
         query, ends = np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), side], (self.src[own], self.dst[own])
-        drawn = draw_others(self.key, slots, (0, n), among, lambda at, nodes: self.known.has(query[at], nodes))
-        taken = self.known.has(query, drawn)
+        drawn, taken = draw_others(self.key, slots, (0, n), among, lambda at, nodes: self.known.has(query[at], nodes))
         replaced = [np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k) for s, end in zip((1, 0), ends, strict=True)]
         src, dst = (np.concatenate((end[:, None], x), axis=1).ravel() for end, x in zip(ends, replaced, strict=True))
-        label = labels_of(np.concatenate((np.zeros((len(own), 1), bool), taken.reshape(-1, k)), axis=1))
+        label = labels_of(taken.reshape(-1, k))
         gid = (numbers[:, None] * (k + 1) + np.arange(k + 1)).ravel()
         relation = np.repeat(self.triples.relation[own], k + 1).astype(np.int32)
         return Pairs(src, dst, gid, None, label.ravel(), {RELATION: relation})

@@ -32,7 +32,8 @@ with collector_paused():
     from numba.core.serialize import dumps
 
 # machine code depends on all files of these folders
-FOLDERS = [Path(__file__).parent.parent / name for name in ("analytics", "caching", "compile", "kernels", "partition", "sampling")]
+FOLDERS = [Path(__file__).parent.parent / name
+           for name in ("analytics", "caching", "compile", "kernels", "optimisers", "partition", "sampling")]
 # no entry for C, which takes time to compile and has no caller
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _compiled = 0

@@ -126,7 +126,9 @@ def grouped(out: Var, y: np.ndarray, grouping: Grouping) -> tuple[Var, np.ndarra
     Returns:
         Both as [n / size, size].
     """
-    at = np.argsort(grouping.order).reshape(-1, grouping.size)
+    place = np.empty(len(grouping.order), np.int64)
+    place[grouping.order] = np.arange(len(place))
+    at = place.reshape(-1, grouping.size)
     return _rows(out, at), y.reshape(-1)[at]
 
 

@@ -156,7 +156,7 @@ class Adam(Optimiser):
         old = slots["mean"], slots["square"]
         if value.size >= COMPILED and all(x.dtype == value.dtype and x.flags.c_contiguous for x in (value, g, *old)):
             # the passes of the other branch, with the same results, in one
-            from ..kernels.adam import adam
+            from .kernels import adam
 
             mean, square, out = (empty(value.shape, value.dtype) for _ in range(3))
             numbers = tuple(map(value.dtype.type, (b1, 1 - b1, b2, 1 - b2, divisor, self.eps, step, keep)))

@@ -11,12 +11,14 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
+from ..autodiff.buffers import by_blocks
+
 # by name: values of each state of a row, [m, ...]
 State = dict[str, np.ndarray]
 
 
 class RowOptimiser(ABC):
-    """Turns gradients of rows into moves of rows.
+    """Updates rows that have a gradient.
 
     Args:
         lr: Step size, above 0.
@@ -35,13 +37,16 @@ class RowOptimiser(ABC):
         """The state of n rows before their first update; the first axis of each array is the rows."""
 
     @abstractmethod
-    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
-        """What is subtracted from some rows, [m, width]; the arrays of ``state`` are replaced.
+    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+        """Update some rows in place.
 
         Args:
-            g: Gradients of the rows, [m, width].
-            state: Their state; a copy.
+            values: All rows, [n, width], C-contiguous; changed.
+            state: Their state; changed.
+            rows: The rows to update, [m] int64, none twice.
+            g: Their gradients, [m, width] of the type of the values.
             lr: Step size.
+            scale: Multiplied with the gradients.
         """
 
 
@@ -51,8 +56,8 @@ class RowSGD(RowOptimiser):
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
         return {}
 
-    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
-        return lr * g
+    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+        values[rows] -= values.dtype.type(lr * scale) * g
 
 
 class RowAdagrad(RowOptimiser):
@@ -72,9 +77,12 @@ class RowAdagrad(RowOptimiser):
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
         return {"sum": np.zeros((n, width), dtype)}
 
-    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
-        state["sum"] = state["sum"] + g * g
-        return lr * g / (np.sqrt(state["sum"]) + self.eps)
+    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+        # numba is imported when it is needed
+        from .kernels import adagrad_rows
+
+        numbers = tuple(map(values.dtype.type, (self.eps, lr, scale)))
+        by_blocks(lambda _, begin, end: adagrad_rows(values, state["sum"], rows, g, numbers, begin, end), len(rows), values.shape[1])
 
 
 class RowAdam(RowOptimiser):
@@ -101,13 +109,13 @@ class RowAdam(RowOptimiser):
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
         return {"mean": np.zeros((n, width), dtype), "square": np.zeros((n, width), dtype), "updates": np.zeros(n, np.int64)}
 
-    def move(self, g: np.ndarray, state: State, lr: float) -> np.ndarray:
+    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+        from .kernels import adam_rows
+
         b1, b2 = self.betas
-        state["updates"] = state["updates"] + 1
-        state["mean"] = b1 * state["mean"] + (1 - b1) * g
-        state["square"] = b2 * state["square"] + (1 - b2) * g * g
-        first, second = ((1 - b ** state["updates"].astype(np.float64))[:, None].astype(g.dtype) for b in (b1, b2))
-        return lr * (state["mean"] / first) / (np.sqrt(state["square"] / second) + self.eps)
+        numbers = (float(b1), float(b2), *map(values.dtype.type, (b1, b2, 1 - b1, 1 - b2, self.eps, lr, scale)))
+        mean, square, updates = state["mean"], state["square"], state["updates"]
+        by_blocks(lambda _, begin, end: adam_rows(values, mean, square, updates, rows, g, numbers, begin, end), len(rows), values.shape[1])
 
 
 def _above_zero(eps: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..autodiff.buffers import by_blocks, empty
 from ..kernels.pool import run_blocks, threads
-from ..kernels.sort import count, count_buckets, deal, sort_bucket
+from .edge_order import count, count_buckets, deal, sort_bucket
 
 # least keys for each thread
 KEYS_PER_THREAD = 1 << 17

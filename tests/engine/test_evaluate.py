@@ -151,7 +151,7 @@ def test_links():
     def held(p):
         return {"val": Links.of(p, graph.src[:30], graph.dst[:30], known, 9, 1), "test": Links.of(p, src, dst, known, 9, 2)}
 
-    negative = run_simulated(1, lambda comm: held(build_partition(graph, comm))["test"].draw(np.arange(17), 40))[0]
+    negative = run_simulated(1, lambda comm: held(build_partition(graph, comm))["test"].draw(np.arange(17), 40)[0])[0]
     positive = (h[src] * h[dst]).sum(axis=1)
     others = np.einsum("nf,nkf->nk", h[src], h[negative])
     rank = 1 + (others > positive[:, None]).sum(axis=1) + 0.5 * (others == positive[:, None]).sum(axis=1)

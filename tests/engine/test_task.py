@@ -270,9 +270,10 @@ def test_drawing_when_almost_everything_is_linked():
     known = np.unique(np.concatenate(((src * n + dst)[~free], (dst * n + src)[~free])))
     ids = np.arange(np.count_nonzero(~free))
     links = Links(ids, src[~free], dst[~free], len(ids), known, 2, 1)
-    ends = links.draw(ids, n)
+    ends, none = links.draw(ids, n)
     assert ends.shape == (len(ids), 2) and ends.min() >= 0 and ends.max() < n
     ok = ~links.taken(np.arange(len(links.src))[:, None], ends, n)
+    assert np.array_equal(none, ~ok)
     # each draw of 64 meets a free node with a chance of 1 in 23 or better, where there is one
     assert ok[np.isin(links.src, src[free])].mean() > 0.8
     assert not ok[~np.isin(links.src, src[free])].any()

@@ -167,5 +167,5 @@ def test_a_graph_too_small_to_hold_links_back() -> None:
 
 def test_negatives_are_no_links() -> None:
     links = Links(np.arange(2), np.array([0, 1]), np.array([1, 2]), 2, np.array([1, 3, 5, 7]), 3, 0)
-    ends = links.draw(np.arange(2), 3)
+    ends, _ = links.draw(np.arange(2), 3)
     assert not links.taken(np.repeat([0, 1], 3), ends.ravel(), 3)[:3].any()
