@@ -85,6 +85,7 @@ class Registers:
         out = slices(made.shape, self.source.lanes)
         starts = {(int(c.at[0]), c.active) for c in out}
         dots: dict[int, str] = {}
+        moved = []
         for cell in slices(shape, self.source.lanes):
             q = cell.through(where)
             if q.same is not None and (q.run is None or (q.same, 1) not in starts):
@@ -92,10 +93,8 @@ class Registers:
             elif q.run is not None and (int(q.at[0]), q.active) in starts:
                 made.add(q, text(cell))
             else:
-                # neither along nor across the vectors: number by number
-                lanes = self.source.scratch(text(cell), cell.active)
-                for i, p in enumerate(q.at):
-                    dots[int(p)] = self.source.add_up(dots.get(int(p)), 1, f"{self.source.loads(1)}({lanes}, 0, {i})")
+                moved.append((cell, q))
+        self.move(moved, text, out, made, dots)
         for c in out:
             inside = [dots.get(int(p)) for p in c.at]
             if any(inside):
@@ -104,6 +103,35 @@ class Registers:
                 made.add(c, f"{name}({', '.join(x or zero for x in inside)})")
         made.fill_up()
         return made
+
+    def move(self, moved: list[tuple[LaneSlice, LaneSlice]], text: Text, out: list[LaneSlice], made: RegisterBuffer,
+             dots: dict[int, str]) -> None:
+        """Add vectors to positions neither along nor across those of the result, such as a part of a row that begins in a vector.
+
+        Args:
+            moved: Where the numbers are in the value, and where in the result.
+            text, made: As of ``fold``.
+            out: The vectors of the result.
+            dots: Sums of numbers by position, to which are added those that are moved one by one.
+        """
+        places = np.concatenate([q.at for _, q in moved]) if moved else np.zeros(0, np.int64)
+        if all(q.run is not None for _, q in moved) and len(np.unique(places)) == len(places):
+            # written to memory where they belong, and read as vectors of the result
+            row = RegisterBuffer.scratch(self.source, self.source.name("moved"), made.shape)
+            touched = [(c, np.isin(c.at, places)) for c in out]
+            for c, inside in touched:
+                if inside.any() and not inside.all():
+                    row.set(c, self.source.zeros(c))
+            for cell, q in moved:
+                row.set(q, text(cell))
+            for c, inside in touched:
+                if inside.any():
+                    made.add(c, row.get(c))
+            return
+        for cell, q in moved:
+            lanes = self.source.scratch(text(cell), cell.active)
+            for i, p in enumerate(q.at):
+                dots[int(p)] = self.source.add_up(dots.get(int(p)), 1, f"{self.source.loads(1)}({lanes}, 0, {i})")
 
     def fold_in_memory(self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer) -> None:
         """The same in a loop over scratch space."""

@@ -134,6 +134,7 @@ SHAPES = {
     "only edges": lambda e: gt.matmul(e.attr, parameter(3, 2, 3)),
     "deep": lambda e: deep(e.src.z, e.dst.y),
     "alias": lambda e: gt.reshape(gt.dropout(e.src.z * e.dst.y, 0.5), 6) + gt.flatten(gt.dropout(e.src.z, 0.5)),
+    "parts of rows": lambda e: parts(gt.tanh(gt.matmul(gt.reshape(e.src.z * e.dst.y, 6), parameter(6, 45)))),
     "used again": lambda e: again(gt.tanh(e.src.z * e.dst.s)),
     "float and double use": lambda e: gt.concat([e.src.z, e.src.z * e.src.s]).sum(-1) * gt.max(e.src.z, -1),
 }
@@ -151,6 +152,11 @@ def deep(x, y):
     for _ in range(6):
         x = gt.leaky_relu(gt.maximum(x, y) - 0.1, 0.3)
     return x
+
+
+def parts(x):
+    """Parts that begin and end inside a vector, apart and one over another, and the reverse of one."""
+    return x[..., 3:20] * x[..., 28:45] + x[..., 20:37] * x[..., 1] + x[..., 44:27:-1] * x[..., 4:21]
 
 
 def again(x):
