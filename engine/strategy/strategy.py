@@ -17,13 +17,13 @@ from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..sampling.cluster_nodes import NodesByCluster
-from ..sampling.sampler import Checked, PreparedSampler, Sampler
+from ..sampling.sampler import Checked, PreparedSampler, Sampler, Timed
 from ..view.expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
 from ..view.hop import Layers, depth, hops
 from ..view.view import GraphView, global_view
 from .neighbourhoods import Searched, neighbourhoods
 from .order import BatchOrder, Order, RandomOrder
-from .task import Seeds, Task
+from .task import NodeTask, Seeds, Task
 
 # a batch size is adapted to a number of nodes by measuring some batches, a few times; a change by a
 # smaller share ends it
@@ -160,6 +160,10 @@ class MiniBatch(Strategy):
         if sampler is not None and sampler.hops not in (None, depth(layers)):
             raise ConfigError(f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
                               "make a sampler with one fanout for each hop of the model")
+        if isinstance(sampler, Timed) and not isinstance(task, NodeTask):
+            raise ConfigError(f"sampler={sampler.name} knows the times of nodes, and the targets of this task are edges or links, whose "
+                              "times it would not respect; choose another --sampler, such as neighbour, and training edges that end "
+                              "before the held-out ones begin (--split time)")
         if isinstance(sampler, Checked):
             sampler.check(partition)
         self.sampler = sampler

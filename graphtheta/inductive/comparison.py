@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 
 import numpy as np
 
+from graphtheta.data.typed import TYPE
 from graphtheta.engine.view.hop import Hop
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import NodeEvaluator
@@ -22,6 +24,8 @@ from graphtheta.wording import did_you_mean
 OWN, EDGES = "own", {False: "in-edges", True: "out-edges"}
 DEGREES = {False: "in_degree", True: "out_degree"}
 COMPARISONS = ("values", "degrees")
+# bits of the number of a node among those of its type
+OF_TYPE = 48
 
 
 def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarray]:
@@ -41,8 +45,8 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
         return found
     read = model.columns_read
     of_nodes, of_edges = ([name.partition(".")[2] for name in read if name.startswith(f"{kind}.")] for kind in ("node", "edge"))
-    found[OWN] = column_hashes(p.node, of_nodes)
-    return found | {EDGES[reverse]: edge_hashes(p, of_edges, model.setup.info.ids, reverse) for reverse in directions_of(layers)}
+    found[OWN], ids = column_hashes(p.node, of_nodes), identity(model)
+    return found | {EDGES[reverse]: edge_hashes(p, of_edges, ids, reverse) for reverse in directions_of(layers)}
 
 
 def directions_of(layers: list[Hop]) -> list[bool]:
@@ -108,6 +112,38 @@ def ranks_of(model: ModelOnGraph) -> np.ndarray:
     return ranks
 
 
+def identity(model: ModelOnGraph) -> Callable[[np.ndarray], np.ndarray]:
+    """Function from numbers of nodes to what identifies them in an earlier graph and in a grown one.
+
+    These are original ids. A graph of several types without any numbers its nodes type after type, so that nodes
+    appended to one type change the numbers of later types; its nodes are identified by their type and their
+    number in it.
+
+    Collective: all ranks.
+    """
+    info, p = model.setup.info, model.partition
+    if info.node_ids is not None or TYPE not in p.node:
+        return info.ids
+    comm, kind = p.halo_comm, p.node.read(TYPE).astype(np.int64)
+    types = int(comm.all_max(np.array(kind.max(initial=0)))) + 1
+    first, last, count = np.full(types, p.n_nodes), np.full(types, -1), np.bincount(kind, minlength=types)
+    np.minimum.at(first, kind, p.masters)
+    np.maximum.at(last, kind, p.masters)
+    first, last, count = comm.all_min(first), comm.all_max(last), comm.all_sum(count)
+    if (last - first + 1 != count).any() or (np.diff(first) <= 0).any():
+        # the types are mixed, and nodes are appended behind all others
+        return info.ids
+
+    def of(nodes: np.ndarray) -> np.ndarray:
+        code = np.searchsorted(first, nodes, side="right") - 1
+        return code << OF_TYPE | nodes - first[code]
+
+    return of
+
+
 def ids_of(model: ModelOnGraph) -> np.ndarray:
-    """Original ids of the masters of this worker."""
-    return np.asarray(model.setup.info.ids(model.partition.masters))
+    """What identifies the masters of this worker; see ``identity``.
+
+    Collective: all ranks.
+    """
+    return np.asarray(identity(model)(model.partition.masters))

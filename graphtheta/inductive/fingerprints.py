@@ -37,11 +37,12 @@ def row_hashes(x: Any, name: str = "") -> np.ndarray:
     """A hash of each row, [n] uint64.
 
     Args:
-        x: [n, ...] numbers of 32 or 64 bits, or texts; or scipy CSR.
+        x: [n, ...] numbers of 32 or 64 bits, or texts; or scipy CSR, or ``TypedRows``.
         name: Rows of columns with other names have other hashes.
     """
     seed = key(0, Purpose.CHECK, crc32(name.encode()))
     if is_sparse(x):
+        x = x.tocsr()
         return _sums(row_hashes(x.data, name) * bits(seed, x.indices), x.indptr)
     if not x.size:
         return np.zeros(len(x), np.uint64)

@@ -158,7 +158,7 @@ class Grown:
         total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
         self._counts = int(total[0]), int(total[1])
         self._new, self._seconds = new, perf_counter() - began
-        self.appended = ids_of(model)[new]
+        self.appended = np.asarray(model.setup.info.ids(p.masters[new]))
 
     def predict(self, nodes: Any = None, *, appended: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
         """Original ids and outputs, on rank 0; None elsewhere.

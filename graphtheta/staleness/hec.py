@@ -27,7 +27,7 @@ import numpy as np
 from graphtheta.engine.comm.serial import LocalComm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import EDGE
-from graphtheta.engine.sampling.sampler import PreparedSampler, Sampler
+from graphtheta.engine.sampling.sampler import PreparedSampler, Sampler, Timed
 from graphtheta.engine.store.history import NEVER, History
 from graphtheta.engine.strategy.strategy import MiniBatch, Strategy
 from graphtheta.engine.strategy.task import NodeTask, Task
@@ -113,7 +113,8 @@ class HecBatch(MiniBatch, Approximate):
         independent: Whether each worker has batches of its own, of which view i of an epoch belongs to worker i % n of n.
 
     Raises:
-        ConfigError: The targets are not nodes, messages are summed at mirrors, or features to be cached are sparse.
+        ConfigError: The targets are not nodes, values depend on their times, messages are summed at mirrors, or features to be
+            cached are sparse.
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, policy: Hec, batch_size: int,
@@ -121,6 +122,9 @@ class HecBatch(MiniBatch, Approximate):
         if not isinstance(task, NodeTask):
             raise ConfigError("history=hec stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
                               "give --history none, or another --task")
+        if isinstance(sampler, Timed):
+            raise ConfigError(f"history=hec: values depend on the time of the target with sampler={sampler.name}, so they cannot be read "
+                              "by other batches; choose another --sampler, or drop --history")
         check_senders(partition, layers, "history=hec")
         if policy.cached:
             for name in partition.node.wide():

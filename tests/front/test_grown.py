@@ -9,6 +9,7 @@ import graphs
 import numpy as np
 import pytest
 import ranks
+from grown_graphs import KEYS, check
 
 import graphtheta as gt
 from graphtheta.cli.command import train
@@ -22,7 +23,6 @@ from graphtheta.models import SAGE, SimpleHGN
 pytestmark = pytest.mark.reference
 
 TASKLESS = {"edge_y": None, "edge_train": None, "edge_val": None, "edge_test": None}
-KEYS: dict[str, Any] = {"epochs": 1, "hidden": 4, "layers": 3, "dtype": "float64", "backend": "reference"}
 N, NEW = 60, 4
 RNG = np.random.default_rng(2)
 # a graph without hubs, so that changes stay in a part of it
@@ -89,35 +89,6 @@ class Maximum(gt.Layer):
 
 
 Case = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray], np.ndarray, Any]
-
-
-def update(comm: Any, model: Any, old: gt.Graph, new: gt.Graph, folder: Path, nodes: Any = None, **keys: Any) -> tuple[list[Any], int, Any]:
-    """Outputs and embeddings of a pass over the whole graph and by an update, the number of new nodes, and the work."""
-    chosen = {key: keys.pop(key) for key in ("compare",) if key in keys}
-    usual = KEYS if isinstance(model, str) else {key: x for key, x in KEYS.items() if key not in ("hidden", "layers")}
-    trainer = gt.Trainer(model, old, comm=comm, **{**usual, **keys})
-    trainer.fit()
-    trainer.on(old).keep_layers(folder)
-    inference = trainer.on(new)
-    grown = inference.since(folder, **chosen)
-    whole, vectors = inference.predict(), inference.embed()
-    pairs = [(whole, grown.predict())]
-    work = grown.work
-    pairs += [(vectors, grown.embed()), (inference.embed(layer=0), grown.embed(layer=0)),
-              (whole, grown.predict(appended=True)), (vectors, grown.embed(appended=True))]
-    if nodes is not None:
-        pairs.append((whole, grown.predict(nodes)))
-    return pairs, sum(comm.all_gather(len(grown.appended))), work
-
-
-def check(model: Any, old: gt.Graph, new: gt.Graph, folder: Path, size: int = 2, **keys: Any) -> Any:
-    """Compare an update with the whole graph; returns the work of predicting all nodes."""
-    pairs, n_new, work = run_simulated(size, update, model, old, new, folder, **keys)[0]
-    for whole, found in pairs:
-        row_of = {node: i for i, node in enumerate(whole[0].tolist())}
-        np.testing.assert_allclose(found[1], whole[1][[row_of[node] for node in found[0].tolist()]], rtol=1e-9, atol=1e-9)
-    assert len(pairs[3][1][0]) == n_new == work.appended and len(pairs[0][1][0]) == new.n_nodes
-    return work
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat", "gat_e", "rgcn", Pair, Own], ids=str)

@@ -179,3 +179,16 @@ def test_no_later_link_reaches_the_training_of_links(keys):
 def test_bad_grain(option, message):
     with pytest.raises(ConfigError, match=message):
         trainer(GRAPH, sampler=f"temporal:{option}")
+
+
+EDGES = GRAPH.replace(edge_y=WHEN * 1.0, edge_train=WHEN < 9, edge_val=None, edge_test=None, y=None)
+PAIRS, DEPEND = "targets of this task are edges or links", "values depend on the time of the target"
+
+
+@pytest.mark.parametrize(("graph", "keys", "message"), [
+    (EDGES, {"task": "edge"}, PAIRS), (GRAPH, {"task": "link"}, PAIRS),
+    (GRAPH, {"history": "hec", "partitioner": "1d-dst"}, f"history=hec: {DEPEND}"), (GRAPH, {"history": "fresh"}, f"history=fresh: {DEPEND}"),
+])
+def test_what_would_see_the_future_is_refused(graph, keys, message):
+    with pytest.raises(ConfigError, match=message):
+        trainer(graph, model="sage", **keys).fit()
