@@ -187,7 +187,8 @@ PAIRS, DEPEND = "targets of this task are edges or links", "values depend on the
 
 @pytest.mark.parametrize(("graph", "keys", "message"), [
     (EDGES, {"task": "edge"}, PAIRS), (GRAPH, {"task": "link"}, PAIRS),
-    (GRAPH, {"history": "hec", "partitioner": "1d-dst"}, f"history=hec: {DEPEND}"), (GRAPH, {"history": "fresh"}, f"history=fresh: {DEPEND}"),
+    (GRAPH, {"history": "hec", "partitioner": "1d-dst"}, f"history=hec: {DEPEND}"),
+    (GRAPH, {"history": "fresh"}, f"history=fresh: {DEPEND}"),
 ])
 def test_what_would_see_the_future_is_refused(graph, keys, message):
     with pytest.raises(ConfigError, match=message):
