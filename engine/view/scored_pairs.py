@@ -130,7 +130,7 @@ class PairPlan:
 
 
 def _order(kind: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    """``np.lexsort((dst, kind))``, [n] int64: the number of a pair in the last bits keeps equal pairs in order."""
+    """``np.lexsort((dst, kind))``, [n] int64, for fewer than 2^30 pairs: their numbers in the last bits keep equal ones in order."""
     bits = len(dst).bit_length()
     keys = (kind.astype(np.int64) << 31 | dst) << bits | np.arange(len(dst))
     # numpy sorts plain numbers several times as fast as it finds their order

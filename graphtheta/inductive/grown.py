@@ -120,7 +120,8 @@ class Grown:
 
     Args:
         model: On the grown graph.
-        folder: What ``keep_layers`` wrote on the earlier graph. Nodes are the same by their original ids.
+        folder: What ``keep_layers`` wrote on the earlier graph. Nodes are the same by their original ids; without,
+            in a graph of several types, by their type and their number in it.
         compare: How nodes of both graphs are compared: by all "values" that the model reads, and all edges; or by "degrees" alone,
             which is faster, and enough if nodes and edges were only appended.
 

@@ -10,6 +10,14 @@ import graphtheta as gt
 pytestmark = pytest.mark.reference
 
 
+def molecules(n: int) -> gt.Graph:
+    """The first n of some small graphs, one of them without edges."""
+    rng = np.random.default_rng(1)
+    made = [gt.Graph(rng.integers(0, nodes, (2, edges)), nodes, x=rng.normal(size=(nodes, 3)))
+            for nodes, edges in ((3, 4), (4, 4), (1, 0), (5, 6), (6, 9), (7, 20), (3, 3))]
+    return gt.whole_graphs(made[:n], np.arange(n) % 2, train=np.arange(n) < 3, val=np.arange(n) >= 3)
+
+
 def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
     """Users and items with dense features of their own widths and no ids; the first ones are the same for all numbers."""
     rng = np.random.default_rng(seed)
@@ -28,3 +36,11 @@ def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
 def test_nodes_of_several_types_without_ids(tmp_path, users, items, compare, size):
     work = check("rgcn", of_types(30, 30), of_types(users, items), tmp_path / "kept", size, layers=2, compare=compare)
     assert work.appended == users + items - 60 and work.changed < users + items
+
+
+@pytest.mark.parametrize("compare", ["values", "degrees"])
+@pytest.mark.parametrize("readout", ["sum", "set2set"])
+def test_whole_graphs(tmp_path, readout, compare):
+    work = check("gin", molecules(5), molecules(7), tmp_path / "kept", 3, layers=2, readout=readout, compare=compare)
+    # two graphs of ten nodes, and a readout node for each
+    assert work.appended == work.changed == 12
