@@ -20,7 +20,7 @@ from ..kernels.pool import run_threads
 from ..kernels.turn import turns
 
 # pairs whose rows stay in the first-level cache while a tile of the gradient of a matrix is summed
-CHUNK = 128
+CHUNK = 48
 
 
 class Blocks:
@@ -159,14 +159,14 @@ def _times(width: int, onto: bool, type_: np.dtype) -> Callable[..., None]:
         w.put(2, f"whole = begin + (end - begin) // {most} * {most}")
         for rows, bounds in ((most, f"begin, whole, {most}"), (1, "whole, end")):
             w.put(2, f"for p in range({bounds}):")
-            w.put(3, *(f"x{r} = at[p + {r}]" for r in range(rows)))
+            w.put(3, *(f"x{r} = entry(at, p + {r})" for r in range(rows)))
             for r in range(rows):
                 for j, active in enumerate(vectors):
                     w.zero(3, active, f"t{r}_{j}")
             w.put(3, "for i in range(x.shape[1]):")
             w.products(4, rows, vectors, lambda r: f"load1(x, x{r}, i)", "weight", "first + i")
             for r in range(rows):
-                w.put(3, f"o = to[p + {r}]" if onto else f"o = p + {r}")
+                w.put(3, f"o = entry(to, p + {r})" if onto else f"o = p + {r}")
                 for j, active in enumerate(vectors):
                     before = f"{w.load(active, 'out', 'o', j)} + " if onto else ""
                     w.store(3, active, "out", "o", j, f"{before}t{r}_{j}")
@@ -190,7 +190,7 @@ def _outer_sums(height: int, width: int, type_: np.dtype) -> Callable[..., None]
             for r in range(rows):
                 for j, active in enumerate(vectors):
                     w.put(4, f"t{r}_{j} = {w.load(active, 'out', f'o + {r}', j)}")
-            w.put(4, "for p in range(some, last):", "    px, py = at_x[p], at_y[p]")
+            w.put(4, "for p in range(some, last):", "    px, py = entry(at_x, p), entry(at_y, p)")
             w.products(5, rows, vectors, lambda r: f"load1(x, px, f + {r})", "y", "py")
             for r in range(rows):
                 for j, active in enumerate(vectors):

@@ -18,7 +18,7 @@ class Dropout(Lowering):
         s, v = r.source, r.values
         x, n, rate = e.args[0], v.number[id(e)], e.static["rate"]
         factor, buffer = RegisterBuffer.best(s, f"f{n}", e.dims), RegisterBuffer.best(s, name, e.dims)
-        s.put(f"h{n} = mix(np.uint64({s.arg('edge_gid')}[se]) * GOLDEN + {s.arg(f'key{n}')})")
+        s.put(f"h{n} = mix(np.uint64(entry({s.arg('edge_gid')}, se)) * GOLDEN + {s.arg(f'key{n}')})")
         limit = f"np.uint64({min(int(rate * 2.0**64), 2**64 - 1)}), T({1 / (1 - rate)!r})"
         for cell in s.slices(e.dims):
             draw = s.function(f"draw{cell.active}", f"lane_tools.dropout_factors({cell.active})")

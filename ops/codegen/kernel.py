@@ -179,8 +179,8 @@ def _head(values: Values) -> list[str]:
     """Lines that locate an edge, after the prefetches for a later one."""
     v, lines = values.variant, prefetches(values)
     sender = v.mode == "sender"
-    lines += ["en = at[k]" if sender and not v.in_order else "en = k", "dr = other[k]" if sender else "sr = other[k]"]
-    lines += ["se = start + positions[en]" if v.listed else "se = start + en", "ce = offset + en"]
+    lines += ["en = entry(at, k)" if sender and not v.in_order else "en = k", "dr = entry(other, k)" if sender else "sr = entry(other, k)"]
+    lines += ["se = start + entry(positions, en)" if v.listed else "se = start + en", "ce = offset + en"]
     if any(compiled_form(a).ties for a in values.phase.aggregators.values()):
-        lines.append(f"tie = {values.source.arg('edge_gid')}[se] + tie_shift")
+        lines.append(f"tie = entry({values.source.arg('edge_gid')}, se) + tie_shift")
     return ["            " + line for line in lines]

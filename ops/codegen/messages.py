@@ -52,4 +52,4 @@ class Messages:
 
     def weighted(self, text: str) -> str:
         """A value times the importance weight of the edge."""
-        return f"{text} * as_float({self.source.arg('scale')}[en])" if self.values.variant.weighted else text
+        return f"{text} * as_float(entry({self.source.arg('scale')}, en))" if self.values.variant.weighted else text

@@ -19,10 +19,10 @@ def prefetches(values: Values) -> list[str]:
     if not scattered:
         return []
     # with rows that stay in the cache ``ahead`` is beyond all edges
-    lines = [f"later = k + {values.source.arg('ahead')}", "if later <= last:", "    far = other[later]"]
+    lines = [f"later = k + {values.source.arg('ahead')}", "if later <= last:", "    far = entry(other, later)"]
     if any("el" in row or "sl" in row for _, row, _ in scattered):
-        lines += ["    el = later" if values.variant.in_order or values.variant.mode != "sender" else "    el = at[later]",
-                  "    sl = start + positions[el]" if values.variant.listed else "    sl = start + el"]
+        lines += ["    el = later" if values.variant.in_order or values.variant.mode != "sender" else "    el = entry(at, later)",
+                  "    sl = start + entry(positions, el)" if values.variant.listed else "    sl = start + el"]
     for name, row, size in scattered:
         lines.append(f"    far_{name} = {row}")
         lines += [f"    prefetch({name}, far_{name}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
@@ -55,7 +55,7 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
         if kind == "edge" and sender and not variant.in_order:
             found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
         elif kind not in ("edge", values.fixed_end):
-            found.append((f"{kind}{n}", f"rows_{kind}{n}[far]" if e.leaf in variant.in_place else "far", size))
+            found.append((f"{kind}{n}", f"entry(rows_{kind}{n}, far)" if e.leaf in variant.in_place else "far", size))
     if sender:
         for name in arguments:
             if name.startswith("spread_"):

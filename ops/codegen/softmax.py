@@ -88,7 +88,7 @@ def _score(m: Messages, z: Expr) -> RegisterBuffer:
     s, v = m.source, m.values
     buffer = RegisterBuffer.best(s, s.name("z"), z.dims)
     for cell in s.slices(z.dims):
-        scale = f" + log(as_float({s.arg('scale')}[en]))" if v.variant.weighted else ""
+        scale = f" + log(as_float(entry({s.arg('scale')}, en)))" if v.variant.weighted else ""
         buffer.set(cell, v.text(z, cell) + scale)
     return buffer
 

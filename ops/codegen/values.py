@@ -95,7 +95,7 @@ class Values:
         if name == "reversed":
             return f"single({self.source.arg('reversed')})"
         if name == "gid":
-            return f"single({self.source.arg('edge_gid')}[se])"
+            return f"single(entry({self.source.arg('edge_gid')}, se))"
         text = self.source.read(self.source.arg(f"{kind}{self.number[id(e)]}"), self.row(e), cell)
         # a mask is 0 or 1 in the type of the kernel
         text = f"as_float({text})" if e.dtype.kind == "b" else text
@@ -107,7 +107,7 @@ class Values:
         kind, name = e.leaf
         if e.leaf in self.variant.in_place:
             rows = self.source.arg(f"rows_{kind}{self.number[id(e)]}")
-            return self.source.once(f"{rows}[{kind[0]}r]", "row" if kind == self.fixed_end else "")
+            return self.source.once(f"entry({rows}, {kind[0]}r)", "row" if kind == self.fixed_end else "")
         return {"src": "sr", "dst": "dr"}.get(kind) or ("ce" if name in self.variant.carried else "se")
 
     def fixed(self, e: Expr) -> bool:
