@@ -10,9 +10,9 @@ epoch where it is largest, with the standard deviation over folds, and as publis
 choose that epoch. "tox21" and "hiv" are split by scaffold; the figure is the area under the ROC
 curve on test molecules, with the weights that are best on validation molecules, in percent, as mean
 and standard deviation over seeds. "tox21_bonds" and "hiv_bonds" read the bonds, at the settings of
-the Open Graph Benchmark (https://arxiv.org/abs/2005.00687, appendix); "tox21_bonds_24" stops after 24
-of its 100 epochs. Every evaluation is reported on standard error as soon as it is made. --out has a
-line for each seed.
+the Open Graph Benchmark (https://arxiv.org/abs/2005.00687, appendix); "tox21_bonds_24" and
+"hiv_bonds_24" stop after 24 of its 100 epochs. Every evaluation is reported on standard error as soon
+as it is made. --out has a line for each seed.
 """
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ MOLECULES: dict[str, dict[str, Any]] = {
 BONDS = {"model": "gine", "layers": 5, "hidden": 300, "train_eps": True, "jumping": "none", "readout": "mean", "metric": "auc",
          "batch_size": 32, "dropout": 0.5, "lr": 0.001, "epochs": 100, "eval_every": 4}
 MOLECULES |= {f"{name}_bonds": {"dataset": f"mol_{name}:level=graphs", **BONDS} for name in ("tox21", "hiv")}
-MOLECULES["tox21_bonds_24"] = {**MOLECULES["tox21_bonds"], "epochs": 24}
-PUBLISHED = {"tox21_bonds": "74.9 +- 0.5 GIN", "tox21_bonds_24": "74.9 +- 0.5 GIN after 100", "hiv_bonds": "75.6 +- 1.4 GIN",
+MOLECULES |= {f"{name}_24": {**MOLECULES[name], "epochs": 24} for name in ("tox21_bonds", "hiv_bonds")}
+PUBLISHED = {"tox21_bonds": "74.9 +- 0.5 GIN", "tox21_bonds_24": "74.9 +- 0.5 GIN after 100",
+             "hiv_bonds": "75.6 +- 1.4 GIN", "hiv_bonds_24": "75.6 +- 1.4 GIN after 100",
              "mutag": "89.4 +- 5.6 GIN, 87.2 here by another implementation", "proteins": "76.2 +- 2.8 GIN, 75.4 by another implementation"}
 COLUMNS = ["task", "mean", "deviation", "epoch", "runs", "seconds", "published"]
 
