@@ -1,12 +1,7 @@
-"""Layers of PyTorch Geometric and DGL that compute what a published layer computes, with its weights by name.
-
-Only NumPy is needed. ``Counterpart.make`` imports the other library.
-"""
+"""Layers of PyTorch Geometric and DGL that compute what a published layer computes, with its weights by name."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,67 +9,36 @@ import numpy as np
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.layer.module import Module
 from graphtheta.errors import ConfigError
+from graphtheta.exporting.counterpart import LIBRARIES, Counterpart, State, array_of, linear, refusal
+from graphtheta.exporting.relational import Metadata, hgt, rgat, rgcn, simple_hgn
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
 from graphtheta.models.gcn import GCN
 from graphtheta.models.gin import GIN
 from graphtheta.models.gine import GINE
+from graphtheta.models.hgt import HGT
 from graphtheta.models.mlp import MLP, Dense
 from graphtheta.models.norm import BatchNorm, LayerNorm
+from graphtheta.models.rgat import RGAT
+from graphtheta.models.rgcn import RGCN
 from graphtheta.models.sage import SAGE
+from graphtheta.models.simple_hgn import SimpleHGN
 from graphtheta.ops.autodiff.tape import Parameter
 
-LIBRARIES = {"pyg": "torch_geometric.nn", "dgl": "dgl.nn"}
 # activations as modules of torch.nn
 ACTIVATIONS = {"relu": "ReLU", "elu": "ELU", "leaky_relu": "LeakyReLU", "tanh": "Tanh", "gelu": "GELU", "none": "Identity"}
-State = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Counterpart:
-    """A module of another library.
-
-    Attributes:
-        library: "pyg", "dgl" or "torch".
-        name: Its class in ``torch_geometric.nn``, ``dgl.nn`` or ``torch.nn``.
-        options: Arguments of its constructor; those that are counterparts are made first. "*" has those without names.
-        state: Its weights by name, as ``load_state_dict`` takes them.
-    """
-
-    library: str
-    name: str
-    options: dict[str, Any]
-    state: State
-
-    def make(self) -> Any:
-        """The module with its weights, in evaluation mode.
-
-        Raises:
-            ConfigError: The library is not installed.
-        """
-        try:
-            torch = import_module("torch")
-            home = import_module(LIBRARIES.get(self.library, "torch.nn"))
-        except ImportError as error:
-            raise ConfigError(f"{self.name} is a layer of a library that cannot be imported ({error}); install it, or read the weights "
-                              "from .state") from None
-        first = self.options.get("*", ())
-        made = getattr(home, self.name)(*(part.make() for part in first), **{
-            name: x.make() if isinstance(x, Counterpart) else x for name, x in self.options.items() if name != "*"})
-        made = made.to(torch.float64 if any(x.dtype == np.float64 for x in self.state.values()) else torch.float32).eval()
-        made.load_state_dict({name: torch.from_numpy(np.array(x)) for name, x in self.state.items()})
-        return made
-
-
-def counterpart(layer: Module, library: str) -> Counterpart:
+def counterpart(layer: Module, library: str, metadata: Metadata | None = None) -> Counterpart:
     """The layer of another library that computes what a layer computes.
 
     Args:
         layer: A published layer, ``MLP`` or norm.
         library: "pyg" or "dgl".
+        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` has weights.
 
     Raises:
-        ConfigError: The library is unknown, or has no such layer.
+        ConfigError: The library is unknown, or has no such layer, or ``metadata`` does not fit it.
     """
     if library not in LIBRARIES:
         raise ConfigError(f"library {library!r} is not known; choose from {', '.join(LIBRARIES)}")
@@ -84,32 +48,18 @@ def counterpart(layer: Module, library: str) -> Counterpart:
                           f"{', '.join(kind.__name__ for kind in CONVERTERS)}")
     if isinstance(layer, Layer) and layer.direction != "in":
         raise ConfigError(f"{type(layer).__name__} runs along {layer.direction} edges, layers of {library} along in-edges only")
-    return of(layer, library)
-
-
-def _value(p: Any) -> np.ndarray:
-    return np.asarray(p.value)
-
-
-def _linear(prefix: str, weight: Parameter, bias: Parameter | None = None) -> State:
-    """The state of a linear map of torch, whose weight is [d_out, d_in]; further axes of the output are joined."""
-    of = {f"{prefix}weight": _value(weight).reshape(weight.shape[0], -1).T}
-    return of if bias is None else of | {f"{prefix}bias": _value(bias).reshape(-1)}
-
-
-def _none(layer: Module, what: str, library: str) -> ConfigError:
-    return ConfigError(f"{type(layer).__name__} with {what} has no counterpart in {library}")
+    return of(layer, library, metadata) if isinstance(layer, HGT) else of(layer, library)
 
 
 def _gcn(layer: GCN, library: str) -> Counterpart:
     d_in, d_out = layer.weight.shape
     options: dict[str, Any]
-    bias = {} if layer.bias is None else {"bias": _value(layer.bias)}
+    bias = {} if layer.bias is None else {"bias": array_of(layer.bias)}
     if library == "pyg":
         options = {"in_channels": d_in, "out_channels": d_out, "normalize": False, "bias": bool(bias)}
-        return Counterpart(library, "GCNConv", options, _linear("lin.", layer.weight) | bias)
+        return Counterpart(library, "GCNConv", options, linear("lin.", layer.weight) | bias)
     options = {"in_feats": d_in, "out_feats": d_out, "norm": "none", "bias": bool(bias), "allow_zero_in_degree": True}
-    return Counterpart(library, "GraphConv", options, {"weight": _value(layer.weight), **bias})
+    return Counterpart(library, "GraphConv", options, {"weight": array_of(layer.weight), **bias})
 
 
 def _sage(layer: SAGE, library: str) -> Counterpart:
@@ -117,16 +67,16 @@ def _sage(layer: SAGE, library: str) -> Counterpart:
     options: dict[str, Any]
     if library == "pyg":
         options = {"in_channels": d_in, "out_channels": d_out, "aggr": layer.sum, "bias": layer.bias is not None}
-        return Counterpart(library, "SAGEConv", options, _linear("lin_l.", layer.neighbour, layer.bias) | _linear("lin_r.", layer.root))
+        return Counterpart(library, "SAGEConv", options, linear("lin_l.", layer.neighbour, layer.bias) | linear("lin_r.", layer.root))
     if layer.sum != "mean":
-        raise _none(layer, f"aggregator={layer.sum!r}", library)
+        raise refusal(layer, f"aggregator={layer.sum!r}", library)
     options = {"in_feats": d_in, "out_feats": d_out, "aggregator_type": "mean", "bias": layer.bias is not None}
-    return Counterpart(library, "SAGEConv", options, _linear("fc_neigh.", layer.neighbour) | _linear("fc_self.", layer.root, layer.bias))
+    return Counterpart(library, "SAGEConv", options, linear("fc_neigh.", layer.neighbour) | linear("fc_self.", layer.root, layer.bias))
 
 
 def _gin(layer: GIN, library: str) -> Counterpart:
     inner, trained = counterpart(layer.mlp, library), isinstance(layer.eps, Parameter)
-    eps = np.asarray(_value(layer.eps) if trained else layer.eps, _value(layer.mlp.weights[0]).dtype).reshape(1)
+    eps = np.asarray(array_of(layer.eps) if trained else layer.eps, array_of(layer.mlp.weights[0]).dtype).reshape(1)
     name, at, options = ("GINConv", "nn", {"eps": float(eps[0]), "train_eps": trained}) if library == "pyg" else \
         ("GINConv", "apply_func", {"aggregator_type": "sum", "init_eps": float(eps[0]), "learn_eps": trained})
     state = {f"{at}.{key}": x for key, x in inner.state.items()} | {"eps": eps}
@@ -138,10 +88,10 @@ def _gine(layer: GINE, library: str) -> Counterpart:
         raise ConfigError(f"GINE has no counterpart in {library}, whose GINEConv does not project edge attributes; choose pyg")
     inner, trained = counterpart(layer.mlp, library), isinstance(layer.eps, Parameter)
     d_edge, width = layer.weight_edge.shape
-    eps = np.asarray(_value(layer.eps) if trained else layer.eps, _value(layer.weight_edge).dtype).reshape(1)
-    state = {f"nn.{key}": x for key, x in inner.state.items()} | {"eps": eps} | _linear("lin.", layer.weight_edge)
+    eps = np.asarray(array_of(layer.eps) if trained else layer.eps, array_of(layer.weight_edge).dtype).reshape(1)
+    state = {f"nn.{key}": x for key, x in inner.state.items()} | {"eps": eps} | linear("lin.", layer.weight_edge)
     # the bias of the projection is left out here
-    state["lin.bias"] = np.zeros(width, _value(layer.weight_edge).dtype)
+    state["lin.bias"] = np.zeros(width, array_of(layer.weight_edge).dtype)
     return Counterpart(library, "GINEConv", {"nn": inner, "eps": float(eps[0]), "train_eps": trained, "edge_dim": d_edge}, state)
 
 
@@ -149,19 +99,19 @@ def _attention(layer: GAT | GATE, library: str) -> tuple[State, State]:
     """Weights of an attention layer and those of its edge term, by names of the library."""
     heads, pyg = layer.att_src.shape[0], library == "pyg"
     names = ("lin.", "att_src", "att_dst", "lin_edge.", "att_edge") if pyg else ("fc.", "attn_l", "attn_r", "fc_edge.", "attn_edge")
-    state = _linear(names[0], layer.weight)
-    state |= {name: _value(p)[None] for name, p in ((names[1], layer.att_src), (names[2], layer.att_dst))}
+    state = linear(names[0], layer.weight)
+    state |= {name: array_of(p)[None] for name, p in ((names[1], layer.att_src), (names[2], layer.att_dst))}
     if layer.bias is not None:
         # DGL adds it before heads are averaged
         again = heads if not pyg and not layer.concat else 1
-        state["bias"] = np.tile(_value(layer.bias), again)
-    edge = {} if isinstance(layer, GAT) else _linear(names[3], layer.weight_edge) | {names[4]: _value(layer.att_edge)[None]}
+        state["bias"] = np.tile(array_of(layer.bias), again)
+    edge = {} if isinstance(layer, GAT) else linear(names[3], layer.weight_edge) | {names[4]: array_of(layer.att_edge)[None]}
     return state, edge
 
 
 def _gat(layer: GAT, library: str) -> Counterpart:
     if layer.weight_dst is not None:
-        raise _none(layer, "separate=True", library)
+        raise refusal(layer, "separate=True", library)
     (heads, width), (state, _), d_in = layer.att_src.shape, _attention(layer, library), layer.weight.shape[0]
     options: dict[str, Any]
     if library == "pyg":
@@ -180,7 +130,7 @@ def _gat_e(layer: GATE, library: str) -> Counterpart:
     options = {"in_channels": layer.weight.shape[0], "out_channels": width, "heads": heads, "concat": layer.concat,
                "negative_slope": layer.slope, "add_self_loops": False, "bias": layer.bias is not None,
                "edge_dim": layer.weight_edge.shape[0], "residual": layer.root is not None}
-    return Counterpart(library, "GATConv", options, state | edge | ({} if layer.root is None else _linear("res.", layer.root)))
+    return Counterpart(library, "GATConv", options, state | edge | ({} if layer.root is None else linear("res.", layer.root)))
 
 
 def _mlp(layer: MLP, library: str) -> Counterpart:
@@ -188,7 +138,7 @@ def _mlp(layer: MLP, library: str) -> Counterpart:
     for i, (weight, bias) in enumerate(zip(layer.weights, layer.biases, strict=True)):
         d_in, d_out = weight.shape[0], int(np.prod(weight.shape[1:]))
         parts.append(Counterpart("torch", "Linear", {"in_features": d_in, "out_features": d_out, "bias": bias is not None},
-                                 _linear("", weight, bias)))
+                                 linear("", weight, bias)))
         if i < len(layer.norms):
             norm = layer.norms[i]
             parts += [] if norm is None else [counterpart(norm, library)]
@@ -199,17 +149,17 @@ def _mlp(layer: MLP, library: str) -> Counterpart:
 
 def _batch_norm(layer: BatchNorm, library: str) -> Counterpart:
     stats = layer.stats
-    state = {"weight": _value(layer.gamma), "bias": _value(layer.beta), "running_mean": np.asarray(stats.mean),
+    state = {"weight": array_of(layer.gamma), "bias": array_of(layer.beta), "running_mean": np.asarray(stats.mean),
              "running_var": np.asarray(stats.var), "num_batches_tracked": np.asarray(0)}
     return Counterpart("torch", "BatchNorm1d", {"num_features": layer.gamma.shape[0]}, state)
 
 
 def _layer_norm(layer: LayerNorm, library: str) -> Counterpart:
-    state = {"weight": _value(layer.gamma), "bias": _value(layer.beta)}
+    state = {"weight": array_of(layer.gamma), "bias": array_of(layer.beta)}
     return Counterpart("torch", "LayerNorm", {"normalized_shape": layer.gamma.shape[0]}, state)
 
 
-CONVERTERS: dict[type, Callable[[Any, str], Counterpart]] = {
-    GCN: _gcn, SAGE: _sage, GIN: _gin, GINE: _gine, GAT: _gat, GATE: _gat_e, MLP: _mlp,
-    Dense: lambda layer, library: _mlp(layer.mlp, library), BatchNorm: _batch_norm, LayerNorm: _layer_norm,
+CONVERTERS: dict[type, Callable[..., Counterpart]] = {
+    GCN: _gcn, SAGE: _sage, GIN: _gin, GINE: _gine, GAT: _gat, GATE: _gat_e, RGCN: rgcn, RGAT: rgat, SimpleHGN: simple_hgn, HGT: hgt,
+    MLP: _mlp, Dense: lambda layer, library: _mlp(layer.mlp, library), BatchNorm: _batch_norm, LayerNorm: _layer_norm,
 }

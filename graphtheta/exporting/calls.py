@@ -1,0 +1,150 @@
+"""How the layers of other libraries are called, each with what it reads of the graph, and results in the shape of ours."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from graphtheta.engine.layer.layer import Layer
+from graphtheta.errors import DataError
+from graphtheta.models.gat import GAT
+from graphtheta.models.gat_e import GATE
+from graphtheta.models.gcn import GCN, NORMALISATIONS
+from graphtheta.models.gine import GINE
+from graphtheta.models.hgt import HGT
+from graphtheta.models.rgat import RGAT
+from graphtheta.models.rgcn import RGCN
+from graphtheta.models.simple_hgn import SimpleHGN
+
+
+@dataclass(frozen=True)
+class Given:
+    """A graph as tensors.
+
+    Attributes:
+        graph: What layers are given: the ends of the edges, [2, edges], or a ``DGLGraph``.
+        ends: Sources and destinations.
+        edge_weight, edge_attr: [edges] and [edges, d], or None.
+        edge_type: Codes of relations, [edges], or None.
+        node_type: Codes of types, [nodes], or None.
+    """
+
+    graph: Any
+    ends: Any
+    edge_weight: Any = None
+    edge_attr: Any = None
+    edge_type: Any = None
+    node_type: Any = None
+
+    @property
+    def pyg(self) -> bool:
+        """Whether the layers are those of PyTorch Geometric."""
+        return self.graph is self.ends
+
+    def relation(self, relations: int) -> Any:
+        """Codes of relations, checked; DataError if they are missing or too large."""
+        if self.edge_type is None:
+            raise DataError("the layers read relations; give edge_type, the relation of each edge")
+        if len(self.edge_type) and not 0 <= int(self.edge_type.min()) <= int(self.edge_type.max()) < relations:
+            raise DataError(f"edge_type has codes from {int(self.edge_type.min())} to {int(self.edge_type.max())}; the layers have "
+                            f"{relations} relations")
+        return self.edge_type.long()
+
+
+def call(layer: Any, module: Any, h: Any, given: Given) -> Any:
+    """The result of a layer of another library.
+
+    Args:
+        layer: Our layer.
+        module: Its counterpart.
+        h: The node values.
+        given: The graph.
+
+    Raises:
+        DataError: It lacks what the layer reads.
+    """
+    if not isinstance(layer, Layer):
+        return module(h)
+    return next((how for kind, how in CALLS.items() if isinstance(layer, kind)), _plain)(layer, module, h, given)
+
+
+def _plain(layer: Any, module: Any, h: Any, given: Given) -> Any:
+    return module(h, given.graph) if given.pyg else module(given.graph, h)
+
+
+def _gcn(layer: GCN, module: Any, h: Any, given: Given) -> Any:
+    """With weights of edges after normalisation by numbers of in-edges, as ``models/gcn.py`` describes it."""
+    src, dst = given.ends
+    degree = h.new_zeros(len(h)).index_add(0, dst, h.new_ones(len(dst)))
+    factor = degree.clamp(min=1) ** NORMALISATIONS[layer.norm] * degree.clamp(max=1)
+    weight = factor[dst] * (factor[src] if layer.norm == "sym" else 1)
+    weight = weight if given.edge_weight is None else weight * given.edge_weight
+    return module(h, given.graph, weight) if given.pyg else module(given.graph, h, edge_weight=weight)
+
+
+def _gat(layer: GAT, module: Any, h: Any, given: Given) -> Any:
+    out = _plain(layer, module, h, given)
+    if given.pyg:
+        return out
+    # attention of DGL returns heads, [n, heads, d]
+    return out.flatten(1) if layer.concat else out.mean(1)
+
+
+def _with_attributes(layer: Any, module: Any, h: Any, given: Given) -> Any:
+    return module(h, given.graph, given.edge_attr)
+
+
+def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
+    if given.pyg:
+        if given.edge_weight is not None and bool((given.edge_weight != 1).any()):
+            raise DataError("RGCNConv of PyTorch Geometric reads no edge weights, by which rgcn multiplies messages; export to dgl")
+        backend = import_module("torch_geometric.backend")
+        # with pyg-lib, a product over segments takes one mean over the edges of all relations
+        before, backend.use_segment_matmul = backend.use_segment_matmul, False  # type: ignore[attr-defined]
+        try:
+            return module(h, given.graph, given.relation(module.num_relations))
+        finally:
+            backend.use_segment_matmul = before  # type: ignore[attr-defined]
+    relations = module.linear_r.num_types
+    relation, norm = given.relation(relations), given.edge_weight
+    if layer.aggregator == "mean":
+        _, pair, counts = (given.ends[1] * relations + relation).unique(return_inverse=True, return_counts=True)
+        norm = (1 if norm is None else norm) / counts[pair].to(h.dtype)
+    return module(given.graph, h, relation, None if norm is None else norm[:, None])
+
+
+def _rgat(layer: RGAT, module: Any, h: Any, given: Given) -> Any:
+    return module(h, given.graph, given.relation(module.num_relations))
+
+
+def _simple_hgn(layer: SimpleHGN, module: Any, h: Any, given: Given) -> Any:
+    one_hot = import_module("torch").nn.functional.one_hot
+    return module(h, given.graph, one_hot(given.relation(module.edge_dim), module.edge_dim).to(h.dtype))
+
+
+def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
+    """With the nodes of each type and the edges of each relation by name, in the numbers of each type."""
+    relation, node_type = given.relation(layer.prior.shape[0]), given.node_type
+    if node_type is None:
+        raise DataError("the layers read types of nodes; give node_type, the type of each node")
+    codes = {name: i for i, name in enumerate(module.node_types)}
+    leads = relation.new_tensor([[codes[name[0]], codes[name[2]]] for name in module.edge_types])
+    if bool((node_type[given.graph] != leads[relation].T).any()):
+        raise DataError("an edge has ends of other types than its relation in metadata; give names of types and relations in the order "
+                        "of their codes")
+    rows = {name: (node_type == i).nonzero().ravel() for name, i in codes.items()}
+    number = relation.new_zeros(len(h))
+    for own in rows.values():
+        number[own] = relation.new_ones(len(own)).cumsum(0) - 1
+    edges = {name: number[given.graph[:, relation == i]] for i, name in enumerate(module.edge_types)}
+    made = module({name: h[own] for name, own in rows.items()}, edges)
+    out = h.new_zeros(len(h), module.out_channels)
+    for name, own in rows.items():
+        out[own] = made[name]
+    return out
+
+
+CALLS: dict[type, Callable[[Any, Any, Any, Given], Any]] = {
+    GCN: _gcn, GAT: _gat, GATE: _with_attributes, GINE: _with_attributes, RGCN: _rgcn, RGAT: _rgat, SimpleHGN: _simple_hgn, HGT: _hgt,
+}
