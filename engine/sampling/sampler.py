@@ -1,7 +1,7 @@
 """The protocol of samplers: which in-edges a view keeps when it expands its frontier."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -80,7 +80,8 @@ class Timed(Protocol):
 
     Cutoffs start at the targets and travel down the hops of one view, which keeps them while it is
     built: a node has the lowest of its own cutoff in the hop before and of those of the nodes that
-    chose one of its edges there.
+    chose one of its edges there. Those of nodes that are targets come from the sampler; an edge or a
+    link has one of its own, and its ends have the lowest of their targets.
     """
 
     def cutoffs(self, partition: Partition, masters: np.ndarray) -> np.ndarray:
@@ -92,6 +93,22 @@ class Timed(Protocol):
 
     def complete(self, hops: int) -> Sampler:
         """The sampler that keeps all edges that the cutoffs allow, for evaluation."""
+
+
+@runtime_checkable
+class TimedPairs(Timed, Protocol):
+    """A ``Timed`` sampler that also knows the times of targets that are edges or links."""
+
+    def edge_cutoffs(self, read: Callable[[str], np.ndarray], earlier: bool) -> np.ndarray:
+        """The cutoffs of targets that are edges or links, [n] int64 or float64, of the same type on all workers.
+
+        Args:
+            read: Reads an edge column for the targets, by its name.
+            earlier: Whether the targets may only see edges that are earlier than they are.
+        """
+
+    def of_pairs(self) -> Sampler:
+        """The sampler for targets that are edges or links, which reads no times of nodes."""
 
 
 @runtime_checkable

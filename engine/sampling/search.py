@@ -154,12 +154,14 @@ class Search:
         steps: Number of the training step of each view, for the sampler's draws.
         excluded: Storage positions of edges that no message of a view may use; None for none in any
             view of any worker.
+        cutoff: An argument of ``first_cutoffs``.
     """
 
-    def __init__(self, partition: Partition, targets: ByView, sampler: Sampler | None, steps: Sequence[int], excluded: ByView | None):
+    def __init__(self, partition: Partition, targets: ByView, sampler: Sampler | None, steps: Sequence[int], excluded: ByView | None,
+                 cutoff: np.ndarray | None = None):
         self._partition, self._nodes, self._sampler, self._steps, self._excluded = partition, targets, sampler, steps, excluded
         self._hop = np.zeros(len(targets.items), np.int16)
-        self._cutoff = sampler.cutoffs(partition, targets.items) if isinstance(sampler, Timed) else None
+        self._cutoff = first_cutoffs(sampler, partition, targets.items, cutoff)
 
     def run(self, hops: Sequence[Along]) -> Found:
         """Search.
@@ -288,6 +290,13 @@ class _Pass:
             owner = np.searchsorted(plan.recv_ptr, halo, side="right").astype(np.int32) - np.int32(1)
             self.route = ViewRoute(f.partition, self.mirrors.ptr, owner, (halo - plan.recv_ptr[owner]).astype(np.int32))
             self.senders.append(ByView(plan.rows[plan.send_ptr[self.route.partner] + self.route.row].astype(np.int64), self.route.ptr))
+
+
+def first_cutoffs(sampler: Sampler | None, partition: Partition, rows: np.ndarray, given: np.ndarray | None) -> np.ndarray | None:
+    """The cutoffs of targets at some rows, [n]: those given, or else those of the sampler; None for one that is not ``Timed``."""
+    if not isinstance(sampler, Timed):
+        return None
+    return sampler.cutoffs(partition, rows) if given is None else given
 
 
 def no_cutoffs(n: int, dtype: np.dtype) -> np.ndarray:

@@ -36,13 +36,15 @@ def neighbourhoods(partition: Partition, layers: Layers, task: Task, own: Sequen
     Collective: all ranks of the partition.
     """
     if isinstance(task, NodeTask) and type(task).seeds is NodeTask.seeds:
-        targets: list[_Targets] = [(task.rows[positions], None, None) for positions in own]
+        targets: list[_Targets] = [(task.rows[positions], None, None, None) for positions in own]
     else:
         targets = partition.halo_comm.together([partial(_targets, task, *x) for x in zip(own, steps, strict=True)])
-    excluded, pairs = [x for *_, x in targets if x is not None], [x for _, x, _ in targets if x is not None]
+    pairs, excluded = [x for _, x, *_ in targets if x is not None], [x for *_, x, _ in targets if x is not None]
+    cutoffs = [x for *_, x in targets if x is not None]
     if 0 < len(excluded) < len(targets):
         return None
-    search = Search(partition, ByView.joined([rows for rows, *_ in targets]), sampler, steps, ByView.joined(excluded) if excluded else None)
+    search = Search(partition, ByView.joined([rows for rows, *_ in targets]), sampler, steps, ByView.joined(excluded) if excluded else None,
+                    np.concatenate(cutoffs) if cutoffs else None)
     supersteps = hops(layers)
     found = search.run([all_passes(partition, [x for x in supersteps if x.from_end == i]) for i in range(depth(layers))])
     for plan, outside in zip(pairs, found.outside([np.flatnonzero(plan.needed) for plan in pairs]) if pairs else [], strict=True):
@@ -50,11 +52,11 @@ def neighbourhoods(partition: Partition, layers: Layers, task: Task, own: Sequen
     return Searched(found, [plan.pairs for plan in pairs] or None)
 
 
-# master rows, pairs, and storage positions of excluded edges
-_Targets = tuple[np.ndarray, PairPlan | None, np.ndarray | None]
+# master rows, pairs, storage positions of excluded edges, and cutoffs
+_Targets = tuple[np.ndarray, PairPlan | None, np.ndarray | None, np.ndarray | None]
 
 
 def _targets(task: Task, own: np.ndarray, step: int) -> _Targets:
     """The targets of a batch, without arrays that are as long as the graph."""
     seeds = task.seeds(own, step)
-    return np.flatnonzero(seeds.nodes), seeds.pairs, None if seeds.excluded is None else np.flatnonzero(seeds.excluded)
+    return np.flatnonzero(seeds.nodes), seeds.pairs, None if seeds.excluded is None else np.flatnonzero(seeds.excluded), seeds.cutoff

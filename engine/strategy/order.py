@@ -53,6 +53,29 @@ class RandomOrder:
         return lambda epoch: Permutation(key(seed, Purpose.BATCH, epoch), n).position(numbers)
 
 
+class TimeOrder:
+    """The targets by their cutoffs, those of equal ones by id, in every epoch; for batches that are shuffled as wholes.
+
+    Of targets that share a node the earliest counts, so targets of about the same time should share a batch.
+    """
+
+    name: ClassVar[str] = "time"
+
+    def positions(self, partition: Partition, task: Task, seed: int) -> Positions:
+        assert task.cutoffs is not None
+        numbers = ranks_among_all(partition, _as_integers(task.cutoffs), task.ids)
+        return lambda epoch: numbers
+
+
+def _as_integers(x: np.ndarray) -> np.ndarray:
+    """Integers in the order of the numbers, [n] int64."""
+    if x.dtype.kind != "f":
+        return x.astype(np.int64)
+    # the bits of negative numbers rise as these fall; -0.0 + 0.0 is 0.0
+    bits = (x.astype(np.float64) + 0.0).view(np.int64)
+    return np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+
+
 class BatchOrder:
     """Batches of targets, in another order each epoch. A target that has several positions in a batch is in it once.
 
@@ -60,10 +83,11 @@ class BatchOrder:
         positions: Positions of this worker's targets by epoch.
         n_targets: Targets of all workers.
         batch_size: Targets of a batch over all workers; the last one may be smaller.
+        shuffle: Seed by which the batches are shuffled as wholes in every epoch; None to leave them in the order of the positions.
     """
 
-    def __init__(self, positions: Positions, n_targets: int, batch_size: int):
-        self._positions, self._n, self._size = positions, n_targets, batch_size
+    def __init__(self, positions: Positions, n_targets: int, batch_size: int, shuffle: int | None = None):
+        self._positions, self._n, self._size, self._shuffle = positions, n_targets, batch_size, shuffle
         self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
 
     @property
@@ -80,6 +104,8 @@ class BatchOrder:
             found = self._positions(epoch)
             target, position = found if isinstance(found, tuple) else (np.arange(len(found)), found)
             batch = position // self._size
+            if self._shuffle is not None:
+                batch = Permutation(key(self._shuffle, Purpose.BATCH, epoch), self.n_batches).position(batch)
             by_batch = np.lexsort((target, batch))
             target, batch = target[by_batch], batch[by_batch]
             first = np.append(True, (np.diff(target) != 0) | (np.diff(batch) != 0))[: len(target)]

@@ -22,6 +22,7 @@ class Positives(Protocol):
         src, dst: Their ends, [n] int64.
         n_links: Links of all workers.
         negatives: Negatives per positive.
+        cutoff: ``Task.cutoffs`` of the links at this worker, or None.
     """
 
     @property
@@ -38,6 +39,9 @@ class Positives(Protocol):
 
     @property
     def negatives(self) -> int: ...
+
+    @property
+    def cutoff(self) -> np.ndarray | None: ...
 
     def of_step(self, step: int) -> Positives:
         """The same links with the draws of a step."""

@@ -17,12 +17,12 @@ from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..sampling.cluster_nodes import NodesByCluster
-from ..sampling.sampler import Checked, PreparedSampler, Sampler, Timed
+from ..sampling.sampler import Checked, PreparedSampler, Sampler, Timed, TimedPairs
 from ..view.expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
 from ..view.hop import Layers, depth, hops
 from ..view.view import GraphView, global_view
 from .neighbourhoods import Searched, neighbourhoods
-from .order import BatchOrder, Order, RandomOrder
+from .order import BatchOrder, Order, RandomOrder, TimeOrder
 from .task import NodeTask, Seeds, Task
 
 # a batch size is adapted to a number of nodes by measuring some batches, a few times; a change by a
@@ -146,7 +146,7 @@ class MiniBatch(Strategy):
         sampler: None for no sampling.
         vertex_limit: If above 0, ``batch_size`` is only a first guess, and is changed so that a
             view holds about this many nodes over all workers.
-        order: The order of targets; None for a random one.
+        order: The order of targets; None for a random one, or of targets with times for random batches of consecutive targets.
 
     Attributes:
         batch_size: Targets per batch, the same for the whole run.
@@ -161,9 +161,10 @@ class MiniBatch(Strategy):
             raise ConfigError(f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
                               "make a sampler with one fanout for each hop of the model")
         if isinstance(sampler, Timed) and not isinstance(task, NodeTask):
-            raise ConfigError(f"sampler={sampler.name} knows the times of nodes, and the targets of this task are edges or links, whose "
-                              "times it would not respect; choose another --sampler, such as neighbour, and training edges that end "
-                              "before the held-out ones begin (--split time)")
+            if task.cutoffs is None or not isinstance(sampler, TimedPairs):
+                raise ConfigError(f"sampler={sampler.name}: the targets of this task have no times that it knows; give --task node, or "
+                                  "another --sampler, such as neighbour")
+            sampler = sampler.of_pairs()
         if isinstance(sampler, Checked):
             sampler.check(partition)
         self.sampler = sampler
@@ -171,13 +172,18 @@ class MiniBatch(Strategy):
         if isinstance(sampler, PreparedSampler) and not task.excludes:
             for relation, reverse in all_passes(partition, hops(layers)).values():
                 sampler.prepare(partition, relation, reverse)
-        positions = (order or RandomOrder()).positions(partition, task, seed)
-        self._order, self.batch_size = BatchOrder(positions, task.n_targets, batch_size), batch_size
+        by_time = order is None and task.cutoffs is not None
+        positions = (order or (TimeOrder() if by_time else RandomOrder())).positions(partition, task, seed)
+
+        def batches(size: int) -> BatchOrder:
+            return BatchOrder(positions, task.n_targets, size, seed if by_time else None)
+
+        self._order, self.batch_size = batches(batch_size), batch_size
         for _ in range(MOST_ROUNDS if vertex_limit else 0):
             wanted = min(max(round(self.batch_size * vertex_limit / self._nodes()), 1), task.n_targets)
             if abs(wanted - self.batch_size) <= CLOSE * self.batch_size:
                 break
-            self._order, self.batch_size = BatchOrder(positions, task.n_targets, wanted), wanted
+            self._order, self.batch_size = batches(wanted), wanted
 
     def _nodes(self) -> float:
         """Mean number of nodes, over all workers, of the first full batches of the first epoch.
@@ -206,7 +212,8 @@ class MiniBatch(Strategy):
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)
         seeds = self.task.seeds(self._order.own(epoch, i), step)
-        view = k_hop_view(self.partition, seeds.nodes, self.layers, sampler=self.sampler, excluded=seeds.excluded, step=step)
+        view = k_hop_view(self.partition, seeds.nodes, self.layers, sampler=self.sampler, excluded=seeds.excluded, step=step,
+                          cutoff=seeds.cutoff)
         return with_pairs(view, seeds)
 
 

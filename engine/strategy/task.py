@@ -44,11 +44,14 @@ class Seeds:
         nodes: Masters whose final values are needed, [n_masters] bool.
         pairs: The pairs a decoder scores, with the plan of their ends; None for node tasks.
         excluded: Local edges no message may use, or None.
+        cutoff: ``Frontier.cutoff`` of each of the nodes, ascending by master; None if no time
+            matters, or for the times that the sampler knows.
     """
 
     nodes: np.ndarray
     pairs: PairPlan | None = None
     excluded: np.ndarray | None = None
+    cutoff: np.ndarray | None = None
 
 
 class Task(ABC):
@@ -62,6 +65,8 @@ class Task(ABC):
         weighting: Weights of rows in the loss; None if all weigh the same.
         draws_nodes: Whether ``seeds`` draws nodes and therefore needs ``among``.
         excludes: Whether ``seeds`` excludes edges from messages.
+        cutoffs: For a ``Timed`` sampler the latest time of an edge that each of this worker's targets may see, [n] int64 or float64,
+            of the same type on all workers; None if no time matters, or targets are nodes.
     """
 
     ids: np.ndarray
@@ -71,6 +76,7 @@ class Task(ABC):
     weighting: Weighting | None = None
     draws_nodes = False
     excludes = False
+    cutoffs: np.ndarray | None = None
 
     @abstractmethod
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
@@ -251,13 +257,17 @@ class EdgeTask(Task):
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
-        return self._of_stored(self._stored[own])
+        return self._of_stored(self._stored[own], None if self.cutoffs is None else self.cutoffs[own])
 
-    def _of_stored(self, stored: np.ndarray) -> Seeds:
+    def _of_stored(self, stored: np.ndarray, cutoff: np.ndarray | None = None) -> Seeds:
         p = self._partition
         pairs = Pairs(self._ends[0][stored], self._ends[1][stored], p.edge_gid[stored], stored, p.edge.read("y", stored))
         plan = PairPlan(p, pairs)
-        return Seeds(plan.needed, plan)
+        return Seeds(plan.needed, plan, cutoff=None if cutoff is None else plan.lowest(cutoff))
+
+    def column_of_targets(self, name: str) -> np.ndarray:
+        """An edge column for this worker's targets, [n, ...]."""
+        return np.asarray(self._partition.edge.read(name, self._stored))
 
     def masked(self, mask: np.ndarray) -> Seeds:
         """All local edges of a mask in storage order, for evaluation.
@@ -309,7 +319,7 @@ class LinkTask(Task):
             raise ConfigError(f"supervision: got {supervision}, expected a number above 0 and at most 1")
         self._partition, self._links = partition, links
         self._supervision, self._seed, self._in_batch = supervision, seed, in_batch
-        self.ids, self.n_targets = links.numbers, links.n_links
+        self.ids, self.n_targets, self.cutoffs = links.numbers, links.n_links, links.cutoff
         if not self.n_targets:
             raise DataError("there are no links to train on: every edge is held out or joins a node to itself; give a graph with more "
                             "edges, or masks edge_val and edge_test that hold out fewer")
@@ -325,7 +335,9 @@ class LinkTask(Task):
         if self._in_batch and among is None:
             among = nodes_of(p, np.concatenate((self._links.src[own], self._links.dst[own])))
         plan = PairPlan(p, self._links.of_step(step).pairs(p, own, among))
-        return Seeds(plan.needed, plan, excluded)
+        # negatives have the time of their positive
+        cutoff = None if self.cutoffs is None else plan.lowest(np.repeat(self.cutoffs[own], self._links.negatives + 1))
+        return Seeds(plan.needed, plan, excluded, cutoff)
 
     def _excluded(self, own: np.ndarray) -> np.ndarray:
         """Local edges that are links of the batch, or their reverse, [n_local_edges] bool."""

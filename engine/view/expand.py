@@ -22,8 +22,8 @@ from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import Served, StoredRelation
 from ..sampling.candidates import Candidates, Chosen, Frontier
-from ..sampling.sampler import Sampler, Timed
-from ..sampling.search import no_cutoffs
+from ..sampling.sampler import Sampler
+from ..sampling.search import first_cutoffs, no_cutoffs
 from .hop import Hop, Layers, depth, hops
 from .level import Counts, Ends, Level, Pass, Selection, halo_map, passes_of, receiving, tie_shift
 from .view import GraphView
@@ -129,7 +129,8 @@ class _Sweep:
 
 
 def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: Sampler | None = None,
-               excluded: np.ndarray | None = None, step: int = 0, first: np.ndarray | None = None) -> GraphView:
+               excluded: np.ndarray | None = None, step: int = 0, first: np.ndarray | None = None,
+               cutoff: np.ndarray | None = None) -> GraphView:
     """The view of target nodes and their k-hop neighbourhood, of as many hops as the model has.
 
     Args:
@@ -139,12 +140,13 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
         excluded: Mask of local edges in storage order that no message may use, or None.
         step: Number of the training step, for the sampler's draws.
         first: Mask of the masters that come before others found in the same hop, [n_masters] bool, or None.
+        cutoff: Cutoffs of the targets for a ``Timed`` sampler, ascending by master; None for those of the sampler.
 
     Collective: all ranks of the partition.
     """
     with Frame(partition, np.flatnonzero(targets)) as frame:
         supersteps, sizes = hops(layers), [len(frame.rows)]
-        cutoff = sampler.cutoffs(partition, frame.rows) if isinstance(sampler, Timed) else None
+        cutoff = first_cutoffs(sampler, partition, frame.rows, cutoff)
         found: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
             along = all_passes(partition, (x for x in supersteps if x.from_end == len(found)))

@@ -15,8 +15,10 @@ from graphtheta.errors import ViewError
 
 from ..partition.exchange import Exchange
 from ..partition.located import locate
+from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import EDGE, Relation
+from ..sampling.search import no_cutoffs
 from .level import Level, Pass, Selection
 
 # the relation of pairs that are not stored edges
@@ -41,6 +43,11 @@ class Pairs:
     stored: np.ndarray | None
     label: np.ndarray
     columns: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def some(self, at: np.ndarray) -> Pairs:
+        """The pairs at some positions."""
+        stored, columns = None if self.stored is None else self.stored[at], {name: x[at] for name, x in self.columns.items()}
+        return Pairs(self.src[at], self.dst[at], self.gid[at], stored, self.label[at], columns)
 
 
 @dataclass
@@ -85,6 +92,25 @@ class PairPlan:
     def pairs(self) -> Pairs:
         """This worker's pairs."""
         return self._pairs
+
+    def lowest(self, cutoff: np.ndarray) -> np.ndarray:
+        """The lowest cutoff of the pairs of any worker that end at each node in ``needed``, ascending by master.
+
+        Args:
+            cutoff: Cutoffs of this worker's pairs, [n], of the same type on all workers.
+
+        Collective: all ranks of the partition.
+        """
+        ends, both = self._ends, np.concatenate((cutoff, cutoff))
+        own, halo = (no_cutoffs(n, cutoff.dtype) for n in (len(self.needed), ends.plan.n_halo))
+        np.minimum.at(own, ends.row[~ends.remote], both[~ends.remote])
+        np.minimum.at(halo, ends.row[ends.remote], both[ends.remote])
+
+        def merge(rows: np.ndarray, other: Columns) -> None:
+            own[rows] = np.minimum(own[rows], other["cutoff"])
+
+        Exchange(self._partition.halo_comm, ends.plan).to_masters_begin({"cutoff": halo}).end(merge)
+        return own[self.needed]
 
     def check(self, outside: np.ndarray) -> None:
         """Refuse master rows that are ends of pairs and not in the view, [n]; ViewError if there are any."""

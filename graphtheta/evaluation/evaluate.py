@@ -17,7 +17,9 @@ from graphtheta.engine.train.metrics import measure
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.scored_pairs import PairPlan
 from graphtheta.engine.view.view import GraphView
+from graphtheta.evaluation.past import Past
 from graphtheta.evaluation.threshold import Threshold
+from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.losses.row_loss import Grouping
 from graphtheta.ops.metrics.counts import class_sums, label_sums
@@ -231,29 +233,66 @@ class EdgeEvaluator(RowEvaluator):
 
 
 class LinkEvaluator(Evaluator):
-    """Evaluator of held-back links against fixed negatives; messages use training links only."""
+    """Evaluator of held-back links against fixed negatives; messages use training links only.
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, Positives]):
+    Args:
+        partition, layers, task: As for every evaluator.
+        links: The links by split.
+        past: Gives each link and its negatives the training links up to its cutoff; None for all of them.
+
+    Collective: all ranks of the partition.
+    """
+
+    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, Positives], past: Past | None = None):
         super().__init__(partition, layers, task)
-        self.links = links
-        self._views = {}
+        self.links, self.past = links, past
+        self._pairs = {split: positives.pairs(partition, np.arange(len(positives.src))) for split, positives in links.items()}
+        self.times, self._views = dict[str, np.ndarray](), dict[str, GraphView]()
         for split, positives in links.items():
-            plan = PairPlan(self.partition, positives.pairs(self.partition, np.arange(len(positives.src))))
-            self._views[split] = whole(self.partition, self.layers, Seeds(plan.needed, plan))
+            if past is None:
+                plan = PairPlan(partition, self._pairs[split])
+                self._views[split] = whole(partition, layers, Seeds(plan.needed, plan))
+            else:
+                assert positives.cutoff is not None
+                self.times[split] = past.times(positives.cutoff)
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
-        for split, view in self._views.items():
+        for split, pairs in self._pairs.items():
             if not self.links[split].n_links:
                 continue
-            assert view.pairs is not None
-            out = self.run(model, view)
-            grouping = Grouping(view.pairs.order, self.links[split].negatives + 1)
-            found = self.score(view.pairs.label.reshape(out.shape), out, np.ones(out.shape[0], bool), grouping)
-            scores = np.empty(len(view.pairs.order), out.dtype)
+            out, per = self.scored(model, split), self.links[split].negatives + 1
+            rows, grouping = np.ones(len(out), bool), Grouping(np.arange(len(out)), per)
+            found = self.score(pairs.label.reshape(out.shape), Var(out, RowSpace(pairs.gid, "edge")), rows, grouping)
             # negatives that could not be drawn rank below all others
-            scores[view.pairs.order] = np.where(np.isnan(view.pairs.label), -np.inf, out.value.reshape(-1))
-            table = scores.reshape(-1, self.links[split].negatives + 1)
+            table = np.where(np.isnan(pairs.label), -np.inf, out.reshape(-1)).reshape(-1, per)
             yield split, found | measure(self.job_comm, "ranks", self.ranks(model, split, table))
+
+    def scored(self, model: Model, split: str) -> np.ndarray:
+        """The outputs of a model for this worker's pairs of a split, in their order, [n, ...].
+
+        Collective: all ranks of the partition.
+        """
+        pairs, out = self._pairs[split], np.zeros(0)
+        for chosen, view in self._parts(split):
+            assert view.pairs is not None
+            value = self.run(model, view).value
+            out = np.empty((len(pairs.gid), *value.shape[1:]), value.dtype) if not len(out) else out
+            out[chosen[view.pairs.order]] = value
+        return out
+
+    def _parts(self, split: str) -> Iterator[tuple[np.ndarray, GraphView]]:
+        """Positions of pairs of a split, and the view in which they are scored.
+
+        Collective: all ranks of the partition.
+        """
+        pairs, per = self._pairs[split], self.links[split].negatives + 1
+        if self.past is None:
+            yield np.arange(len(pairs.gid)), self._views[split]
+            return
+        for time in self.times[split]:
+            chosen = np.flatnonzero(np.repeat(self.links[split].cutoff == time, per))
+            plan = PairPlan(self.partition, pairs.some(chosen))
+            yield chosen, self.past.view(Seeds(plan.needed, plan), time)
 
     def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
         """The rank of each of this worker's links of a split, [n] float64.
@@ -272,8 +311,6 @@ class LinkEvaluator(Evaluator):
 
         Collective: all ranks of job_comm.
         """
-        view, per = self._views["test"], self.links["test"].negatives + 1
-        assert view.pairs is not None
-        out = self.run(model, view).value.reshape(-1)
-        positive = view.pairs.gid % per == 0
-        return view.pairs.gid[positive] // per, out[positive]
+        pairs, per = self._pairs["test"], self.links["test"].negatives + 1
+        positive = pairs.gid % per == 0
+        return pairs.gid[positive] // per, self.scored(model, "test").reshape(-1)[positive]

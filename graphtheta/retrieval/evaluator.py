@@ -7,6 +7,7 @@ validation. Each worker scores its own nodes, see ``triples/ranking.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
 from graphtheta.engine.strategy.positives import Positives
 from graphtheta.engine.strategy.strategy import whole
-from graphtheta.engine.strategy.task import Task
+from graphtheta.engine.strategy.task import Seeds, Task
 from graphtheta.engine.train.metrics import measure
 from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.view import GraphView
 from graphtheta.evaluation.evaluate import LinkEvaluator, Metrics
+from graphtheta.evaluation.past import Past
 from graphtheta.ops.metrics.retrieval import gains, retrieved
 from graphtheta.triples.ranking import Block, Ranked, rank_block, score_blocks, tie_width
 
@@ -33,22 +36,27 @@ class RetrievalEvaluator(LinkEvaluator):
         known: Sorted keys, src * n_nodes + dst, of all links of all splits and their reverse whose
             sources this worker owns.
         types: The first node of each type but the first, ascending.
+        past: As for ``LinkEvaluator``; the links of a source are then those of one cutoff.
 
     Collective: all ranks of the partition.
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, Positives], known: np.ndarray,
-                 types: tuple[int, ...] = ()):
-        super().__init__(partition, layers, task, links)
+                 types: tuple[int, ...] = (), past: Past | None = None):
+        super().__init__(partition, layers, task, links, past)
         later, asked = np.zeros(0, np.int64), {}
+        if past is None:
+            self._whole = whole(partition, layers)
         for split in reversed(list(links)):
             held = links[split]
-            own = np.unique(held.src * np.int64(partition.n_nodes) + held.dst)
+            keys = held.src * np.int64(partition.n_nodes) + held.dst
             # links of later splits are not known yet
-            asked[split] = _asked(partition, own, np.union1d(known[~np.isin(known, later)], own))
+            own, until = np.unique(keys), np.union1d(known[~np.isin(known, later)], keys)
+            groups = [(None, own)] if past is None else [(time, np.unique(keys[held.cutoff == time])) for time in self.times[split]]
+            asked[split] = [(time, _asked(partition, targets, until)) for time, targets in groups]
             later = np.union1d(later, np.concatenate((own, _reversed(partition, held))))
         self._asked = {split: asked[split] for split in links}
-        self._whole, self._types = whole(partition, layers), np.array(types, np.int64)
+        self._types = np.array(types, np.int64)
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         for split, found in super().measured(model):
@@ -59,7 +67,18 @@ class RetrievalEvaluator(LinkEvaluator):
 
         Collective: all ranks of the partition.
         """
-        comm, asked, found = self.partition.halo_comm, self._asked[split], []
+        nothing = retrieved(*gains(np.zeros(0), np.zeros(0, np.int64), 0))
+        found = [nothing, *(part for time, asked in self._asked[split] for part in self._retrieved(model, self._every(time), asked))]
+        recall, ndcg = (np.concatenate(x) for x in zip(*found, strict=True))
+        return recall, ndcg
+
+    def _every(self, time: Any) -> GraphView:
+        """The view of all nodes at a time; None for the whole graph."""
+        return self._whole if self.past is None else self.past.view(Seeds(np.ones(self.partition.n_masters, bool)), time)
+
+    def _retrieved(self, model: Model, view: GraphView, asked: Ranked) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Recall and NDCG of this worker's sources among some, by block."""
+        comm, found = self.partition.halo_comm, []
         kind = np.searchsorted(self._types, self.partition.masters, side="right")
 
         def take(block: Block) -> None:
@@ -71,10 +90,8 @@ class RetrievalEvaluator(LinkEvaluator):
             own = slice(*(min(max(i - block.begin, 0), len(counts)) for i in (asked.first, asked.first + len(asked.queries))))
             found.append(retrieved(counts[own], hits[own], gain[own]))
 
-        score_blocks(self.partition, self._whole, model, asked, take)
-        nothing = retrieved(*gains(np.zeros(0), np.zeros(0, np.int64), 0))
-        recall, ndcg = (np.concatenate([nothing[i], *(part[i] for part in found)]) for i in (0, 1))
-        return recall, ndcg
+        score_blocks(self.partition, view, model, asked, take)
+        return found
 
 
 def rank_among(comm: Comm, block: Block, outside: np.ndarray) -> np.ndarray:

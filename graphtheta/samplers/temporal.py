@@ -1,10 +1,11 @@
 """Sampling by time: only edges that are not later than the cutoff of their receiving node.
 
-The cutoff of a target is a column of the nodes. It travels down the hops: a node inherits the
-cutoffs of the nodes that chose one of its edges in the hop before, and its own if it has one; the
-lowest of them counts. A node is computed once for all nodes that read it, so a higher cutoff would
-show the future to one of them. On every path from an edge to a target, cutoffs only rise, so no
-edge is later than the time of any target that it reaches.
+The cutoff of a target that is a node is a column of the nodes; the ends of a target that is an edge
+or a link have the cutoff that follows from its own time. It travels down the hops: a node inherits
+the cutoffs of the nodes that chose one of its edges in the hop before, and its own if it has one;
+the lowest of them counts. A node is computed once for all nodes that read it, so a higher cutoff
+would show the future to one of them. On every path from an edge to a target, cutoffs only rise, so
+no edge is later than the time of any target that it reaches.
 
 In PyG (``time_attr``, ``temporal_strategy``) and in GraphBolt (``TemporalNeighborSampler``) a
 neighbour also inherits the time of its seed, and a node that several seeds reach is computed once
@@ -16,6 +17,7 @@ GraphBolt, https://www.dgl.ai/dgl_docs, ``dgl.graphbolt.TemporalNeighborSampler`
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -63,7 +65,7 @@ class TemporalSampler:
     Attributes:
         fanouts, replace, seed: As for ``NeighbourSampler``.
         time: The edge column of times.
-        target_time: The node column that is the cutoff of a target.
+        target_time: The node column that is the cutoff of a target, if targets are nodes.
         strategy: "uniform" draws uniformly from the allowed edges, with importance weights;
             "last" keeps the latest ones, each with weight 1.
         grain: Cutoffs are rounded down to multiples of it, so that more targets have the same one:
@@ -116,8 +118,7 @@ class TemporalSampler:
         Collective: all ranks of the partition.
         """
         check_column(partition, "edge", "time", self.time)
-        check_column(partition, "node", "target_time", self.target_time)
-        times, cutoffs = partition.edge.read(self.time), partition.node.read(self.target_time)
+        times, cutoffs = partition.edge.read(self.time), self._target_times(partition)
         if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
             raise ConfigError(f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
                               "differently; give both columns as integers")
@@ -138,14 +139,43 @@ class TemporalSampler:
             raise DataError(f"time={self.time}: times span {span}, but strategy=last tells apart spans below 2**{bits} in a graph of "
                             f"{partition.n_edges} edges; give times in a coarser unit")
 
+    def _target_times(self, partition: Partition) -> np.ndarray:
+        """The times that targets of this worker may have, [n]."""
+        check_column(partition, "node", "target_time", self.target_time)
+        return np.asarray(partition.node.read(self.target_time))
+
     def cutoffs(self, partition: Partition, masters: np.ndarray) -> np.ndarray:
-        """The times of targets; see ``Timed.cutoffs``."""
-        values = partition.node.read(self.target_time, masters)
-        values = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+        """The times of targets that are nodes; see ``Timed.cutoffs``."""
+        return self._until(partition.node.read(self.target_time, masters))
+
+    def _until(self, times: np.ndarray) -> np.ndarray:
+        """The cutoffs of targets at some times, [n]."""
+        values: np.ndarray = times.astype(np.float64 if times.dtype.kind == "f" else np.int64)
         if not self.grain:
             return values
         grain = values.dtype.type(self.grain)
         return values // grain * grain
+
+    def edge_cutoffs(self, read: Callable[[str], np.ndarray], earlier: bool) -> np.ndarray:
+        """The cutoffs of targets that are edges or links; see ``Timed.edge_cutoffs``."""
+        values = self._until(read(self.time))
+        if not earlier:
+            return values
+        if values.dtype.kind == "f":
+            return np.nextafter(values, -np.inf)
+        # nothing is below the lowest number, which must not become the highest
+        return np.maximum(values, np.iinfo(np.int64).min + 1) - 1
+
+    def of_pairs(self) -> TemporalSampler:
+        """The sampler for targets that are edges or links; their times are those of the edge column ``time``.
+
+        Raises:
+            ConfigError: ``target_time`` names another column.
+        """
+        if self.target_time != TemporalSampler.target_time:
+            raise ConfigError(f"target_time={self.target_time} names a column of nodes, but the targets of this task are edges or links, "
+                              f"whose times are in the edge column of the option time={self.time}; drop target_time")
+        return _OfPairs(**vars(self))
 
     def complete(self, hops: int) -> TemporalSampler:
         """The sampler that keeps all allowed edges; masks are for training."""
@@ -159,3 +189,13 @@ class TemporalSampler:
         assert frontier.cutoff is not None
         past = up_to(masked(frontier, self.mask), self.time, frontier.cutoff)
         return self._neighbours().choose(past, hop=hop, step=step)
+
+
+class _OfPairs(TemporalSampler):
+    """The sampler for targets that are edges or links."""
+
+    def of_pairs(self) -> TemporalSampler:
+        return self
+
+    def _target_times(self, partition: Partition) -> np.ndarray:
+        return np.asarray(partition.edge.read(self.time))

@@ -5,6 +5,7 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.sampling.sampler import TimedPairs
 from graphtheta.engine.strategy.task import EdgeTask, Task
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import DataError
@@ -12,6 +13,7 @@ from graphtheta.evaluation.evaluate import SPLITS, EdgeEvaluator, Evaluator
 from graphtheta.ops.losses.weighting import Weighting
 from graphtheta.tasks.imbalance import check_weights
 from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.tasks.timed import TimedEdgeEvaluator, timed_pairs
 
 
 class EdgeKind(TaskKind):
@@ -23,6 +25,7 @@ class EdgeKind(TaskKind):
     label_kinds = ("values",)
     of_pairs = True
     labels = "values"
+    _sampler: TimedPairs | None
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -45,14 +48,20 @@ class EdgeKind(TaskKind):
 
     def objective(self, graph: Graph, partition: Partition) -> EdgeTask:
         train = partition.edge.read("train") if "train" in partition.edge else np.zeros(partition.n_local_edges, bool)
-        return EdgeTask(partition, train, self.labels)
+        task, self._sampler = EdgeTask(partition, train, self.labels), timed_pairs(self.job, partition)
+        if self._sampler is not None:
+            task.cutoffs = self._sampler.edge_cutoffs(task.column_of_targets, earlier=False)
+        return task
 
     def weighting(self, partition: Partition, task: Task) -> Weighting | None:
         return Weighting(column=self.job.sample_weights) if self.job.sample_weights else None
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         assert isinstance(task, EdgeTask)
-        return EdgeEvaluator(partition, layers, task, {n: partition.edge.read(n) for n in SPLITS if n in partition.edge})
+        masks = {n: partition.edge.read(n) for n in SPLITS if n in partition.edge}
+        if self._sampler is None:
+            return EdgeEvaluator(partition, layers, task, masks)
+        return TimedEdgeEvaluator(partition, layers, task, masks, self._sampler)
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of edges, and their outputs; added self loops, which come last, are left out."""

@@ -11,17 +11,20 @@ from graphtheta.data.typed import RELATION, TYPE, first_of_types, relation_code
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.sampling.sampler import TimedPairs
 from graphtheta.engine.strategy.positives import Positives
 from graphtheta.engine.strategy.task import LinkTask, Task
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator, LinkEvaluator
+from graphtheta.evaluation.past import Past
 from graphtheta.ops.losses.link_loss import LINK_LOSSES
 from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.retrieval.evaluator import RetrievalEvaluator
 from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
+from graphtheta.tasks.timed import timed_pairs
 
 SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder")
 
@@ -47,6 +50,7 @@ class LinkKind(TaskKind):
     _relation: int | None
     _types: tuple[int, ...]
     _test: np.ndarray
+    _sampler: TimedPairs | None
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -86,7 +90,8 @@ class LinkKind(TaskKind):
             found = graph.src[begin:end] != graph.dst[begin:end]
             return found if self._relation is None else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
 
-        positive = distinct_links(graph, chosen, partition.halo_comm)
+        self._sampler = timed_pairs(self.job, partition)
+        positive = distinct_links(graph, chosen, partition.halo_comm, self._sampler)
         links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups, self._types)
         return link_task(self.job, partition, links)
 
@@ -101,12 +106,13 @@ class LinkKind(TaskKind):
         self._test = self._test[:, np.argsort(self._test[0])]
         known = self._known if self.job.rank_all else None
         del self._graph, self._part_of, self._known
+        past = None if self._sampler is None else Past(partition, layers, self._sampler)
         if known is not None:
-            return RetrievalEvaluator(partition, layers, task, held, known, self._types)
-        return LinkEvaluator(partition, layers, task, held)
+            return RetrievalEvaluator(partition, layers, task, held, known, self._types, past)
+        return LinkEvaluator(partition, layers, task, held, past)
 
     def _held(self, part: int, comm: Comm) -> Slice:
-        return distinct_links(self._graph, lambda begin, end: self._part_of(begin, end) == part, comm)
+        return distinct_links(self._graph, lambda begin, end: self._part_of(begin, end) == part, comm, self._sampler)
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of both ends of test links, and their scores."""

@@ -10,6 +10,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
+from graphtheta.engine.sampling.sampler import TimedPairs
 from graphtheta.rng import Purpose, bits, key
 from graphtheta.splits.links import unordered_pairs
 from graphtheta.tasks.links import Links
@@ -24,12 +25,14 @@ class Slice(NamedTuple):
         numbers: Numbers of the links among those of all workers, ascending, [n] int64.
         src, dst: Their ends, [n] int64.
         n_links: Links of all workers.
+        cutoff: ``Task.cutoffs`` of the links, [n], or None.
     """
 
     numbers: np.ndarray
     src: np.ndarray
     dst: np.ndarray
     n_links: int
+    cutoff: np.ndarray | None = None
 
     def links(self, partition: Partition, known: np.ndarray, negatives: int, draws: int, groups: int = 0,
               types: tuple[int, ...] = ()) -> Links:
@@ -48,7 +51,8 @@ class Slice(NamedTuple):
         route = Route(partition.directory.owner(self.src), comm.size)
         # slices of higher ranks have higher numbers
         numbers, src, dst = np.ascontiguousarray(np.concatenate(comm.all_to_all(route.parts(np.stack(self[:3], axis=1)))).T)
-        return Links(numbers, src, dst, self.n_links, known, negatives, draws, groups, types)
+        cutoff = None if self.cutoff is None else np.concatenate(comm.all_to_all(route.parts(self.cutoff)))
+        return Links(numbers, src, dst, self.n_links, known, negatives, draws, groups, types, cutoff)
 
 
 def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:
@@ -56,13 +60,15 @@ def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:
     return graph.n_edges * comm.rank // comm.size, graph.n_edges * (comm.rank + 1) // comm.size
 
 
-def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm: Comm) -> Slice:
+def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm: Comm, sampler: TimedPairs | None = None) -> Slice:
     """One directed edge for each unordered pair among some edges; see ``distinct_pairs``.
 
     Args:
         graph: The graph.
         chosen: From the bounds of a range of edges to a mask.
         comm: The workers.
+        sampler: Gives the cutoffs of the links: the lowest of the edges between two nodes, so that a
+            link is as old as the first of them; None for none.
 
     Collective: all ranks of comm.
     """
@@ -76,9 +82,20 @@ def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm:
     order = np.lexsort((numbers, turned, pairs))
     first = np.zeros(len(order), bool)
     first[order] = np.append(True, pairs[order][1:] != pairs[order][:-1])[: len(order)]
-    mine = route.back(comm.all_to_all(np.split(first, np.cumsum([len(part) for part in asked])[:-1])))
-    counts = comm.all_gather(int(mine.sum()))
-    return Slice(sum(counts[: comm.rank]) + np.arange(counts[comm.rank]), src[mine], dst[mine], sum(counts))
+    mine = route.back(comm.all_to_all(_like(asked, first)))
+    counts, cutoff = comm.all_gather(int(mine.sum())), None
+    if sampler is not None:
+        own = sampler.edge_cutoffs(lambda name: graph.edge_columns[name][begin:end][edges - begin], earlier=True)
+        lowest = np.concatenate(comm.all_to_all(route.parts(own)))
+        starts = np.flatnonzero(first[order])
+        lowest[order[starts]] = np.minimum.reduceat(lowest[order], starts)
+        cutoff = route.back(comm.all_to_all(_like(asked, lowest)))[mine]
+    return Slice(sum(counts[: comm.rank]) + np.arange(counts[comm.rank]), src[mine], dst[mine], sum(counts), cutoff)
+
+
+def _like(parts: list[np.ndarray], x: np.ndarray) -> list[np.ndarray]:
+    """Numbers of the rows of some parts, [n], by part."""
+    return np.split(x, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def known_keys(graph: Graph, partition: Partition) -> np.ndarray:

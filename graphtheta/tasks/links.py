@@ -27,6 +27,7 @@ class Links:
         groups: Groups of positives with the same negatives; 0 if each has its own.
         types: The first node of each type but the first, ascending; empty for a graph of one type. A
             negative has the type of the end that it replaces.
+        cutoff: ``Task.cutoffs`` of the links, [n], or None.
     """
 
     numbers: np.ndarray
@@ -38,6 +39,7 @@ class Links:
     key: int
     groups: int = 0
     types: tuple[int, ...] = ()
+    cutoff: np.ndarray | None = None
 
     @classmethod
     def of(cls, partition: Partition, src: np.ndarray, dst: np.ndarray, known: np.ndarray, negatives: int, key: int) -> Links:

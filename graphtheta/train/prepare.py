@@ -152,7 +152,7 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
             mode = {"independent": True} if job.mode == "independent" else {}
             return history.open(partition, layers, task, job.seed, batch_size=size, sampler=sampler, **mode)
         strategy = MiniBatch(partition, layers, task, job.seed, batch_size=size, sampler=sampler, vertex_limit=job.vertex_limit,
-                             order=make_order(job.order))
+                             order=None if job.is_default("order") else make_order(job.order))
         if job.vertex_limit and partition.halo_comm.rank == 0:
             logger.info(f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch")
         return strategy

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +30,10 @@ class TriplePositives:
         groups: Groups of positives with the same negatives; 0 if each has its own.
         query: Number of both queries of each triple among those of ``known``, [n, 2] int64.
         known: Known answers to these queries.
+        cutoff: None; triples have no times.
     """
+
+    cutoff: ClassVar[None] = None
 
     numbers: np.ndarray
     triples: Triples
