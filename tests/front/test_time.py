@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from timed import JOB, Scores, Valued, late
 
 import graphtheta as gt
 from graphtheta.datasets.dataset import with_masks
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.models import DotDecoder
 from graphtheta.splits.times import time_split
 
 RNG = np.random.default_rng(11)
@@ -20,26 +20,7 @@ N, E = 40, 400
 BORN, WHEN = RNG.integers(0, 12, N), RNG.integers(0, 12, E)
 GRAPH = graphs.random_graph(N, E, edge_columns={"time": WHEN}, node_columns={"time": BORN})
 GRAPH = GRAPH.replace(edge_columns={"time": WHEN, "value": RNG.random(E) + 0.5})
-# a graph refuses NaN; this value makes every number it reaches unlike the others
-POISON = 1e6
-JOB = {"epochs": 2, "backend": "reference", "dtype": "float64"}
 NODES = {**JOB, "strategy": "mini", "batch_size": 7, "fanout": "4,3", "sampler": "temporal"}
-
-
-class Valued(gt.Layer):
-    """Sums neighbours times the column "value" of the edges."""
-
-    def __init__(self, d_in, d_out):
-        self.weight, self.own = gt.Parameter.glorot(d_in, d_out), gt.Parameter.glorot(d_in, d_out)
-
-    def transform(self, node):
-        return {"z": node.h @ self.weight}
-
-    def gather(self, edge):
-        return edge.src.z * edge.value
-
-    def apply(self, node, total):
-        return total + node.h @ self.own
 
 
 class Net(gt.Model):
@@ -50,22 +31,6 @@ class Net(gt.Model):
 
     def forward(self, graph):
         return self.second(graph, gt.dropout(gt.relu(self.first(graph, graph.x)), self.dropout))
-
-
-class Scores(gt.Model):
-    """A layer, and the scores of pairs."""
-
-    def __init__(self, d_in):
-        self.layer, self.score = Valued(d_in, 6), DotDecoder()
-
-    def forward(self, graph):
-        return self.score(graph, self.layer(graph, graph.x))
-
-
-def late(graph, time, value=POISON):
-    """The graph with another value at all edges later than a time."""
-    return graph.replace(edge_columns={**graph.edge_columns, "value": np.where(graph.edge_columns["time"] > time, value,
-                                                                               graph.edge_columns["value"])})
 
 
 def trainer(graph, comm=None, **keys):
@@ -181,15 +146,12 @@ def test_bad_grain(option, message):
         trainer(GRAPH, sampler=f"temporal:{option}")
 
 
-EDGES = GRAPH.replace(edge_y=WHEN * 1.0, edge_train=WHEN < 9, edge_val=None, edge_test=None, y=None)
-PAIRS, DEPEND = "targets of this task are edges or links", "values depend on the time of the target"
+DEPEND = "values depend on the time of the target"
 
 
-@pytest.mark.parametrize(("graph", "keys", "message"), [
-    (EDGES, {"task": "edge"}, PAIRS), (GRAPH, {"task": "link"}, PAIRS),
-    (GRAPH, {"history": "hec", "partitioner": "1d-dst"}, f"history=hec: {DEPEND}"),
-    (GRAPH, {"history": "fresh"}, f"history=fresh: {DEPEND}"),
+@pytest.mark.parametrize(("keys", "message"), [
+    ({"history": "hec", "partitioner": "1d-dst"}, f"history=hec: {DEPEND}"), ({"history": "fresh"}, f"history=fresh: {DEPEND}"),
 ])
-def test_what_would_see_the_future_is_refused(graph, keys, message):
+def test_what_would_see_the_future_is_refused(keys, message):
     with pytest.raises(ConfigError, match=message):
-        trainer(graph, model="sage", **keys).fit()
+        trainer(GRAPH, model="sage", **keys).fit()
