@@ -54,11 +54,17 @@ def keys_of(src, dst):
     return np.minimum(src, dst) * N + np.maximum(src, dst)
 
 
-def pair_times(task, one, view):
+# the edges that links are predicted from
+MESSAGES = link_parts(GRAPH)(0, E) == MESSAGE
+
+
+def pair_times(task, view):
     """The time of each pair of a view of training, in the order of its outputs."""
     if task == "edge":
         return WHEN[view.pairs.gid]
-    return (one.strategy.task.cutoffs + 1)[np.searchsorted(one.strategy.task.ids, view.pairs.gid // (NEGATIVES + 1))]
+    pairs = view.pairs.pairs
+    positives = np.stack((pairs.src, pairs.dst), axis=1)[:: NEGATIVES + 1]
+    return np.repeat(times_of(positives, MESSAGES), NEGATIVES + 1)[view.pairs.order]
 
 
 def batches(task, graph, **keys):
@@ -67,7 +73,7 @@ def batches(task, graph, **keys):
     for i in range(one.strategy.steps_per_epoch):
         view = one.strategy.batch(0, i)
         out = one.setup.evaluator.run(one.model, view)
-        found.append((pair_times(task, one, view), out.value, float(one.strategy.task.loss(view, out).value)))
+        found.append((pair_times(task, view), out.value, float(one.strategy.task.loss(view, out).value)))
     return found
 
 
@@ -209,7 +215,7 @@ def expected_edges(pairs, times, sees, stored, hops):
 @pytest.mark.parametrize("task", TASKS)
 def test_of_targets_that_share_a_node_the_earliest_counts(task, size):
     """The edges of each batch are those of the rule. Links have negatives that end where there is no edge."""
-    message = np.arange(E) if task == "edge" else np.flatnonzero(link_parts(GRAPH)(0, E) == MESSAGE)
+    message = np.arange(E) if task == "edge" else np.flatnonzero(MESSAGES)
 
     def program(comm):
         one = trainer(task, comm=comm, fanout="-1,-1", partitioner="vertex-cut")
@@ -218,7 +224,7 @@ def test_of_targets_that_share_a_node_the_earliest_counts(task, size):
             view = one.strategy.batch(0, i)
             pairs = view.pairs.pairs
             edges = [[int(gid[e]) for one_pass in level.passes for s in one_pass.selections for e in s.stored] for level in view.levels]
-            times = pair_times(task, one, view)[np.argsort(view.pairs.order)]
+            times = pair_times(task, view)[np.argsort(view.pairs.order)]
             found.append((np.stack((pairs.src, pairs.dst), axis=1), times, pairs.gid % (NEGATIVES + 1) == 0, edges))
         return found
 
