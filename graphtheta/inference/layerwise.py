@@ -89,7 +89,7 @@ class LayerWise:
         """
         p = self._partition
         if view.rows is not None:
-            raise ConfigError("inference_memory: passes over a part of the graph, which evaluate nodes at their times, have no limit; "
+            raise ConfigError("inference_memory: passes over a part of the graph, which evaluate targets at their times, have no limit; "
                               "drop it")
         self.run(0)
         if view.pairs is not None:
