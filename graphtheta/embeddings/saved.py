@@ -91,20 +91,27 @@ def load_tables(tables: Sequence[EmbeddingTable], partition: Partition, found: M
     return best
 
 
-def load_values(tables: Sequence[EmbeddingTable], partition: Partition, found: Mapping[str, np.ndarray]) -> Arrays:
+def load_values(tables: Sequence[EmbeddingTable], n_nodes: int, found: Mapping[str, np.ndarray],
+                rows: Mapping[str, np.ndarray] | None = None) -> Arrays:
     """Load this worker's rows from the arrays of a file of weights; returns the other arrays.
+
+    Args:
+        tables: The tables.
+        n_nodes: Nodes of the graph that the weights were trained on.
+        found: The arrays.
+        rows: By the name of a table, the number in that graph of each of its nodes; None if it is the graph of the tables.
 
     Raises:
         ConfigError: An embedding is missing, or has other nodes or another width.
     """
     for t in tables:
-        x, wanted = found.get(PREFIX + t.name), (partition.n_nodes, *t.shape[1:])
+        x, wanted = found.get(PREFIX + t.name), (n_nodes, *t.shape[1:])
         if x is None or x.shape != wanted:
             got = "no such array" if x is None else f"{list(x.shape)}"
             raise ConfigError(f"the weights have {got} as {PREFIX}{t.name}, expected {list(wanted)}, a row for each node; give the graph "
                               "and the width the weights were trained with")
     for t in tables:
-        t.set_values(found[PREFIX + t.name][t.masters])
+        t.set_values(found[PREFIX + t.name][t.masters if rows is None else rows[t.name]])
     names = {PREFIX + t.name for t in tables}
     return {name: x for name, x in found.items() if name not in names}
 

@@ -50,6 +50,13 @@ def width_of(job: Job, graph: Graph) -> int:
     return graph.n_features + sum(widths_of(job.embedding_types, job.embedding, graph).values())
 
 
+def learned_types(job: Job, graph: Graph) -> dict[str, str]:
+    """The type whose nodes have the rows of each table, by name of the table; an empty one stands for all nodes."""
+    if not job.embedding_types:
+        return {"x": ""} if job.embedding else {}
+    return {f"x/{(name := graph.node_types[code])}": name for code in widths_of(job.embedding_types, job.embedding, graph)}
+
+
 def learned_bytes(job: Job, graph: Graph) -> int:
     """Bytes of the learned features of all nodes, with the state of their optimiser, in the memory of all workers."""
     optimiser, dtype = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr), np.dtype(job.dtype)
@@ -82,9 +89,9 @@ def with_embedding(job: Job, graph: Graph, partition: Partition) -> tuple[Partit
         table = EmbeddingTable("x", partition.masters, job.embedding, optimiser, job.seed, dtype)
         return _with_x(partition, table), (table,), (table,)
     tables, rows, types = [], [], partition.node.read(TYPE)
-    for code, width in widths_of(job.embedding_types, job.embedding, graph).items():
+    for name, (code, width) in zip(learned_types(job, graph), widths_of(job.embedding_types, job.embedding, graph).items(), strict=True):
         rows.append(np.flatnonzero(types == code))
-        tables.append(EmbeddingTable(f"x/{graph.node_types[code]}", partition.masters[rows[-1]], width, optimiser, job.seed, dtype))
+        tables.append(EmbeddingTable(name, partition.masters[rows[-1]], width, optimiser, job.seed, dtype))
     stored = partition.node.column("x") if "x" in partition.node else None
     x = TypedFeatures(partition.n_masters, stored, tables, rows)
     return _with_x(partition, x), (x,), tuple(tables)

@@ -91,7 +91,8 @@ class Inference(ModelOnGraph):
         partition, _, tables = with_embedding(job, looped.graph, partition)
         error: GraphThetaError | None = None
         try:
-            rest = load_values(tables, partition, arrays)
+            rows = {t.name: trained.graph.learned[t.name].rows(looped.graph, t.masters) for t in tables}
+            rest = load_values(tables, trained.graph.n_nodes, arrays, rows)
             if rest:
                 model.load_state(rest)
         except ConfigError as e:

@@ -7,9 +7,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphtheta.data.graph import Graph
-from graphtheta.errors import ConfigError, DataError, FormatError
+from graphtheta.errors import ConfigError, FormatError
 from graphtheta.ops.losses.weighting import Weighting
-from graphtheta.schema.schema import Schema, ids_hash
+from graphtheta.schema.schema import Schema
 
 
 class Trained(BaseModel):
@@ -45,11 +45,6 @@ class Trained(BaseModel):
         classes = None if self.class_weights is None else np.array(self.class_weights)
         return Weighting(classes, self.weight_column, self.weight_mean) if self.weighted else None
 
-    @property
-    def learned_nodes(self) -> bool:
-        """Whether the model learned values of single nodes."""
-        return bool(self.graph.ids)
-
     @classmethod
     def read_from(cls, text: str, where: str) -> Trained:
         """From the text of a file of weights.
@@ -68,15 +63,10 @@ class Trained(BaseModel):
                               ) from None
 
     def check_nodes(self, graph: Graph) -> None:
-        """Check that a model with learned values of nodes was trained on these nodes.
+        """Check that nodes of a graph whose features are learned are those of the training.
 
         Raises:
-            DataError: The graph has others.
+            DataError: Some have no learned features.
         """
-        n = self.graph.n_nodes
-        if not self.learned_nodes or (graph.n_nodes == n and ids_hash(graph, n) == self.graph.ids):
-            return
-        grown = graph.n_nodes > n and ids_hash(graph, n) == self.graph.ids
-        what = f"node {np.asarray(graph.original_ids)[n].item()!r} and {graph.n_nodes - n - 1:,} more" if grown else "other nodes"
-        raise DataError(f"{graph.name or 'the graph'} has {what}, for which the training on {self.graph.name} learned no features "
-                        "(--embedding); give the nodes it was trained on, in their order, or train a model that reads features")
+        for nodes in self.graph.learned.values():
+            nodes.check(graph, self.graph.name)

@@ -1,14 +1,13 @@
 """The schema of a graph: what a model that was trained on it expects of other graphs."""
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from graphtheta.data.graph import Graph
 from graphtheta.data.scale import Scale
+from graphtheta.schema.learned import LearnedNodes
 
 # entries of ``meta`` that a graph in this form has too
 KEPT = ("class_names", "feature_scale", "edge_attr_scale", "structural_scale", "relation_names")
@@ -51,7 +50,8 @@ class Schema(BaseModel):
         n_classes: Number of classes; of other kinds of labels, labels of a node.
         edge_label_width: Targets of an edge; 0 for one without an axis of its own, -1 without targets.
         meta: What else is carried: names of classes, means and deviations.
-        n_nodes, ids: Number of nodes, and a hash of their ids, for models that learned values of single nodes.
+        n_nodes: Number of nodes.
+        learned: The nodes that learned features, by the name of their embedding; empty without.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -73,15 +73,15 @@ class Schema(BaseModel):
     edge_label_width: int
     meta: dict[str, Any]
     n_nodes: int
-    ids: str
+    learned: dict[str, LearnedNodes]
 
     @classmethod
-    def of(cls, graph: Graph, *, with_ids: bool = False) -> Schema:
+    def of(cls, graph: Graph, learned: dict[str, str] | None = None) -> Schema:
         """The schema of a graph.
 
         Args:
             graph: The graph.
-            with_ids: Whether to hash the ids of all nodes.
+            learned: The type of the nodes of each embedding, by its name; an empty one stands for all nodes.
         """
         several = graph.label_kind in ("multilabel", "regression") and graph.y is not None
         return cls(
@@ -92,16 +92,11 @@ class Schema(BaseModel):
             label_kind=graph.label_kind, n_classes=graph.y.shape[1] if several and graph.y is not None else graph.n_classes,
             edge_label_width=-1 if graph.edge_y is None else 0 if graph.edge_y.ndim == 1 else graph.edge_y.shape[1],
             meta={key: graph.meta[key] for key in KEPT if key in graph.meta}, n_nodes=graph.n_nodes,
-            ids=ids_hash(graph, graph.n_nodes) if with_ids else "")
+            learned={name: LearnedNodes.of(graph, type) for name, type in (learned or {}).items()})
 
     def scale(self, field: str) -> Scale | None:
         """Means and deviations of a field; None if its values are as they were given."""
         return Scale.of(self.meta, field)
-
-
-def ids_hash(graph: Graph, n: int) -> str:
-    """A hash of the original ids of the first n nodes."""
-    return blake2b("\n".join(map(str, np.asarray(graph.original_ids[:n]).tolist())).encode(), digest_size=16).hexdigest()
 
 
 def _columns(graph: Graph, group: str) -> dict[str, Column]:

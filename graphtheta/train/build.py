@@ -11,7 +11,7 @@ import numpy as np
 from graphtheta.analytics.features import with_structural_features
 from graphtheta.caching.setup import Caches, make_caches, with_cached_columns
 from graphtheta.data.graph import Graph
-from graphtheta.embeddings.setup import with_embedding
+from graphtheta.embeddings.setup import learned_types, with_embedding
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
@@ -190,7 +190,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     prepared = schema = None
     try:
         whole = with_structural_features(job, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), comm)
-        prepared, schema = prepare(job, whole, model), Schema.of(whole, with_ids=job.embedding > 0)
+        prepared, schema = prepare(job, whole, model), Schema.of(whole, learned_types(job, whole))
         frozen = frozen_parameters(prepared.model, choices.freeze)
     except MemoryError as e:
         error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use fewer or narrower layers")

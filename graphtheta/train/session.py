@@ -208,7 +208,7 @@ class Session(ModelOnGraph):
         """
         error = None
         try:
-            self.model.load_state(load_values(self.setup.tables, self.partition, read_weights(path)[1]))
+            self.model.load_state(load_values(self.setup.tables, self.partition.n_nodes, read_weights(path)[1]))
         except (ConfigError, FormatError) as e:
             error = e
         self.comm.agree(error)

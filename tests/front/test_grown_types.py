@@ -6,6 +6,7 @@ import pytest
 from grown_graphs import check
 
 import graphtheta as gt
+from graphtheta.errors import DataError
 
 pytestmark = pytest.mark.reference
 
@@ -44,3 +45,63 @@ def test_whole_graphs(tmp_path, readout, compare):
     work = check("gin", molecules(5), molecules(7), tmp_path / "kept", 3, layers=2, readout=readout, compare=compare)
     # two graphs of ten nodes, and a readout node for each
     assert work.appended == work.changed == 12
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("compare", ["values", "degrees"])
+@pytest.mark.parametrize(("learned", "users", "items"), [("user", 30, 33), ("item=3", 32, 30)])
+def test_appended_nodes_of_a_type_with_features(tmp_path, learned, users, items, compare, size):
+    """The other type has learned features; those of items are at other numbers when users are appended."""
+    work = check("rgcn", of_types(30, 30), of_types(users, items), tmp_path / "kept", size, layers=2, compare=compare, embedding=2,
+                 embedding_types=learned)
+    assert work.appended == users + items - 60 and work.changed < users + items
+
+
+def apart(users: int, items: int, ids: bool = False) -> gt.Graph:
+    """Users and items of which the first 30 have edges, with or without ids."""
+    old, rng = of_types(30, 30), np.random.default_rng(4)
+    x = {"user": rng.normal(size=(40, 3))[:users], "item": rng.normal(size=(40, 5))[:items]}
+    rated = old.edge_index[:, :90] - [[0], [30]]
+    named = {"user": [f"u{i}" for i in range(users)], "item": [f"i{i}" for i in range(items)]} if ids else None
+    return gt.Graph({("user", "rates", "item"): rated, ("item", "rated", "user"): rated[::-1]}, {"user": users, "item": items}, x=x,
+                    y={"item": np.arange(items) % 2}, train={"item": np.arange(items) < 20}, node_ids=named)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize("learned", ["user", "item", "item,user=3"])
+def test_nodes_keep_their_learned_features(learned, ids, tmp_path):
+    """Appended nodes without edges change no output of another node."""
+    users, items = ("user" not in learned) * 3, ("item" not in learned) * 3
+    trainer = gt.Trainer("rgcn", apart(30, 30, ids), embedding=2, embedding_types=learned, epochs=3, hidden=4, dtype="float64",
+                         backend="reference")
+    trainer.fit()
+    trainer.save(tmp_path / "weights.safetensors")
+    grown = apart(30 + users, 30 + items, ids)
+    before, on = trainer.predict()[1], trainer.on(grown)
+    old = np.arange(grown.n_nodes) < 30
+    old[30 + users: 60 + users] = True
+    np.testing.assert_allclose(on.predict()[1][old], before, rtol=1e-9, atol=1e-9)
+    # on a third graph, from the values that the second one was given
+    np.testing.assert_allclose(on.on(apart(30, 30, ids)).predict()[1], before, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("learned", "users", "items", "ids", "match"), [
+    ("user", 32, 30, False, r"has number 30 and 1 more of the type 'user', for which the training on .* learned no features "
+                            r"\(--embedding-types\); leave them out, or train again with the new nodes"),
+    ("user", 31, 33, False, r"has number 30 of the type 'user', .*leave it out"),
+    ("item,user", 30, 33, True, r"has node 'item:i30' and 2 more of the type 'item'"),
+    ("item", 30, 29, False, r"has other nodes of the type 'item', .*give the 30 nodes of the type 'item' it was trained on"),
+])
+def test_nodes_without_learned_features_are_refused(learned, users, items, ids, match):
+    trainer = gt.Trainer("rgcn", apart(30, 30, ids), embedding=2, embedding_types=learned, epochs=1, hidden=4)
+    with pytest.raises(DataError, match=match):
+        trainer.on(apart(users, items, ids))
+
+
+def test_other_ids_of_a_type_are_refused():
+    graph = apart(30, 30, ids=True)
+    trainer = gt.Trainer("rgcn", graph, embedding=2, embedding_types="user", epochs=1, hidden=4)
+    with pytest.raises(DataError, match=r"has other nodes of the type 'user'"):
+        trainer.on(graph.replace(node_ids=[f"x{i}" for i in range(60)]))
+    named = [*graph.original_ids[:30], *(f"x{i}" for i in range(30))]
+    assert trainer.on(graph.replace(node_ids=named)).predict()[0].tolist()[30:] == named[30:]
