@@ -21,6 +21,7 @@ from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var, current, needs_grad
 from ...ops.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram
+from ...ops.edge.symbolic import SymbolicTrace
 from ...ops.functions.rows import prefix
 from ...ops.rows.row_list import RowList
 from ...ops.rows.stored import StoredRows, holds_sparse
@@ -40,6 +41,7 @@ class Superstep:
     Attributes:
         layer: Name of its class.
         program: Its planned gather, None with a precomputed total.
+        traced: The trace that it was planned from.
         made_by: The layer.
         counts: Size of the level it ran over.
         orders: Products that it may compute before or after its sum, by column and shape of the
@@ -51,6 +53,7 @@ class Superstep:
     layer: str
     direction: str
     program: EdgeProgram | None = None
+    traced: SymbolicTrace | None = None
     made_by: Stages | None = None
     counts: Counts = NO_ROWS
     orders: dict[tuple[str, tuple[int, ...]], ProductOrder] = field(default_factory=dict)

@@ -5,7 +5,7 @@ says what a view must contain before the first view is built.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,13 @@ class _Watching(Tape):
         self.seen: list[Operation] = []
         self._graph = graph
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp,
+            call: tuple[Any, Mapping[str, Any]] | None = None) -> None:
         if outputs[0].space is not None:
             self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
                                        [_shape(x) for x in inputs], [_shape(y) for y in outputs]))
         self._graph.follow(name, inputs, outputs)
-        super().add(name, inputs, outputs, vjp)
+        super().add(name, inputs, outputs, vjp, call)
 
 
 def _shape(x: Any) -> tuple[int, ...]:

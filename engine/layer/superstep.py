@@ -121,7 +121,8 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     columns = _check_transform(owner, made, given, graph, n)
     step.stored = {n: n for n in graph.node_names() if n not in columns}
     step.stored |= {n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)}
-    program = step.program = _program(layer, owner, columns, graph, level)
+    traced = step.traced = _traced(layer, owner, columns, graph, level)
+    program = step.program = _planned(owner, traced, graph)
     key = current().random_key() if current().training else None
     with naming(f"gather of {owner}"):
         if layer.sum is None:
@@ -233,9 +234,9 @@ class _Hoisted:
         return evaluate(e, self._program.operands, known, n)
 
 
-def _program(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level) -> EdgeProgram:
-    """The gather of this pass, traced anew and planned once for each structure."""
-    program = PROGRAMS.planned(_traced(layer, owner, columns, graph, level))
+def _planned(owner: str, traced: SymbolicTrace, graph: ActiveGraph) -> EdgeProgram:
+    """The gather of this pass, which is traced anew and planned once for each structure."""
+    program = PROGRAMS.planned(traced)
     _report_fallbacks(owner, program, graph)
     return program
 

@@ -16,6 +16,7 @@ from graphtheta.inductive.fingerprints import column_hashes, edge_hashes
 from graphtheta.inductive.frontier import READ, Changes
 from graphtheta.inductive.kept import Kept
 from graphtheta.inference.on_graph import ModelOnGraph
+from graphtheta.inference.program import program
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.recovery.tensors import checksum
 from graphtheta.wording import did_you_mean
@@ -61,6 +62,12 @@ def weights_hash(model: ModelOnGraph) -> str:
     options = {key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")} | job.extra_options
     steps = [(step.layer, step.direction) for step in model.probe.supersteps]
     return blake2b(json.dumps([texts, options, steps]).encode(), digest_size=16).hexdigest()
+
+
+def program_hash(model: ModelOnGraph) -> str:
+    """A hash of what a model computes, see ``graphtheta.inference.program``."""
+    listed = program(model.model, model.partition, model.probe.layers)
+    return blake2b(json.dumps(listed).encode(), digest_size=16).hexdigest()
 
 
 def check_comparison(model: ModelOnGraph, compare: str) -> None:

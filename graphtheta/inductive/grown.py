@@ -28,6 +28,7 @@ from graphtheta.inductive.comparison import (
     directions_of,
     fingerprints,
     ids_of,
+    program_hash,
     ranks_of,
     weights_hash,
 )
@@ -147,7 +148,7 @@ class Grown:
             now = fingerprints(model, values=compare == "values")
             kept, error = None, None
             try:
-                kept = Kept(Path(folder), ids_of(model), ranks_of(model), weights_hash(model))
+                kept = Kept(Path(folder), ids_of(model), ranks_of(model), weights_hash(model), program_hash(model))
                 changes = changes_since(kept, now, degrees_read_by(model), directions_of(layers))
             except GraphThetaError as e:
                 error = e
@@ -337,7 +338,7 @@ def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     """The files of this worker, with ids and fingerprints; see ``writing``."""
     p, ranks = model.partition, ranks_of(model)
     found = {"ids": ids_of(model), ROW: np.arange(p.n_masters), **fingerprints(model)}
-    with writing(Path(folder), weights_hash(model), p.n_nodes, model.comm) as files:
+    with writing(Path(folder), weights_hash(model), program_hash(model), p.n_nodes, model.comm) as files:
         for name, values in found.items():
             files.add(name, values, ranks)
         yield files

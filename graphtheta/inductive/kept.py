@@ -28,7 +28,7 @@ from graphtheta.inference.spill import ArrayFiles
 from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
 
-MARK, VERSION = "layers.json", 3
+MARK, VERSION = "layers.json", 4
 WHAT = "values of layers"
 FLAG = "--keep-layers"
 AGAIN = "compute them again with keep_layers (--keep-layers)"
@@ -54,7 +54,8 @@ class Mark(BaseModel):
 
     Attributes:
         version: Of the format.
-        weights: Hash of weights and of what else decides the values.
+        weights: Hash of weights, options and precision.
+        program: Hash of the operations of the model.
         n_nodes: Nodes of the graph.
         parts: Arrays of each part by name.
     """
@@ -63,6 +64,7 @@ class Mark(BaseModel):
 
     version: int
     weights: str
+    program: str
     n_nodes: int
     parts: list[dict[str, Array]]
 
@@ -142,12 +144,12 @@ class LayerFiles(ArrayFiles):
 
 
 @contextmanager
-def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[LayerFiles]:
+def writing(folder: Path, weights: str, program: str, n_nodes: int, comm: Comm) -> Iterator[LayerFiles]:
     """The files of this worker's part of a folder, which replaces an earlier one when the block ends without an error.
 
     Args:
         folder: New, empty, or an earlier one; on a file system that all workers share.
-        weights, n_nodes: See ``Mark``.
+        weights, program, n_nodes: See ``Mark``.
         comm: The workers.
 
     Raises:
@@ -167,7 +169,7 @@ def writing(folder: Path, weights: str, n_nodes: int, comm: Comm) -> Iterator[La
             shutil.rmtree(aside / part, ignore_errors=True)
             raise
         parts = comm.all_gather({name: array.model_dump() for name, array in files.listed.items()})
-        mark = Mark.model_validate({"version": VERSION, "weights": weights, "n_nodes": n_nodes, "parts": parts})
+        mark = Mark.model_validate({"version": VERSION, "weights": weights, "program": program, "n_nodes": n_nodes, "parts": parts})
         together(comm, folder, WHAT, lambda: _finish(folder, aside, mark), comm.rank == 0)
 
 
@@ -201,7 +203,7 @@ class Kept:
         folder: The folder.
         ids: Original ids of the nodes, [n].
         ranks: Their ranks in ascending order of the numbers of nodes, [n] int64.
-        weights: See ``Mark``.
+        weights, program: See ``Mark``.
 
     Attributes:
         n_nodes: Nodes of the graph that the values are those of.
@@ -209,14 +211,16 @@ class Kept:
 
     Raises:
         FormatError: The folder holds no complete values, or is damaged.
-        ConfigError: The values are those of another model, or the ids of another kind.
+        ConfigError: The values are those of another model, or of other code of its layers, or the ids of another kind.
     """
 
-    def __init__(self, folder: Path, ids: np.ndarray, ranks: np.ndarray, weights: str):
+    def __init__(self, folder: Path, ids: np.ndarray, ranks: np.ndarray, weights: str, program: str):
         mark = _read_mark(folder)
         if mark.weights != weights:
             raise ConfigError(f"{folder}: the values of layers were computed with other weights, layers or precision; {AGAIN} for this "
                               "model")
+        if mark.program != program:
+            raise ConfigError(f"{folder}: the code of the network has changed since the values of layers were computed; {AGAIN}")
         self.n_nodes = mark.n_nodes
         for k, part in enumerate(mark.parts):
             _check(folder, k, part)

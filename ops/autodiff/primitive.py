@@ -78,7 +78,7 @@ class Primitive(Operation):
         def vjp(gs: list[Any]) -> list[Any]:
             return [None if r is None else by_rows(r)(gs[0], y, *values, **static) for r in rules]
 
-        current().add(self.name, args, [out], vjp)
+        current().add(self.name, args, [out], vjp, (self, static))
         if not learned:
             out.needs_grad = False
         return out

@@ -240,8 +240,14 @@ class Tape:
         self._draws += 1
         return key(self.seed, Purpose.DROPOUT, self.step, self._draws)
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp) -> None:
-        """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input.
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp,
+            call: tuple[Any, Mapping[str, Any]] | None = None) -> None:
+        """Record an operation.
+
+        Args:
+            name, inputs, outputs: The operation.
+            vjp: Gets one gradient (or None) per output, returns one (or None) per input.
+            call: The primitive that was called, and its keywords; None for other operations. A tape that lists operations shows them.
 
         Raises:
             TapeError: An input was computed in another pass, which has a tape of its own.
