@@ -27,6 +27,7 @@ from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.inference.limited import Limited, limited
+from graphtheta.inference.reads import columns_read
 from graphtheta.inference.self_loops import check_loops
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
@@ -43,6 +44,7 @@ from graphtheta.partitioners.pairs import Pair
 from graphtheta.schema.schema import Schema
 from graphtheta.splits.several import choose_split
 from graphtheta.tasks.kind import GraphInfo, TaskKind
+from graphtheta.tasks.timed import timed_sampler
 from graphtheta.train.aggregation import first_totals
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
@@ -212,6 +214,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
         found = probe(made, partition)
     prepared.kind.check_output(made, found)
     _report(prepared, made, found, comm)
+    _report_degrees(job, made, partition, found, settings, comm)
     bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size)
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
@@ -262,3 +265,14 @@ def _report(prepared: Prepared, model: Model, found: Probe, comm: Comm) -> None:
     if names:
         logger.warning(f"no operation in forward of {type(model).__name__} reads {', '.join(names)}, so it is not trained; "
                        "pass the gt.Parameter itself to functions of gt: its .value is a constant")
+
+
+def _report_degrees(job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings, comm: Comm) -> None:
+    """Log, on rank 0, that a model which is trained on edges of the past reads degrees of the whole graph."""
+    if comm.rank or timed_sampler(job) is None:
+        return
+    with pass_scope(settings), backend_scope(job.backend):
+        read = [name for name in columns_read(model, partition, found.layers) if name.partition(".")[2] in ("in_degree", "out_degree")]
+    if read:
+        logger.warning(f"the model reads {' and '.join(read)}, which with sampler={job.as_text('sampler')} still count the "
+                       "edges of all times, so it knows how many neighbours a node will have; choose a model without degrees, such as sage")

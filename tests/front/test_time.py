@@ -1,6 +1,8 @@
 """Nothing of the future: splits by time, training and evaluation at the times of targets."""
 from __future__ import annotations
 
+import re
+
 import graphs
 import numpy as np
 import pytest
@@ -155,3 +157,16 @@ DEPEND = "values depend on the time of the target"
 def test_what_would_see_the_future_is_refused(keys, message):
     with pytest.raises(ConfigError, match=message):
         trainer(GRAPH, model="sage", **keys).fit()
+
+
+@pytest.mark.parametrize(("model", "keys", "warned"), [
+    ("gcn", {}, r"the model reads node.in_degree, which with sampler=temporal still count the edges of all times"), ("sage", {}, None),
+    ("gat", {}, None), ("gin", {}, None), ("gcn", {"sampler": "neighbour"}, None)], ids=str)
+def test_degrees_of_all_times_are_reported_once(model, keys, warned, caplog):
+    rng = np.random.default_rng(2)
+    graph = gt.Graph(rng.integers(0, 40, (2, 200)), 40, x=rng.normal(size=(40, 3)), y=rng.integers(0, 3, 40), train=np.arange(40) < 20,
+                     val=np.arange(40) >= 20, node_columns={"time": rng.integers(0, 9, 40)}, edge_columns={"time": rng.integers(0, 9, 200)})
+    keys = {"sampler": "temporal", "strategy": "mini", "batch_size": 10, "fanout": (3, 3), "hidden": 4, "epochs": 1, **keys}
+    run_simulated(3, lambda comm: gt.Trainer(model, graph, comm=comm, **keys).fit())
+    told = [r.getMessage() for r in caplog.records if "degree" in r.getMessage()]
+    assert len(told) == (warned is not None) and all(re.match(warned, text) for text in told), told
