@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from bars import bars
 from curves import curves
 from svg import Figure
 
@@ -269,8 +271,13 @@ def types() -> Figure:
     return f
 
 
+def example(results: Path) -> Figure:
+    """The runs of an example: its metric by relation, or by epoch."""
+    return bars(results) if "relations" in json.loads(results.read_text(encoding="utf-8")) else curves(results)
+
+
 FIGURES = {"layers": layers, "halo": halo, "frame": frame, "overlap": overlap, "compiler": compiler, "types": types,
-           **{f"example-{file.stem}": partial(curves, file) for file in sorted((ROOT / "docs" / "examples" / "results").glob("*.json"))}}
+           **{f"example-{file.stem}": partial(example, file) for file in sorted((ROOT / "docs" / "examples" / "results").glob("*.json"))}}
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
