@@ -23,7 +23,7 @@ def bars(path: Path) -> Figure:
         return LEFT + (RIGHT - LEFT) * value
 
     figure.text(24, 26, f"test {found['metric']} by relation, mean of {len(found['test'])} seeds", bold=True)
-    for k, (end, name) in enumerate(ENDS.items()):
+    for k, name in enumerate(ENDS.values()):
         x = LEFT + 176 * k
         figure.curve([(x, 44), (x + 24, 44)], COLOURS[k], THICK)
         figure.text(x + 32, 48, name, size=11)

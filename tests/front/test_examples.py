@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.recovery.weights import WEIGHTS, read_weights
 from tests.front.test_dataset import FOLDER, data
 
 pytestmark = pytest.mark.reference
@@ -37,6 +40,31 @@ def test_commands_run(page: str, run: Any, tmp_path: Path, monkeypatch: pytest.M
     assert main([*run.words_of(page, tmp_path), "--epochs", "1", "--steps", "1", "--seeds", "1", "--out", "run"]) == 0
     metrics = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))["metrics"]
     assert f"test_{run.EXAMPLES[page]}" in metrics
+
+
+@data
+def test_a_knowledge_graph_is_asked_for_tails(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRAPHTHETA_DATA", str(FOLDER))
+    monkeypatch.syspath_prepend(tmp_path)
+    words = run.words_of("words", tmp_path)
+    assert main([*words, "--epochs", "1", "--steps", "20", "--seeds", "1", "--embedding", "8", "--out", "run"]) == 0
+    from ask import answers  # type: ignore[import-not-found]
+
+    sys.modules.pop("ask")
+    graph = gt.load("wn18rr:features=0,relations=none", data_dir=str(FOLDER))
+    head, relation = "07705931", "_hypernym"
+    found = answers("run", graph, head, relation, n=50)
+    scores = [score for _, score in found]
+    assert len({tail for tail, _ in found}) == 50 and scores == sorted(scores, reverse=True)
+    ids, values = np.asarray(graph.original_ids), read_weights(tmp_path / "run" / WEIGHTS)[1]
+    vectors = values["embedding/x"].astype(float)
+    phase = values["decoder.phase"][graph.meta["relation_names"].index(relation)].astype(float)
+    z = vectors[:, :4] + 1j * vectors[:, 4:]
+    at = {tail: 6 - np.abs(z[ids == head][0] * np.exp(1j * phase) - z[ids == tail][0]).sum() for tail, _ in found}
+    np.testing.assert_allclose(scores, [at[tail] for tail, _ in found], rtol=1e-4)
+    facts = graph.edge_train & (graph.src == np.flatnonzero(ids == head)) & (graph.edge_columns["relation"] == 0)
+    assert not set(ids[graph.dst[facts]]) & set(at)
 
 
 @pytest.mark.parametrize("page", PAGES)
