@@ -5,7 +5,7 @@ says what a view must contain before the first view is built.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
-from ...ops.autodiff.tape import Gradients, Node, Parameter, Tape, Var, Vjp, space_of, value_of
+from ...ops.autodiff.tape import Called, Gradients, Node, Parameter, Tape, Var, Vjp, space_of, value_of
 from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
@@ -55,8 +55,7 @@ class _Watching(Tape):
         self.seen: list[Operation] = []
         self._graph = graph
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp,
-            call: tuple[Any, Mapping[str, Any]] | None = None) -> None:
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp, call: Called = None) -> None:
         if outputs[0].space is not None:
             self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
                                        [_shape(x) for x in inputs], [_shape(y) for y in outputs]))

@@ -18,7 +18,7 @@ from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
-from graphtheta.ops.autodiff.tape import Parameter, Tape, Var, Vjp
+from graphtheta.ops.autodiff.tape import Called, Parameter, Tape, Var, Vjp
 from graphtheta.ops.edge.symbolic import SymbolicTrace
 from graphtheta.recovery.tensors import checksum
 
@@ -36,8 +36,7 @@ class _Listing(Tape):
         # values are held, so that no other one gets the id of an earlier one
         self._seen: dict[int, tuple[int, Var]] = {}
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp,
-            call: tuple[Any, Mapping[str, Any]] | None = None) -> None:
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp, call: Called = None) -> None:
         made_by = [] if call is None else [self.code(call[0].forward), self.text(call[1])]
         self.lines.append([name, made_by, self.text(inputs), self.text(outputs)])
         super().add(name, inputs, outputs, vjp, call)
@@ -98,7 +97,8 @@ def program(model: Model, partition: Partition, layers: Layers) -> list[Any]:
     empty, none = empty_partition(partition), np.zeros(0, np.int64)
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
     graph = ActiveGraph(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
-    with _Listing({p: name for name, p in model.named_parameters()}) as tape:
+    tape = _Listing({p: name for name, p in model.named_parameters()})
+    with tape:
         out = model.run(graph)
     return [tape.lines, [tape.gather(step) for step in graph.supersteps], tape.text(out)]
 

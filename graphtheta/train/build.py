@@ -213,8 +213,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     with pass_scope(settings):
         found = probe(made, partition)
     prepared.kind.check_output(made, found)
-    _report(prepared, made, found, comm)
-    _report_degrees(job, made, partition, found, settings, comm)
+    if not comm.rank:
+        _report(job, prepared, partition, found, settings)
     bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size)
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
@@ -255,22 +255,20 @@ def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank
                         batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients)
 
 
-def _report(prepared: Prepared, model: Model, found: Probe, comm: Comm) -> None:
-    """Log, on rank 0, what is probably a mistake in the labels or in the model."""
-    if comm.rank:
-        return
+def _report(job: Job, prepared: Prepared, partition: Partition, found: Probe, settings: PassSettings) -> None:
+    """Log what is probably a mistake in the labels or in the model."""
     text, names = prepared.kind.warning(prepared.graph) if prepared.kind.trains else "", found.unread
     if text:
         logger.warning(text)
     if names:
-        logger.warning(f"no operation in forward of {type(model).__name__} reads {', '.join(names)}, so it is not trained; "
+        logger.warning(f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)}, so it is not trained; "
                        "pass the gt.Parameter itself to functions of gt: its .value is a constant")
+    if timed_sampler(job) is not None:
+        _report_degrees(job, prepared.model, partition, found, settings)
 
 
-def _report_degrees(job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings, comm: Comm) -> None:
-    """Log, on rank 0, that a model which is trained on edges of the past reads degrees of the whole graph."""
-    if comm.rank or timed_sampler(job) is None:
-        return
+def _report_degrees(job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings) -> None:
+    """Log that a model which is trained on edges of the past reads degrees of the whole graph."""
     with pass_scope(settings), backend_scope(job.backend):
         read = [name for name in columns_read(model, partition, found.layers) if name.partition(".")[2] in ("in_degree", "out_degree")]
     if read:

@@ -24,6 +24,7 @@ from .scope import value_scope
 from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
+Called = tuple[Any, Mapping[str, Any]] | None  # the primitive that was called with its keywords, for tapes that list operations
 Version = Mapping["Parameter", np.ndarray]
 # a pending update of other state: a function and its arguments, which can be sent to other workers
 Change = tuple[Callable[..., None], tuple[np.ndarray, ...]]
@@ -240,14 +241,8 @@ class Tape:
         self._draws += 1
         return key(self.seed, Purpose.DROPOUT, self.step, self._draws)
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp,
-            call: tuple[Any, Mapping[str, Any]] | None = None) -> None:
-        """Record an operation.
-
-        Args:
-            name, inputs, outputs: The operation.
-            vjp: Gets one gradient (or None) per output, returns one (or None) per input.
-            call: The primitive that was called, and its keywords; None for other operations. A tape that lists operations shows them.
+    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp, call: Called = None) -> None:
+        """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input.
 
         Raises:
             TapeError: An input was computed in another pass, which has a tape of its own.
