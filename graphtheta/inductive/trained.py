@@ -59,8 +59,8 @@ class Trained(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise FormatError(f"{where}: damaged: what it says about the graph is not valid ({error.errors()[0]['msg']}); train again"
-                              ) from None
+            raise FormatError(f"{where}: damaged, or written by another version: what it says about the graph is not valid "
+                              f"({error.errors()[0]['msg']}); train again") from None
 
     def check_nodes(self, graph: Graph) -> None:
         """Check that nodes of a graph whose features are learned are those of the training.

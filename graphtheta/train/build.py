@@ -213,8 +213,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     with pass_scope(settings):
         found = probe(made, partition)
     prepared.kind.check_output(made, found)
-    if not comm.rank:
-        _report(job, prepared, partition, found, settings)
+    _report(job, prepared, partition, found, settings, comm)
     bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size)
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
@@ -255,8 +254,10 @@ def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank
                         batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients)
 
 
-def _report(job: Job, prepared: Prepared, partition: Partition, found: Probe, settings: PassSettings) -> None:
-    """Log what is probably a mistake in the labels or in the model."""
+def _report(job: Job, prepared: Prepared, partition: Partition, found: Probe, settings: PassSettings, comm: Comm) -> None:
+    """Log, on rank 0, what is probably a mistake in the labels or in the model."""
+    if comm.rank:
+        return
     text, names = prepared.kind.warning(prepared.graph) if prepared.kind.trains else "", found.unread
     if text:
         logger.warning(text)
