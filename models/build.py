@@ -76,9 +76,11 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
                           "gt.Graph({(src, name, dst): edges}, ...), or use rgat")
     sizes = {**({"relations": relations} if design.relational else {}), **({"types": types} if design.typed else {})}
     end = d_out if decoder == "none" else o.hidden
-    head_follows = design.whole or o.jumping != "none" or o.readout != "none"
-    embed = MLP(d_in, (), o.hidden) if design.whole else None
-    layers, widths, width = [], [], o.hidden if design.whole else d_in
+    # without layers, the decoder reads the features themselves
+    whole = design.whole and o.layers > 0
+    head_follows = whole or o.jumping != "none" or o.readout != "none"
+    embed = MLP(d_in, (), o.hidden) if whole else None
+    layers, widths, width = [], [], o.hidden if whole else d_in
     for i in range(o.layers):
         last = i == o.layers - 1 and not head_follows
         layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o, **sizes)

@@ -55,8 +55,8 @@ class Network(Model):
         plain_end: Apply no norm, activation or residual to the last layer.
 
     Raises:
-        ConfigError: An option is not known, or layers have different widths with
-            ``jumping="max"``.
+        ConfigError: An option is not known, there are no layers that ``jumping`` could read, or
+            they have different widths with ``jumping="max"``.
     """
 
     def __init__(self, layers: Sequence[Module], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
@@ -66,6 +66,8 @@ class Network(Model):
         for name, (given, allowed) in choices.items():
             if given not in allowed:
                 raise ConfigError(f"{name} {given!r} is not known; choose from {', '.join(allowed)}")
+        if jumping != "none" and not layers:
+            raise ConfigError(f"jumping={jumping!r} reads the values of layers, and there are none; add layers or choose jumping='none'")
         if jumping == "max" and len(set(widths)) > 1:
             raise ConfigError(f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'")
         stack: list[Any] = list(layers)

@@ -85,10 +85,19 @@ def test_every_model_is_built_by_name(name):
     ("sage", {"aggregator": "lstm"}, "mean, max, sum"),
     ("gipa", {"reduce": "min"}, "sum, mean, max"),
     ("gcn", {"decoder": "dot"}, "one score per link"),
+    ("gcn", {"layers": 0, "jumping": "max", "decoder": "edge"}, "jumping='max' reads the values of layers, and there are none"),
+    ("gcn", {"layers": 0, "jumping": "concat", "decoder": "edge"}, "jumping='concat' reads the values of layers, and there are none"),
 ])
 def test_bad_choices(name, options, said):
     with pytest.raises(ConfigError, match=said):
         build_model(name, 5, 3, 2, **options)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_without_layers_the_decoder_alone_is_left(name):
+    sizes = {"relations": 3 * PUBLISHED[name].relational, "types": 2 * PUBLISHED[name].typed}
+    made = build_model(name, 5, 1, 2, layers=0, decoder="hadamard", **sizes)
+    assert [p.shape for p in made.parameters()] == [p.shape for p in made.decoder.parameters()] == [(5, 5), (5, 1), (5,), (1,)]
 
 
 @pytest.mark.parametrize("name", ["gat_e", "gine", "gipa"])
