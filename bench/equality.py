@@ -3,8 +3,9 @@
     python bench/equality.py                        200 jobs on simulated ranks
     python bench/equality.py --only 17              one of them
     python bench/equality.py --jobs 20 --mpi        on processes that mpiexec starts
+    python bench/equality.py --draws typed          relations and types, whole graphs, triples and time
 
-A job is drawn from --seed and its number (see ``equality_jobs.py``): graph, targets, model and
+A job is drawn from --seed and its number (see ``equality_jobs.py`` and ``equality_typed.py``): graph, targets, model and
 options, strategy, optimiser, node partitioner, edge placement, back end and ranks. It trains in
 float64 for 2 to 4 epochs on one rank and on several. The loss of every view, all metrics after
 every epoch, the parameters and statistics at the end, and the predictions by original id are
@@ -31,11 +32,14 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equality_jobs
+import equality_typed
 import numpy as np
-from equality_jobs import Plan, draw
+from equality_jobs import Plan
 from harness import THREAD_VARIABLES, machine, say, table
 
 import graphtheta as gt
@@ -55,6 +59,9 @@ WEIGHTS = "weights "
 COLUMNS = ["job", "model", "strategy", "optimiser", "norm", "graph", "targets", "back end", "ranks", "placement", "views", "refused",
            "difference", "of", "sensitive", "note"]
 Numbers = dict[str, np.ndarray]
+# the plans of each kind, and what draws them
+DRAWS: dict[str, tuple[type[Plan], Callable[..., Plan]]] = {
+    "plain": (Plan, equality_jobs.draw), "typed": (equality_typed.TypedPlan, equality_typed.draw)}
 
 
 def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
@@ -86,13 +93,23 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
             return f"diverges: the loss of view {np.flatnonzero(~np.isfinite(losses[-1]))[0]} of epoch {epoch} is not finite"
         with backend_scope(job.backend):
             rows.append(trainer.measure())
-    state = trainer.model.state()
+    state = trainer.model.state() | learned_rows(trainer)
     bits = comm.all_gather(np.concatenate([x.reshape(-1) for x in state.values()]))
     found = {"loss": np.concatenate(losses), "ranks that differ": np.array(sum(b.tobytes() != bits[0].tobytes() for b in bits))}
     found |= {name: np.array([row[name] for row in rows]) for name in rows[0]} | {WEIGHTS + name: x for name, x in state.items()}
     predicted = trainer.predict()
     if predicted is not None:
         found |= dict(zip(("ids", "predictions"), predicted, strict=True))
+    return found
+
+
+def learned_rows(trainer: gt.Trainer) -> Numbers:
+    """The rows of learned features of all nodes, by name, on all ranks."""
+    rows = ((table.name, table.masters, table.values()) for table in trainer.setup.tables)
+    found = {}
+    for name, masters, values in rows:
+        ids, all_values = (np.concatenate(trainer.comm.all_gather(x)) for x in (masters, values))
+        found[name] = all_values[np.argsort(ids)]
     return found
 
 
@@ -105,7 +122,8 @@ def on_processes(size: int, plan: Plan) -> Numbers | str:
     """The numbers of a job under mpiexec."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "numbers.npz")
-        words = [find_mpiexec() or "mpiexec", "-n", size, sys.executable, __file__, "--child", out, "--plan", json.dumps(vars(plan))]
+        words = [find_mpiexec() or "mpiexec", "-n", size, sys.executable, __file__, "--child", out, "--draws", plan.draws, "--plan",
+                 json.dumps(vars(plan))]
         variables = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, env=variables)
         if done.returncode:
@@ -144,14 +162,14 @@ def sensitivity(plan: Plan, alone: Numbers) -> float:
     return max(np.inf if isinstance(m, str) else difference(m, alone, plan.keys["lr"])[0] for m in moved)
 
 
-def accepted(seed: int, number: int, fused: float, mpi: bool) -> tuple[Plan, int, Numbers, Numbers]:
+def accepted(seed: int, number: int, fused: float, mpi: bool, draws: str) -> tuple[Plan, int, Numbers, Numbers]:
     """The first job of a number that the program does not refuse, how many it did refuse, and its numbers on one rank and on several.
 
     Raises:
         RuntimeError: One rank and several do not refuse alike.
     """
     for attempt in range(ATTEMPTS):
-        plan = draw(seed, number, attempt, fused)
+        plan = DRAWS[draws][1](seed, number, attempt, fused)
         alone, together = (on_ranks(size, plan, mpi) for size in (1, plan.ranks))
         if not isinstance(alone, str) and not isinstance(together, str):
             return plan, attempt, alone, together
@@ -163,10 +181,10 @@ def accepted(seed: int, number: int, fused: float, mpi: bool) -> tuple[Plan, int
     raise RuntimeError(f"{ATTEMPTS} combinations were refused")
 
 
-def one(seed: int, number: int, fused: float, mpi: bool) -> dict[str, Any]:
+def one(seed: int, number: int, fused: float, mpi: bool, draws: str = "plain") -> dict[str, Any]:
     """A row of the table."""
     try:
-        plan, refused, alone, together = accepted(seed, number, fused, mpi)
+        plan, refused, alone, together = accepted(seed, number, fused, mpi, draws)
     except Exception as error:
         return {"job": number, "note": f"{type(error).__name__}: {error}"}
     apart, of = difference(together, alone, plan.keys["lr"])
@@ -196,6 +214,7 @@ def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--jobs", type=int, default=200)
+    options.add_argument("--draws", choices=tuple(DRAWS), default="plain", help="kind of jobs")
     options.add_argument("--seed", type=int, default=0, help="of all that is drawn")
     options.add_argument("--only", type=int, help="number of the one job to run")
     options.add_argument("--fused", type=float, default=0.85, help="share of the jobs on the fused back end; 0.85")
@@ -205,21 +224,21 @@ def main() -> int:
     options.add_argument("--plan", type=json.loads, help=argparse.SUPPRESS)
     options = options.parse_args()
     if options.child:
-        return run_main(lambda: child(options.child, Plan(**options.plan)))
+        return run_main(lambda: child(options.child, DRAWS[options.draws][0](**options.plan)))
     rows = []
     for number in range(options.jobs) if options.only is None else [options.only]:
-        row = one(options.seed, number, options.fused, options.mpi)
+        row = one(options.seed, number, options.fused, options.mpi, options.draws)
         rows.append(row)
         say(f"job {number}: {row.get('difference')} {row.get('of', '')} {row['note'] or 'good'}")
         if row["note"]:
-            again = f"python bench/equality.py --seed {options.seed} --fused {options.fused} --only {number}"
+            again = f"python bench/equality.py --draws {options.draws} --seed {options.seed} --fused {options.fused} --only {number}"
             say(f"again: {again}{' --mpi' * options.mpi}\nkeys: {row.get('keys', '')}")
     found = findings(rows)
     print(table(rows, COLUMNS), "", table(found, ["finding", "value"]), sep="\n", flush=True)
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps({"bench": "equality", "seed": options.seed, "mpi": options.mpi, **row, "machine": machine()}) + "\n"
-                         for row in [*rows, *found])
+            about = {"bench": "equality", "draws": options.draws, "seed": options.seed, "mpi": options.mpi, "machine": machine()}
+            f.writelines(json.dumps({**about, **row}) + "\n" for row in [*rows, *found])
     sensitive = sum(row.get("sensitive") is not None for row in rows)
     if sensitive > MOST_SENSITIVE * len(rows):
         say(f"{sensitive} of {len(rows)} jobs are decided by rounding errors")

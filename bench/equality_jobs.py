@@ -7,7 +7,7 @@ file does not know which combinations are valid: the program refuses the others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -26,7 +26,7 @@ RATES = {"adam": 0.01, "adamw": 0.01, "sgd": 0.01, "momentum": 0.002}
 
 @dataclass(frozen=True)
 class Plan:
-    """A job.
+    """A job on a graph of one type.
 
     Attributes:
         number, attempt: What it was drawn from, beside the seed.
@@ -44,6 +44,8 @@ class Plan:
     ranks: int
     keys: dict[str, Any]
     seed: int
+
+    draws: ClassVar[str] = "plain"
 
     def words(self) -> str:
         """The keys that differ from the defaults, as flags."""
@@ -67,18 +69,18 @@ def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> Plan:
     rng = np.random.default_rng((seed, number, attempt))
     model, strategy = MODELS[number % len(MODELS)], STRATEGIES[number % len(STRATEGIES)]
     optimiser, targets = OPTIMISERS[number % len(OPTIMISERS)], TARGETS[number % len(TARGETS)]
-    norm = "batch" if number // len(OPTIMISERS) % 2 == 0 else _one(rng, "none", "layer")
+    norm = "batch" if number // len(OPTIMISERS) % 2 == 0 else one(rng, "none", "layer")
     keys = {"model": model, "strategy": strategy, "norm": norm, "dtype": "float64", "keep": 0, "seed": int(rng.integers(1000)),
             "backend": "fused" if rng.random() < fused else "reference", "task": {"edges": "edge", "links": "link"}.get(targets, "node"),
             "epochs": int(rng.integers(2, 5))}
-    keys |= _optimiser(rng, optimiser) | _network(rng, model) | _views(rng, strategy, keys["task"]) | _placement(rng)
+    keys |= optimiser_keys(rng, optimiser) | network_keys(rng, model) | views_keys(rng, strategy, keys["task"]) | placement_keys(rng)
     layers = keys["layers"]
     if strategy == "mini":
-        keys |= _mini(rng, layers, norm)
+        keys |= mini_keys(rng, layers, norm)
     elif strategy == "cluster":
-        keys |= _cluster(rng)
+        keys |= cluster_keys(rng)
     if keys["task"] == "link":
-        keys |= {"decoder": _one(rng, "dot", "hadamard"), "negatives": int(rng.integers(1, 4)), "eval_negatives": int(rng.integers(1, 12))}
+        keys |= {"decoder": one(rng, "dot", "hadamard"), "negatives": int(rng.integers(1, 4)), "eval_negatives": int(rng.integers(1, 12))}
     if rng.random() < 0.1:
         # a key that most jobs have no use for
         odd: list[dict[str, Any]] = [{"heads": 3}, {"fanout": "2"}, {"momentum": 0.5}, {"precompute": True}, {"diagonal": 0.1},
@@ -91,20 +93,20 @@ def _text(value: Any) -> str:
     return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value) if isinstance(value, tuple) else str(value)
 
 
-def _one(rng: np.random.Generator, *of: Any) -> Any:
+def one(rng: np.random.Generator, *of: Any) -> Any:
     return of[rng.integers(len(of))]
 
 
-def _optimiser(rng: np.random.Generator, name: str) -> dict[str, Any]:
-    keys = {"optimiser": "sgd" if name == "momentum" else name, "lr": RATES[name], "weight_decay": _one(rng, 0.0, 5e-4, 0.05),
-            "decay_first_layer_only": _one(rng, False, False, True)}
+def optimiser_keys(rng: np.random.Generator, name: str) -> dict[str, Any]:
+    keys = {"optimiser": "sgd" if name == "momentum" else name, "lr": RATES[name], "weight_decay": one(rng, 0.0, 5e-4, 0.05),
+            "decay_first_layer_only": one(rng, False, False, True)}
     return keys | ({"momentum": 0.9} if name == "momentum" else {})
 
 
-def _network(rng: np.random.Generator, model: str) -> dict[str, Any]:
-    keys = {"layers": int(rng.integers(1, 5)), "hidden": _one(rng, 4, 6, 9), "dropout": _one(rng, 0.0, 0.3, 0.5),
-            "residual": _one(rng, False, True), "jumping": _one(rng, "none", "none", "concat", "max"),
-            "direction": _one(rng, "in", "in", "out", "both"), "activation": _one(rng, "auto", "auto", "relu", "tanh", "gelu")}
+def network_keys(rng: np.random.Generator, model: str) -> dict[str, Any]:
+    keys = {"layers": int(rng.integers(1, 5)), "hidden": one(rng, 4, 6, 9), "dropout": one(rng, 0.0, 0.3, 0.5),
+            "residual": one(rng, False, True), "jumping": one(rng, "none", "none", "concat", "max"),
+            "direction": one(rng, "in", "in", "out", "both"), "activation": one(rng, "auto", "auto", "relu", "tanh", "gelu")}
     own: dict[str, dict[str, tuple[Any, ...]]] = {
         "gcn": {"normalisation": ("sym", "row")},
         "sage": {"aggregator": ("mean", "max", "sum")},
@@ -115,37 +117,37 @@ def _network(rng: np.random.Generator, model: str) -> dict[str, Any]:
         "gat_e": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
         "gipa": {"heads": (1, 2), "reduce": ("sum", "mean", "max"), "attention_dropout": (0.0, 0.3), "edge_drop": (0.0, 0.2)},
     }
-    return keys | {key: _one(rng, *values) for key, values in own.get(model, {}).items()}
+    return keys | {key: one(rng, *values) for key, values in own.get(model, {}).items()}
 
 
-def _views(rng: np.random.Generator, strategy: str, task: str) -> dict[str, Any]:
-    keys = {"recompute": _one(rng, False, False, True), "staleness": _one(rng, 0, 0, 1, 2), "self_loops": _one(rng, "auto", "yes", "no")}
+def views_keys(rng: np.random.Generator, strategy: str, task: str) -> dict[str, Any]:
+    keys = {"recompute": one(rng, False, False, True), "staleness": one(rng, 0, 0, 1, 2), "self_loops": one(rng, "auto", "yes", "no")}
     if strategy != "global":
-        keys |= {"views_per_step": _one(rng, 1, 1, 2, 3), "views_in_flight": _one(rng, 1, 2, 4),
-                 "mode": _one(rng, "cooperative", "independent", "auto")}
+        keys |= {"views_per_step": one(rng, 1, 1, 2, 3), "views_in_flight": one(rng, 1, 2, 4),
+                 "mode": one(rng, "cooperative", "independent", "auto")}
     if task == "node" and strategy != "cluster" and keys.get("mode", "cooperative") == "cooperative":
-        keys["precompute"] = _one(rng, False, False, True)
+        keys["precompute"] = one(rng, False, False, True)
     return keys
 
 
-def _placement(rng: np.random.Generator) -> dict[str, Any]:
-    return {"partitioner": _one(rng, "1d-src", "1d-dst", "vertex-cut"), "masters": _one(rng, "hash", "block")}
+def placement_keys(rng: np.random.Generator) -> dict[str, Any]:
+    return {"partitioner": one(rng, "1d-src", "1d-dst", "vertex-cut"), "masters": one(rng, "hash", "block")}
 
 
-def _mini(rng: np.random.Generator, layers: int, norm: str) -> dict[str, Any]:
+def mini_keys(rng: np.random.Generator, layers: int, norm: str) -> dict[str, Any]:
     # batch norm over the few rows of one target makes training chaotic, on any number of ranks
-    keys: dict[str, Any] = {"batch_size": _one(rng, 0, 5, 12, 30, 5 if norm == "batch" else 1)}
+    keys: dict[str, Any] = {"batch_size": one(rng, 0, 5, 12, 30, 5 if norm == "batch" else 1)}
     if rng.random() < 0.6:
-        keys |= {"fanout": _one(rng, (3,), (1,), tuple(int(n) for n in rng.choice((ALL_NEIGHBOURS, 1, 2, 4), layers))),
-                 "replace": _one(rng, False, True), "share_sample": _one(rng, False, True)}
+        keys |= {"fanout": one(rng, (3,), (1,), tuple(int(n) for n in rng.choice((ALL_NEIGHBOURS, 1, 2, 4), layers))),
+                 "replace": one(rng, False, True), "share_sample": one(rng, False, True)}
     return keys
 
 
-def _cluster(rng: np.random.Generator) -> dict[str, Any]:
-    method = _one(rng, "louvain", "metis")
-    return {"cluster_method": method, "clusters": _one(rng, 3, 5) if method == "metis" else _one(rng, 0, 0, 2, 3),
-            "clusters_per_batch": _one(rng, 1, 2), "boundary_hops": int(rng.integers(3)), "degrees": _one(rng, "graph", "view"),
-            "diagonal": _one(rng, 0.0, 0.5)}
+def cluster_keys(rng: np.random.Generator) -> dict[str, Any]:
+    method = one(rng, "louvain", "metis")
+    return {"cluster_method": method, "clusters": one(rng, 3, 5) if method == "metis" else one(rng, 0, 0, 2, 3),
+            "clusters_per_batch": one(rng, 1, 2), "boundary_hops": int(rng.integers(3)), "degrees": one(rng, "graph", "view"),
+            "diagonal": one(rng, 0.0, 0.5)}
 
 
 # ---- graphs
@@ -184,17 +186,17 @@ def graph_of(name: str, targets: str, rng: np.random.Generator) -> Graph:
     if rng.random() < 0.2:
         columns["x"] = csr_array(np.where(rng.random((n, 16)) < 0.15, rng.standard_normal((n, 16)), 0))
     if targets == "edges":
-        columns |= {"edge_y": rng.standard_normal((e, 2)[: 1 + int(rng.integers(2))]), **_masks(e, "edge_", rng)}
+        columns |= {"edge_y": rng.standard_normal((e, 2)[: 1 + int(rng.integers(2))]), **masks(e, "edge_", rng)}
     elif targets != "links":
-        masks = _masks(n, "", rng)
+        parts = masks(n, "", rng)
         made: dict[str, Any] = {"classes": rng.integers(0, 3, n), "labels": rng.integers(0, 2, (n, 4)).astype(float),
                                 "values": rng.standard_normal((n, 2)[: 1 + int(rng.integers(2))])}
         y = made[targets]
-        y[~np.any(list(masks.values()), axis=0)] = -1 if targets == "classes" else np.nan
-        columns |= {"y": y, "multilabel": targets == "labels", "n_classes": 3 if targets == "classes" else None, **masks}
+        y[~np.any(list(parts.values()), axis=0)] = -1 if targets == "classes" else np.nan
+        columns |= {"y": y, "multilabel": targets == "labels", "n_classes": 3 if targets == "classes" else None, **parts}
     return Graph((src, dst), n, name=name, **columns)
 
 
-def _masks(n: int, prefix: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def masks(n: int, prefix: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
     part = rng.permutation(n) % 5
     return {f"{prefix}{split}": np.isin(part, of) for split, of in (("train", (0, 1)), ("val", (2,)), ("test", (3,)))}
