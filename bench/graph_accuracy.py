@@ -43,6 +43,7 @@ MOLECULES: dict[str, dict[str, Any]] = {
 BONDS = {"model": "gine", "layers": 5, "hidden": 300, "train_eps": True, "jumping": "none", "readout": "mean", "metric": "auc",
          "batch_size": 32, "dropout": 0.5, "lr": 0.001, "epochs": 100, "eval_every": 4}
 MOLECULES |= {f"{name}_bonds": {"dataset": f"mol_{name}:level=graphs", **BONDS} for name in ("tox21", "hiv")}
+MOLECULES["hiv_bonds"]["inference_memory"] = 4  # GiB; a pass over the whole graph would take 11
 MOLECULES |= {f"{name}_24": {**MOLECULES[name], "epochs": 24} for name in ("tox21_bonds", "hiv_bonds")}
 PUBLISHED = {"tox21_bonds": "74.9 +- 0.5 GIN", "tox21_bonds_24": "74.9 +- 0.5 GIN after 100",
              "hiv_bonds": "75.6 +- 1.4 GIN", "hiv_bonds_24": "75.6 +- 1.4 GIN after 100",

@@ -36,7 +36,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "hgt": {"model": "hgt", "hidden": 8, "heads": 4, "dropout": 0.5, "weight_decay": 1e-4, "epochs": 120},
 }
 TASKS = [*(f"acm-{labels}-{model}" for labels in LABELS for model in MODELS), "movielens"]
-# macro and micro F1 of HAN and of HeCo, https://arxiv.org/abs/2105.09111, table 2, on these splits; from memory
+# macro and micro F1 of HAN and of HeCo, https://arxiv.org/abs/2105.09111, table 2, on these splits; of HAN from memory
 PUBLISHED = {20: "HAN 85.1 / 85.7, HeCo 88.1 / 88.6", 40: "HAN 87.2 / 87.5, HeCo 87.5 / 87.6", 60: "HAN 88.1 / 88.4, HeCo 88.7 / 89.0"}
 # of the u1 split; with features of users and movies 0.905
 RATED = "GC-MC 0.910"
