@@ -13,6 +13,7 @@ from graphtheta.models.gat_e import GATE
 from graphtheta.models.gcn import GCN, NORMALISATIONS
 from graphtheta.models.gine import GINE
 from graphtheta.models.hgt import HGT
+from graphtheta.models.readouts import Readout, Set2Set
 from graphtheta.models.rgat import RGAT
 from graphtheta.models.rgcn import RGCN
 from graphtheta.models.simple_hgn import SimpleHGN
@@ -23,11 +24,13 @@ class Given:
     """A graph as tensors.
 
     Attributes:
-        graph: What layers are given: the ends of the edges, [2, edges], or a ``DGLGraph``.
+        graph: What layers are given: the ends of the edges, [2, edges], or a ``DGLGraph``. None for a network without edges.
         ends: Sources and destinations.
         edge_weight, edge_attr: [edges] and [edges, d], or None.
         edge_type: Codes of relations, [edges], or None.
         node_type: Codes of types, [nodes], or None.
+        batch: Number of the graph of each node, [nodes], for readouts of PyTorch Geometric; None if all are of one graph.
+        batch_size: Number of graphs; None for the largest number + 1.
     """
 
     graph: Any
@@ -36,6 +39,8 @@ class Given:
     edge_attr: Any = None
     edge_type: Any = None
     node_type: Any = None
+    batch: Any = None
+    batch_size: int | None = None
 
     @property
     def pyg(self) -> bool:
@@ -44,12 +49,26 @@ class Given:
 
     def relation(self, relations: int) -> Any:
         """Codes of relations, checked; DataError if they are missing or too large."""
-        if self.edge_type is None:
-            raise DataError("the layers read relations; give edge_type, the relation of each edge")
-        if len(self.edge_type) and not 0 <= int(self.edge_type.min()) <= int(self.edge_type.max()) < relations:
-            raise DataError(f"edge_type has codes from {int(self.edge_type.min())} to {int(self.edge_type.max())}; the layers have "
-                            f"{relations} relations")
-        return self.edge_type.long()
+        return checked_codes(self.edge_type, relations, "edge_type", "the network")
+
+
+def checked_codes(codes: Any, relations: int, name: str, reader: str) -> Any:
+    """Codes of relations as integers of 64 bits.
+
+    Args:
+        codes: [n], or None.
+        relations: Number of relations.
+        name: The argument that has them, for messages.
+        reader: What reads them, for messages.
+
+    Raises:
+        DataError: They are missing or out of range.
+    """
+    if codes is None:
+        raise DataError(f"{reader} reads relations; give {name}, the relation of each edge")
+    if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < relations:
+        raise DataError(f"{name} has codes from {int(codes.min())} to {int(codes.max())}; {reader} has {relations} relations")
+    return codes.long()
 
 
 def call(layer: Any, module: Any, h: Any, given: Given) -> Any:
@@ -64,9 +83,9 @@ def call(layer: Any, module: Any, h: Any, given: Given) -> Any:
     Raises:
         DataError: It lacks what the layer reads.
     """
-    if not isinstance(layer, Layer):
+    if type(layer) not in CALLS and not isinstance(layer, Layer):
         return module(h)
-    return next((how for kind, how in CALLS.items() if isinstance(layer, kind)), _plain)(layer, module, h, given)
+    return CALLS.get(type(layer), _plain)(layer, module, h, given)
 
 
 def _plain(layer: Any, module: Any, h: Any, given: Given) -> Any:
@@ -145,6 +164,17 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
     return out
 
 
+def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any:
+    if not given.pyg:
+        if given.batch is not None or given.batch_size is not None:
+            raise DataError("a DGLGraph knows the graph of each node; give one of dgl.batch, without batch and batch_size")
+        return module(given.graph, h)
+    batch = given.ends.new_zeros(len(h)) if given.batch is None else given.batch
+    size = given.batch_size if given.batch_size is not None else 1 if given.batch is None else int(batch.max()) + 1 if len(batch) else 0
+    return module(h, batch, dim_size=size)
+
+
 CALLS: dict[type, Callable[[Any, Any, Any, Given], Any]] = {
     GCN: _gcn, GAT: _gat, GATE: _with_attributes, GINE: _with_attributes, RGCN: _rgcn, RGAT: _rgat, SimpleHGN: _simple_hgn, HGT: _hgt,
+    Readout: _readout, Set2Set: _readout,
 }

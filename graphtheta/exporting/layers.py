@@ -10,7 +10,10 @@ from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.layer.module import Module
 from graphtheta.errors import ConfigError
 from graphtheta.exporting.counterpart import LIBRARIES, Counterpart, State, array_of, linear, refusal
+from graphtheta.exporting.decoders import dot, edge, transe, vectors, with_nodes
+from graphtheta.exporting.readouts import readout, set2set
 from graphtheta.exporting.relational import Metadata, hgt, rgat, rgcn, simple_hgn
+from graphtheta.models.decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
 from graphtheta.models.gcn import GCN
@@ -19,30 +22,38 @@ from graphtheta.models.gine import GINE
 from graphtheta.models.hgt import HGT
 from graphtheta.models.mlp import MLP, Dense
 from graphtheta.models.norm import BatchNorm, LayerNorm
+from graphtheta.models.readouts import Readout, Set2Set
 from graphtheta.models.rgat import RGAT
 from graphtheta.models.rgcn import RGCN
 from graphtheta.models.sage import SAGE
 from graphtheta.models.simple_hgn import SimpleHGN
+from graphtheta.models.triples import ComplEx, DistMult, RotatE, TransE
 from graphtheta.ops.autodiff.tape import Parameter
 
 # activations as modules of torch.nn
 ACTIVATIONS = {"relu": "ReLU", "elu": "ELU", "leaky_relu": "LeakyReLU", "tanh": "Tanh", "gelu": "GELU", "none": "Identity"}
 
 
-def counterpart(layer: Module, library: str, metadata: Metadata | None = None) -> Counterpart:
+def counterpart(layer: Module, library: str, metadata: Metadata | None = None, nodes: np.ndarray | None = None) -> Counterpart:
     """The layer of another library that computes what a layer computes.
 
     Args:
-        layer: A published layer, ``MLP`` or norm.
+        layer: A published layer, readout, decoder, ``MLP`` or norm. For a decoder it is its weights.
         library: "pyg" or "dgl".
         metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` has weights.
+        nodes: For a decoder of triples, features of all nodes, [n_nodes, width], such as ``trainer.learned()``; the result is then a
+            model of ``torch_geometric.nn.kge``, which holds them too.
 
     Raises:
         ConfigError: The library is unknown, or has no such layer, or ``metadata`` does not fit it.
+        ShapeError: The width of ``nodes`` is not that of the decoder.
     """
     if library not in LIBRARIES:
         raise ConfigError(f"library {library!r} is not known; choose from {', '.join(LIBRARIES)}")
-    of = next((convert for kind, convert in CONVERTERS.items() if isinstance(layer, kind)), None)
+    if nodes is not None:
+        return with_nodes(layer, library, nodes)
+    # a class that is derived from a published one may compute something else
+    of = CONVERTERS.get(type(layer))
     if of is None:
         raise ConfigError(f"{type(layer).__name__} has no counterpart in {library}; layers with one are "
                           f"{', '.join(kind.__name__ for kind in CONVERTERS)}")
@@ -161,5 +172,10 @@ def _layer_norm(layer: LayerNorm, library: str) -> Counterpart:
 
 CONVERTERS: dict[type, Callable[..., Counterpart]] = {
     GCN: _gcn, SAGE: _sage, GIN: _gin, GINE: _gine, GAT: _gat, GATE: _gat_e, RGCN: rgcn, RGAT: rgat, SimpleHGN: simple_hgn, HGT: hgt,
-    MLP: _mlp, Dense: lambda layer, library: _mlp(layer.mlp, library), BatchNorm: _batch_norm, LayerNorm: _layer_norm,
+    MLP: _mlp, NodeHead: _mlp, Dense: lambda layer, library: _mlp(layer.mlp, library), BatchNorm: _batch_norm, LayerNorm: _layer_norm,
+    Readout: readout, Set2Set: set2set,
+    DotDecoder: dot, HadamardDecoder: lambda layer, library: _mlp(layer.mlp, library),
+    EdgeDecoder: lambda layer, library: edge(layer, _mlp(layer.mlp, library)),
+    DistMult: lambda layer, library: vectors(layer.relation), TransE: transe,
+    ComplEx: lambda layer, library: vectors(layer.real, layer.imaginary), RotatE: lambda layer, library: vectors(layer.phase),
 }

@@ -1,11 +1,14 @@
 """``gt.to_torch``: a trained network as a PyTorch module with layers of PyTorch Geometric or DGL."""
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from graphtheta.errors import ConfigError
+from graphtheta.engine.layer.layer import Layer
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.exporting.calls import Given, call
 from graphtheta.exporting.counterpart import LIBRARIES, Counterpart
+from graphtheta.exporting.decoders import Pairs, score
 from graphtheta.exporting.layers import ACTIVATIONS, counterpart
 from graphtheta.exporting.relational import Metadata
 from graphtheta.models.network import Network
@@ -15,25 +18,24 @@ def counterparts(model: Network, library: str, metadata: Metadata | None = None)
     """The counterparts of the parts of a network, under the names that they have in it; no other library is needed.
 
     Args:
-        model: A published network for nodes.
+        model: A published network.
         library: "pyg" or "dgl".
         metadata: As for ``counterpart``.
 
     Returns:
-        ``embed`` and ``head`` (None if the network has none), and lists ``layers`` and ``norms``.
+        ``embed``, ``readout``, ``head`` and ``decoder`` (None if the network has none), and lists ``layers`` and ``norms``.
 
     Raises:
         ConfigError: A part has no counterpart.
     """
-    if not isinstance(model, Network) or model.decoder is not None or model.readout is not None:
-        raise ConfigError(f"{type(model).__name__} cannot be exported; expected a published network for nodes, without a decoder of edges "
-                          "or links and without a readout of graphs. gt.counterpart exports single layers")
+    if type(model) is not Network:
+        raise ConfigError(f"{type(model).__name__} cannot be exported; expected a published network. gt.counterpart exports single layers")
 
     def of(part: Any) -> Counterpart | None:
         return None if part is None else counterpart(part, library, metadata)
 
     return {"embed": of(model.embed), "layers": [of(layer) for layer in model.layers], "norms": [of(norm) for norm in model.norms],
-            "head": of(model.head)}
+            "readout": of(model.readout), "head": of(model.head), "decoder": of(model.decoder)}
 
 
 def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = None) -> Any:
@@ -42,6 +44,11 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
     The module is called as ``module(x, edge_index, edge_weight=None, edge_attr=None, edge_type=None, node_type=None)``, for DGL
     with a ``DGLGraph`` instead of ``edge_index``. Nodes of all types are in one numbering, and ``edge_type`` and ``node_type`` are
     the codes of relations and types. The graph must have the self loops that the trainer added. Dropout is left out.
+
+    With a readout, the keywords ``batch``, the graph of each node, and ``batch_size``, the number of graphs, are those of PyTorch
+    Geometric, and the nodes are those of the graphs only; a ``DGLGraph`` of ``dgl.batch`` has both. With a decoder,
+    ``edge_label_index`` [2, n] are the pairs to be scored, ``edge_label_attr`` their edge attributes and ``edge_label_type`` their
+    relations. ``module.encode`` and ``module.decode`` are the two steps.
 
     Args:
         model: The model of a trainer.
@@ -64,30 +71,77 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
 
         def __init__(self) -> None:
             super().__init__()
-            self.embed = None if parts["embed"] is None else parts["embed"].make()
-            self.head = None if parts["head"] is None else parts["head"].make()
-            self.layers = torch.nn.ModuleList(part.make() for part in parts["layers"])
-            norms = (torch.nn.Identity() if part is None else part.make() for part in parts["norms"])
-            self.norms = torch.nn.ModuleList(norms)
+            for name, part in parts.items():
+                if isinstance(part, list):
+                    setattr(self, name, torch.nn.ModuleList(torch.nn.Identity() if one is None else one.make() for one in part))
+                else:
+                    setattr(self, name, None if part is None else part.make())
             self.activation = getattr(torch.nn, ACTIVATIONS[model.activation])()
 
-        def forward(self, x: Any, graph: Any, edge_weight: Any = None, edge_attr: Any = None, edge_type: Any = None,
-                    node_type: Any = None) -> Any:
-            given = Given(graph, graph if library == "pyg" else graph.edges(), edge_weight, edge_attr, edge_type, node_type)
-            h, reached = x if self.embed is None else self.activation(self.embed(x)), []
-            for i, layer in enumerate(self.layers):
-                z = call(model.layers[i], layer, h, given)
-                h = self._finish(i, z, h) if i < len(self.norms) else z
-                reached.append(h)
-            if model.jumping == "concat":
-                h = torch.cat(reached, dim=-1)
-            elif model.jumping == "max":
-                h = torch.stack(reached).amax(dim=0)
-            return h if self.head is None else self.head(h)
+        def forward(self, x: Any, graph: Any = None, edge_weight: Any = None, edge_attr: Any = None, edge_type: Any = None,
+                    node_type: Any = None, *, batch: Any = None, batch_size: int | None = None, edge_label_index: Any = None,
+                    edge_label_attr: Any = None, edge_label_type: Any = None) -> Any:
+            h = self.encode(x, graph, edge_weight, edge_attr, edge_type, node_type, batch=batch, batch_size=batch_size)
+            return h if model.decoder is None else self.decode(h, edge_label_index, edge_label_attr, edge_label_type)
 
-        def _finish(self, i: int, z: Any, h: Any) -> Any:
-            skips = model.residual != "none" and z.shape[1:] == h.shape[1:]
-            z = self.activation(self.norms[i](z + h if skips and model.residual == "before" else z))
-            return z + h if skips and model.residual == "after" else z
+        def encode(self, x: Any, graph: Any = None, edge_weight: Any = None, edge_attr: Any = None, edge_type: Any = None,
+                   node_type: Any = None, *, batch: Any = None, batch_size: int | None = None) -> Any:
+            """What the network computes before its decoder."""
+            ends = graph if library == "pyg" or graph is None else graph.edges()
+            given = Given(graph, ends, edge_weight, edge_attr, edge_type, node_type, batch, batch_size)
+            return _encoded(model, self, x, given)
+
+        def decode(self, h: Any, edge_label_index: Any, edge_label_attr: Any = None, edge_label_type: Any = None) -> Any:
+            """What the decoder computes from the node values."""
+            return _decoded(model, self, h, edge_label_index, edge_label_attr, edge_label_type)
 
     return Exported().eval()
+
+
+def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
+    """``Network.forward`` before its decoder.
+
+    Args:
+        model: Our network.
+        module: Has the counterparts of its parts.
+        x: Node features.
+        given: The graph.
+
+    Raises:
+        DataError: The graph is missing, or lacks what a layer reads.
+    """
+    if given.graph is None and any(isinstance(layer, Layer) for layer in model.layers):
+        raise DataError("the network has layers that read edges; give edge_index, or a DGLGraph")
+    h, reached = x if module.embed is None else module.activation(module.embed(x)), []
+    for i, layer in enumerate(module.layers):
+        z = call(model.layers[i], layer, h, given)
+        h = _finished(model, module, i, z, h) if i < len(module.norms) else z
+        reached.append(h)
+    torch = import_module("torch")
+    if model.jumping == "concat":
+        h = torch.cat(reached, dim=-1)
+    elif model.jumping == "max":
+        h = torch.stack(reached).amax(dim=0)
+    h = h if module.readout is None else call(model.readout, module.readout, h, given)
+    return h if module.head is None else module.head(h)
+
+
+def _finished(model: Network, module: Any, i: int, z: Any, h: Any) -> Any:
+    """Norm, activation and residual after layer i, which computed z from h."""
+    skips = model.residual != "none" and z.shape[1:] == h.shape[1:]
+    z = module.activation(module.norms[i](z + h if skips and model.residual == "before" else z))
+    return z + h if skips and model.residual == "after" else z
+
+
+def _decoded(model: Network, module: Any, h: Any, ends: Any, attr: Any, relation: Any) -> Any:
+    """Scores of pairs, whose ends are rows of h.
+
+    Raises:
+        DataError: There are no pairs, or they lack what the decoder reads.
+    """
+    if model.decoder is None:
+        raise DataError("the network has no decoder; it was not trained for edges or links")
+    if ends is None:
+        raise DataError("the network scores pairs of nodes; give edge_label_index, [2, n]")
+    src, dst = (h.index_select(0, end) for end in ends)
+    return score(model.decoder, module.decoder, Pairs(src, dst, attr, relation))

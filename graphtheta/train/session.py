@@ -164,6 +164,21 @@ class Session(ModelOnGraph):
         arrays = self.comm.broadcast({name: np.array(x) for name, x in rows.arrays.items()})
         return Inference(self.job, self.trained(), lambda: graph, self.comm, lambda *_: self.model, arrays)
 
+    def learned(self) -> np.ndarray | None:
+        """Learned node features as layers read them, with those of the graph beside them if it has some.
+
+        Returns:
+            [n_nodes, width] in the order of the nodes on rank 0, None elsewhere.
+
+        Raises:
+            ConfigError: The job learns no features.
+
+        Collective: all ranks.
+        """
+        if not self.setup.tables:
+            raise ConfigError("the model learns no node features, and those of the graph are graph.x; give --embedding to learn some")
+        return self.setup.evaluator.gathered(self.partition.masters, self.partition.node.read("x"))
+
     @np.errstate(**QUIET)
     def trained(self) -> Trained:
         """What is carried to other graphs.

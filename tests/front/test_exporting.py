@@ -82,7 +82,6 @@ def test_weights_have_the_names_and_shapes_of_the_other_library() -> None:
     ("gat", "pyg", "separate=True has no counterpart", {"separate": True}),
     ("gcn", "pyg", "runs along out edges", {"direction": "out"}),
     ("gcn", "jax", "library 'jax' is not known", {}),
-    ("sage", "pyg", "expected a published network for nodes", {"task": "link"}),
 ])
 def test_what_has_no_counterpart_is_an_error(model: str, library: str, words: str, keys: dict[str, Any]) -> None:
     trainer = gt.Trainer(model, GRAPH, **{**KEYS, **keys})

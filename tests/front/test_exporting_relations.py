@@ -208,7 +208,7 @@ def test_what_a_module_lacks_is_an_error() -> None:
     x, edges, weight = tensors(torch, DENSE, GRAPH.edge_index, WEIGHTED.edge_weight)
     relational, typed, given = gt.to_torch(trained("rgcn")[0]), gt.to_torch(trained("hgt")[0], metadata=METADATA), codes(torch)
     for module, arguments, said in (
-            (relational, {}, "give edge_type"), (relational, {"edge_type": given["edge_type"] + 1}, "codes from 1 to 6; the layers have 6"),
+            (relational, {}, "give edge_type"), (relational, {"edge_type": given["edge_type"] + 1}, "codes from 1 to 6; the network has 6"),
             (relational, {**given, "edge_weight": weight}, "RGCNConv of PyTorch Geometric reads no edge weights"),
             (typed, {"edge_type": given["edge_type"]}, "give node_type"), (typed, {"node_type": given["node_type"]}, "give edge_type"),
             (typed, {**given, "node_type": given["node_type"].flip(0)}, "ends of other types than its relation")):
@@ -270,13 +270,6 @@ def test_attention_of_an_earlier_layer_has_no_counterpart() -> None:
         gt.counterpart(SimpleHGN(D, 3, R, 2, beta=0.1), "pyg")
 
 
-def test_networks_for_links_and_along_out_edges_are_refused() -> None:
-    for keys, said in (({"task": "link"}, "without a decoder"), ({"direction": "out"}, "runs along out edges")):
-        with pytest.raises(ConfigError, match=said):
-            gt.to_torch(gt.Trainer("rgcn", GRAPH, **{**KEYS, **keys}).model)
-
-
-def test_networks_for_whole_graphs_are_refused() -> None:
-    model = gt.models.build_model("rgcn", 5, 3, relations=R, readout="mean")
-    with pytest.raises(ConfigError, match="without a readout of graphs"):
-        gt.to_torch(model)
+def test_networks_along_out_edges_are_refused() -> None:
+    with pytest.raises(ConfigError, match="runs along out edges"):
+        gt.to_torch(gt.Trainer("rgcn", GRAPH, **{**KEYS, "direction": "out"}).model)
