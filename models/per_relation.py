@@ -50,11 +50,19 @@ class Attention(Module):
 
 
 class PerRelation(Module):
-    """Layers by relation; call it as a layer, ``self.layer(graph, h)``."""
+    """Layers by relation; call it as a layer, ``self.layer(graph, h)``.
+
+    Args:
+        layers: By the code of the relation, ascending.
+        applies: Whether a relation leads to a type, [layers, types] numbers 0 and 1; None if every layer counts at every node.
+        relations: Number of relations.
+        combine: A name in ``COMBINE``.
+        attention: Weights of the relations, for "attention".
+    """
 
     def __init__(self, layers: dict[int, Layer], applies: np.ndarray | None, relations: int, combine: str, attention: Attention | None):
         self.layers, self.combine, self.attention = layers, combine, attention
-        self._applies, self._relations = applies, relations
+        self.applies, self.relations = applies, relations
 
     def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
         """Node values, [n, ...]; 0 at nodes of types that no relation leads to.
@@ -63,13 +71,13 @@ class PerRelation(Module):
         """
         made = []
         for code, layer in self.layers.items():
-            with graph.relation(code, 1 / self._relations):
+            with graph.relation(code, 1 / self.relations):
                 made.append(layer(graph, h, **columns))
-        if self._applies is None:
+        if self.applies is None:
             masks = None
         else:
             types = graph.node("type", made[0].shape[0])
-            masks = [embedding(self._applies[i], types) for i in range(len(made))]
+            masks = [embedding(self.applies[i], types) for i in range(len(made))]
         return self._combined(made, masks)
 
     def _combined(self, made: list[Any], masks: list[Any] | None) -> Any:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +13,7 @@ from graphtheta.models.gat_e import GATE
 from graphtheta.models.gcn import GCN, NORMALISATIONS
 from graphtheta.models.gine import GINE
 from graphtheta.models.hgt import HGT
+from graphtheta.models.per_relation import PerRelation
 from graphtheta.models.readouts import Readout, Set2Set
 from graphtheta.models.rgat import RGAT
 from graphtheta.models.rgcn import RGCN
@@ -49,25 +50,36 @@ class Given:
 
     def relation(self, relations: int) -> Any:
         """Codes of relations, checked; DataError if they are missing or too large."""
-        return checked_codes(self.edge_type, relations, "edge_type", "the network")
+        return checked_codes(self.edge_type, relations, "edge_type", "the network", "relations")
+
+    def types(self, types: int) -> Any:
+        """Codes of types, checked; DataError if they are missing or too large."""
+        return checked_codes(self.node_type, types, "node_type", "the network", "types")
+
+    def of_edges(self, chosen: Any) -> Given:
+        """The graph with some of its edges, for layers of PyTorch Geometric; chosen: [edges] bool."""
+        ends = self.graph[:, chosen]
+        weight, attr = (None if x is None else x[chosen] for x in (self.edge_weight, self.edge_attr))
+        return replace(self, graph=ends, ends=ends, edge_weight=weight, edge_attr=attr)
 
 
-def checked_codes(codes: Any, relations: int, name: str, reader: str) -> Any:
-    """Codes of relations as integers of 64 bits.
+def checked_codes(codes: Any, n: int, name: str, reader: str, kinds: str) -> Any:
+    """Codes of relations or types as integers of 64 bits.
 
     Args:
-        codes: [n], or None.
-        relations: Number of relations.
+        codes: [edges] or [nodes], or None.
+        n: Number of relations or types.
         name: The argument that has them, for messages.
         reader: What reads them, for messages.
+        kinds: "relations" or "types", for messages.
 
     Raises:
         DataError: They are missing or out of range.
     """
     if codes is None:
-        raise DataError(f"{reader} reads relations; give {name}, the relation of each edge")
-    if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < relations:
-        raise DataError(f"{name} has codes from {int(codes.min())} to {int(codes.max())}; {reader} has {relations} relations")
+        raise DataError(f"{reader} reads {kinds}; give {name}, their codes")
+    if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < n:
+        raise DataError(f"{name} has codes from {int(codes.min())} to {int(codes.max())}; {reader} has {n} {kinds}")
     return codes.long()
 
 
@@ -144,9 +156,7 @@ def _simple_hgn(layer: SimpleHGN, module: Any, h: Any, given: Given) -> Any:
 
 def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
     """With the nodes of each type and the edges of each relation by name, in the numbers of each type."""
-    relation, node_type = given.relation(layer.prior.shape[0]), given.node_type
-    if node_type is None:
-        raise DataError("the layers read types of nodes; give node_type, the type of each node")
+    relation, node_type = given.relation(layer.prior.shape[0]), given.types(len(module.node_types))
     codes = {name: i for i, name in enumerate(module.node_types)}
     leads = relation.new_tensor([[codes[name[0]], codes[name[2]]] for name in module.edge_types])
     if bool((node_type[given.graph] != leads[relation].T).any()):
@@ -164,6 +174,21 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
     return out
 
 
+def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
+    """The layers of ``HeteroConv`` on the nodes of all types, each at those that its relation leads to."""
+    torch, relation, counts, made = import_module("torch"), given.relation(layer.relations), [], []
+    for i, ((code, part), conv) in enumerate(zip(layer.layers.items(), module.convs.values(), strict=True)):
+        counts.append(h.new_ones(len(h), dtype=torch.bool))
+        if layer.applies is not None:
+            counts[i] = torch.as_tensor(layer.applies[i] > 0, device=h.device)[given.types(layer.applies.shape[1])]
+        made.append(call(part, conv, h, given.of_edges(relation == code)))
+    found, counts = torch.stack(made), torch.stack(counts)[..., None]
+    if layer.combine == "max":
+        return torch.where(counts.any(0), torch.where(counts, found, -torch.inf).amax(0), 0)
+    total = torch.where(counts, found, 0).sum(0)
+    return total / counts.sum(0).clamp(min=1) if layer.combine == "mean" else total
+
+
 def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any:
     if not given.pyg:
         if given.batch is not None or given.batch_size is not None:
@@ -176,5 +201,5 @@ def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any
 
 CALLS: dict[type, Callable[[Any, Any, Any, Given], Any]] = {
     GCN: _gcn, GAT: _gat, GATE: _with_attributes, GINE: _with_attributes, RGCN: _rgcn, RGAT: _rgat, SimpleHGN: _simple_hgn, HGT: _hgt,
-    Readout: _readout, Set2Set: _readout,
+    PerRelation: _per_relation, Readout: _readout, Set2Set: _readout,
 }

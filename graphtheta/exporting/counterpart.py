@@ -25,7 +25,7 @@ class Counterpart:
     Attributes:
         library: "pyg", "dgl" or "torch".
         name: Its class in ``torch_geometric.nn``, ``dgl.nn`` or ``torch.nn``.
-        options: Arguments of its constructor; those that are counterparts are made first. "*" has those without names.
+        options: Arguments of its constructor; counterparts, and those in a dict, are made first. "*" has those without names.
         state: Its weights by name, as ``load_state_dict`` takes them.
     """
 
@@ -47,11 +47,17 @@ class Counterpart:
             raise ConfigError(f"{self.name} is a layer of a library that cannot be imported ({error}); install it, or read the weights "
                               "from .state") from None
         first = self.options.get("*", ())
-        made = getattr(home, self.name)(*(part.make() for part in first), **{
-            name: x.make() if isinstance(x, Counterpart) else x for name, x in self.options.items() if name != "*"})
+        made = getattr(home, self.name)(*map(_made, first), **{name: _made(x) for name, x in self.options.items() if name != "*"})
         made = made.to(torch.float64 if any(x.dtype == np.float64 for x in self.state.values()) else torch.float32).eval()
         made.load_state_dict({name: torch.from_numpy(np.array(x)) for name, x in self.state.items()})
         return made
+
+
+def _made(x: Any) -> Any:
+    """An argument of a constructor."""
+    if isinstance(x, dict):
+        return {key: _made(part) for key, part in x.items()}
+    return x.make() if isinstance(x, Counterpart) else x
 
 
 def array_of(p: Any) -> np.ndarray:

@@ -38,7 +38,7 @@ class Pairs:
 
     def codes(self, relations: int) -> Any:
         """Codes of relations, checked; DataError if they are missing or too large."""
-        return checked_codes(self.relation, relations, "edge_label_type", "the decoder")
+        return checked_codes(self.relation, relations, "edge_label_type", "the decoder", "relations")
 
 
 def score(layer: Module, module: Any, pairs: Pairs) -> Any:

@@ -12,7 +12,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.exporting.counterpart import LIBRARIES, Counterpart, State, array_of, linear, refusal
 from graphtheta.exporting.decoders import dot, edge, transe, vectors, with_nodes
 from graphtheta.exporting.readouts import readout, set2set
-from graphtheta.exporting.relational import Metadata, hgt, rgat, rgcn, simple_hgn
+from graphtheta.exporting.relational import Metadata, hgt, per_relation, rgat, rgcn, simple_hgn
 from graphtheta.models.decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
@@ -22,6 +22,7 @@ from graphtheta.models.gine import GINE
 from graphtheta.models.hgt import HGT
 from graphtheta.models.mlp import MLP, Dense
 from graphtheta.models.norm import BatchNorm, LayerNorm
+from graphtheta.models.per_relation import PerRelation
 from graphtheta.models.readouts import Readout, Set2Set
 from graphtheta.models.rgat import RGAT
 from graphtheta.models.rgcn import RGCN
@@ -40,7 +41,8 @@ def counterpart(layer: Module, library: str, metadata: Metadata | None = None, n
     Args:
         layer: A published layer, readout, decoder, ``MLP`` or norm. For a decoder it is its weights.
         library: "pyg" or "dgl".
-        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` has weights.
+        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` and
+            ``HeteroConv`` have weights.
         nodes: For a decoder of triples, features of all nodes, [n_nodes, width], such as ``trainer.learned()``; the result is then a
             model of ``torch_geometric.nn.kge``, which holds them too.
 
@@ -59,7 +61,7 @@ def counterpart(layer: Module, library: str, metadata: Metadata | None = None, n
                           f"{', '.join(kind.__name__ for kind in CONVERTERS)}")
     if isinstance(layer, Layer) and layer.direction != "in":
         raise ConfigError(f"{type(layer).__name__} runs along {layer.direction} edges, layers of {library} along in-edges only")
-    return of(layer, library, metadata) if isinstance(layer, HGT) else of(layer, library)
+    return of(layer, library, metadata) if isinstance(layer, (HGT, PerRelation)) else of(layer, library)
 
 
 def _gcn(layer: GCN, library: str) -> Counterpart:
@@ -170,8 +172,13 @@ def _layer_norm(layer: LayerNorm, library: str) -> Counterpart:
     return Counterpart("torch", "LayerNorm", {"normalized_shape": layer.gamma.shape[0]}, state)
 
 
+def _per_relation(layer: PerRelation, library: str, metadata: Metadata | None) -> Counterpart:
+    return per_relation(layer, library, metadata, lambda part: counterpart(part, library))
+
+
 CONVERTERS: dict[type, Callable[..., Counterpart]] = {
     GCN: _gcn, SAGE: _sage, GIN: _gin, GINE: _gine, GAT: _gat, GATE: _gat_e, RGCN: rgcn, RGAT: rgat, SimpleHGN: simple_hgn, HGT: hgt,
+    PerRelation: _per_relation,
     MLP: _mlp, NodeHead: _mlp, Dense: lambda layer, library: _mlp(layer.mlp, library), BatchNorm: _batch_norm, LayerNorm: _layer_norm,
     Readout: readout, Set2Set: set2set,
     DotDecoder: dot, HadamardDecoder: lambda layer, library: _mlp(layer.mlp, library),

@@ -4,13 +4,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from graphtheta.engine.layer.layer import Layer
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.exporting.calls import Given, call
 from graphtheta.exporting.counterpart import LIBRARIES, Counterpart
 from graphtheta.exporting.decoders import Pairs, score
 from graphtheta.exporting.layers import ACTIVATIONS, counterpart
 from graphtheta.exporting.relational import Metadata
+from graphtheta.models.mlp import Dense
 from graphtheta.models.network import Network
 
 
@@ -53,8 +53,8 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
     Args:
         model: The model of a trainer.
         library: "pyg" or "dgl".
-        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` of PyTorch
-            Geometric has weights.
+        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` and
+            ``HeteroConv`` of PyTorch Geometric have weights.
 
     Raises:
         ConfigError: A layer has no counterpart, or the library is not installed.
@@ -110,7 +110,7 @@ def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
     Raises:
         DataError: The graph is missing, or lacks what a layer reads.
     """
-    if given.graph is None and any(isinstance(layer, Layer) for layer in model.layers):
+    if given.graph is None and not all(isinstance(layer, Dense) for layer in model.layers):
         raise DataError("the network has layers that read edges; give edge_index, or a DGLGraph")
     h, reached = x if module.embed is None else module.activation(module.embed(x)), []
     for i, layer in enumerate(module.layers):

@@ -1,21 +1,31 @@
-"""Counterparts of layers that read relations of edges and types of nodes: R-GCN, R-GAT, Simple-HGN and HGT."""
+"""Counterparts of layers that read relations of edges and types of nodes: R-GCN, R-GAT, Simple-HGN, HGT, and layers by relation."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from graphtheta.engine.layer.layer import Layer
 from graphtheta.errors import ConfigError
 from graphtheta.exporting.counterpart import Counterpart, State, array_of, linear, refusal
+from graphtheta.models.gat import GAT
+from graphtheta.models.gat_e import GATE
+from graphtheta.models.gin import GIN
+from graphtheta.models.gine import GINE
 from graphtheta.models.hgt import HGT
+from graphtheta.models.per_relation import PerRelation
 from graphtheta.models.rgat import RGAT
 from graphtheta.models.rgcn import RGCN
+from graphtheta.models.sage import SAGE
 from graphtheta.models.simple_hgn import SimpleHGN
 
 # names of node types, and of relations as (source type, name, destination type), in the order of their codes
 Metadata = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
+
+# layers that read the values of both ends and of the edge, and nothing else of the graph
+BY_ENDS = (SAGE, GIN, GINE, GAT, GATE)
 
 
 def rgcn(layer: RGCN, library: str) -> Counterpart:
@@ -104,7 +114,7 @@ def hgt(layer: HGT, library: str, metadata: Metadata | None) -> Counterpart:
     """``HGTConv`` of PyTorch Geometric, whose weights have the names of types and relations."""
     if library != "pyg":
         raise ConfigError(f"HGT has no counterpart in {library}, whose HGTConv has no gelu and no biases; choose pyg")
-    types, relations = _named(layer, metadata)
+    types, relations = _named("HGT", "HGTConv", (layer.weight.shape[0], layer.prior.shape[0]), metadata)
     # HGTConv has no values for types without messages, so each gets a relation, which has no edges
     silent = [(t, "none", t) for t in types if t not in {r[2] for r in relations}]
     options = {"in_channels": layer.weight.shape[1], "out_channels": layer.out.shape[1], "heads": layer.prior.shape[1],
@@ -127,18 +137,54 @@ def _by_head(p: Any, silent: int) -> np.ndarray:
     return x.reshape(-1, *x.shape[2:])
 
 
-def _named(layer: HGT, metadata: Metadata | None) -> tuple[list[str], list[tuple[str, str, str]]]:
-    """Names of types and relations, checked."""
+def per_relation(layer: PerRelation, library: str, metadata: Metadata | None, convert: Callable[[Layer], Counterpart]) -> Counterpart:
+    """``HeteroConv`` of PyTorch Geometric.
+
+    Args:
+        layer: Layers by relation.
+        library: "pyg".
+        metadata: Names of types and relations.
+        convert: Gives the counterpart of one of the layers.
+    """
+    if library != "pyg":
+        raise ConfigError(f"PerRelation has no converter to {library}; choose pyg, or export its layers one by one")
+    if layer.combine == "attention":
+        raise refusal(layer, "combine='attention'", library)
+    n_types = None if layer.applies is None else layer.applies.shape[1]
+    types, relations = _named("PerRelation", "HeteroConv", (n_types, layer.relations), metadata)
+    own = {relations[code]: part for code, part in layer.layers.items()}
+    leads = np.array([[name[2] == t for t in types] for name in own])
+    if not np.array_equal(leads, np.ones_like(leads) if layer.applies is None else layer.applies > 0):
+        raise ConfigError("PerRelation: layers of HeteroConv count at the nodes that their relation in metadata leads to, those of this "
+                          "module at others; give types to gt.per_relation, and metadata in the order of their codes")
+    for part in own.values():
+        if not isinstance(part, BY_ENDS):
+            raise ConfigError(f"PerRelation with {type(part).__name__} has no counterpart in pyg: HeteroConv gives layers the features of "
+                              f"two types and edge attributes; layers with which it has one are {', '.join(x.__name__ for x in BY_ENDS)}")
+    convs = {name: convert(part) for name, part in own.items()}
+    # as ``ModuleDict`` of PyTorch Geometric names its modules
+    state = {f"convs.<{'___'.join(name).replace('.', '#')}>.{key}": x for name, conv in convs.items() for key, x in conv.state.items()}
+    return Counterpart(library, "HeteroConv", {"convs": convs, "aggr": layer.combine}, state)
+
+
+def _named(of: str, other: str, sizes: tuple[int | None, int], metadata: Metadata | None) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Names of types and relations, checked.
+
+    Args:
+        of, other: Names of the layer and its counterpart.
+        sizes: Numbers of types and relations; None for any number of types.
+        metadata: The names.
+    """
     if metadata is None:
-        raise ConfigError("HGT: HGTConv of PyTorch Geometric has weights by names of types and relations; give "
+        raise ConfigError(f"{of}: {other} of PyTorch Geometric has weights by names of types and relations; give "
                           "metadata=(graph.node_types, graph.relations)")
     types, relations = list(metadata[0]), [tuple(name) for name in metadata[1]]
-    sizes = layer.weight.shape[0], layer.prior.shape[0]
-    if (len(types), len(relations)) != sizes or len(set(types)) < sizes[0] or len(set(relations)) < sizes[1] or any(
+    n_types = len(types) if sizes[0] is None else sizes[0]
+    if (len(types), len(relations)) != (n_types, sizes[1]) or len(set(types)) < n_types or len(set(relations)) < sizes[1] or any(
             len(name) != 3 or not {name[0], name[2]} <= set(types) for name in relations):
-        raise ConfigError(f"HGT has {sizes[0]} types and {sizes[1]} relations; metadata must have distinct names of as many, relations as "
+        raise ConfigError(f"{of} has {n_types} types and {sizes[1]} relations; metadata must have distinct names of as many, relations as "
                           f"(source type, name, destination type), but is {types}, {relations}")
     if any("." in name for name in types):
-        raise ConfigError(f"HGT: names of types in PyTorch Geometric have no dots; give others in metadata, in the order of "
+        raise ConfigError(f"{of}: names of types in PyTorch Geometric have no dots; give others in metadata, in the order of "
                           f"{', '.join(types)}")
     return types, relations  # type: ignore[return-value]

@@ -15,7 +15,8 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.exporting.calls import Given, call
-from graphtheta.models import HGT, RGAT, RGCN, SimpleHGN
+from graphtheta.models import GAT, GATE, GCN, GIN, GINE, HGT, MLP, RGAT, RGCN, SAGE, Network, SimpleHGN
+from graphtheta.models.per_relation import PerRelation
 from graphtheta.ops import Tape, dtype_scope
 
 RNG = np.random.default_rng(0)
@@ -63,7 +64,7 @@ LAYERS: dict[str, Callable[[], Layer]] = {
 
 
 class Alone(Model):
-    def __init__(self, layer: Layer):
+    def __init__(self, layer: Layer | PerRelation):
         self.layer = layer
 
     def forward(self, graph: Any) -> Any:
@@ -80,7 +81,7 @@ def made(name: str) -> Layer:
     return layer
 
 
-def result_of(layer: Layer, graph: gt.Graph) -> np.ndarray:
+def result_of(layer: Layer | PerRelation, graph: gt.Graph) -> np.ndarray:
     """What the layer computes of the features."""
     partition = build_partition(graph, SerialComm(), dtype=np.float64)
     model = Alone(layer)
@@ -128,6 +129,53 @@ def test_layers_of_pytorch_geometric_compute_the_same(name: str) -> None:
     with torch.no_grad():
         out = call(layer, gt.counterpart(layer, "pyg", METADATA).make(), x, Given(edges, edges, **codes(torch)))
     close(out, result_of(layer, graph))
+
+
+def kinds(name: tuple[str, str, str]) -> Layer:
+    """A layer of another kind for each relation."""
+    mlp = MLP(D, (5,), 6)
+    return {"writes": SAGE(D, 6), "cites": GAT(D, 3, 2), "is.in": GATE(D, 3, 2, 2), "void": GINE(mlp, D, 2), "likes": GIN(mlp, eps=0.1),
+            "knows": SAGE(D, 6, aggregator="max")}[name[1]]
+
+
+def by_relation(combine: str, types: bool = True) -> PerRelation:
+    with dtype_scope("float64"):
+        layer = gt.per_relation(kinds, GRAPH.relations, GRAPH.node_types if types else (), combine=combine)
+    for p in layer.parameters():
+        p.value = np.random.default_rng(1).standard_normal(p.shape)
+    return layer
+
+
+@pytest.mark.parametrize("combine", ["sum", "mean", "max"])
+def test_layers_by_relation_are_a_layer_of_pytorch_geometric(combine: str) -> None:
+    torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.nn")
+    graph = GRAPH.replace(x=RNG.standard_normal((N, D)), meta={}, edge_attr=RNG.standard_normal((GRAPH.n_edges, 2)))
+    layer = by_relation(combine)
+    expected, module = result_of(layer, graph), gt.counterpart(layer, "pyg", METADATA).make()
+    assert type(module) is pyg.HeteroConv
+    x, edges, attr = tensors(torch, graph.x, graph.edge_index, graph.edge_attr)
+    relation, kind = codes(torch).values()
+    attributes = {name: attr[relation == i] for i, name in enumerate(GRAPH.relations) if name[1] in ("is.in", "void")}
+    pairs = {name: tensors(torch, pairs)[0] for name, pairs in EDGES.items()}
+    with torch.no_grad():
+        found = module({name: x[kind == i] for i, name in enumerate(SIZES)}, pairs, edge_attr_dict=attributes)
+        close(gt.to_torch(Network([layer], [6]), metadata=METADATA)(x, edges, None, attr, relation, kind), expected)
+    # no relation leads to readers
+    assert set(found) == {"paper", "author", "venue"} and not expected[GRAPH.nodes_of("reader")].any()
+    for name, out in found.items():
+        close(out, expected[GRAPH.nodes_of(name)])
+
+
+def test_layers_by_relation_without_a_counterpart_are_refused() -> None:
+    layer, other = by_relation("sum"), gt.per_relation(lambda _: GCN(D, 6), GRAPH.relations, GRAPH.node_types)
+    for part, library, metadata, words in (
+            (layer, "dgl", METADATA, "no converter to dgl"), (layer, "pyg", None, "HeteroConv of PyTorch Geometric has weights by names"),
+            (by_relation("sum", types=False), "pyg", METADATA, "count at the nodes that their relation in metadata leads to"),
+            (layer, "pyg", (METADATA[0][::-1], METADATA[1]), "in the order of their codes"),
+            (other, "pyg", METADATA, "PerRelation with GCN has no counterpart in pyg"),
+            (gt.per_relation(kinds, GRAPH.relations, combine="attention", width=6), "pyg", METADATA, "combine='attention' has no")):
+        with pytest.raises(ConfigError, match=words):
+            gt.counterpart(part, library, metadata)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("rgcn")])

@@ -247,7 +247,7 @@ class Derived(DotDecoder):
     (gt.DistMult(6, 2), "dgl", (3, 6), ConfigError, "which has no models that hold the features"),
     (gt.DistMult(6, 2), "pyg", (3, 5), ShapeError, r"nodes has shape \[3, 5\]; DistMult reads a row of 6 numbers"),
     (Derived(), "pyg", None, ConfigError, "Derived has no counterpart in pyg"),
-], ids=str)
+], ids=["TransE", "RotatE", "dot", "dgl", "width", "derived"])
 def test_what_has_no_counterpart_is_an_error(part: Any, library: str, nodes: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         gt.counterpart(part, library, nodes=None if nodes is None else np.zeros(nodes))
