@@ -50,15 +50,7 @@ class Attention(Module):
 
 
 class PerRelation(Module):
-    """Layers by relation; call it as a layer, ``self.layer(graph, h)``.
-
-    Args:
-        layers: By the code of the relation, ascending.
-        applies: Whether a relation leads to a type, [layers, types] numbers 0 and 1; None if every layer counts at every node.
-        relations: Number of relations.
-        combine: A name in ``COMBINE``.
-        attention: Weights of the relations, for "attention".
-    """
+    """Layers by relation; call it as a layer, ``self.layer(graph, h)``."""
 
     def __init__(self, layers: dict[int, Layer], applies: np.ndarray | None, relations: int, combine: str, attention: Attention | None):
         self.layers, self.combine, self.attention = layers, combine, attention
