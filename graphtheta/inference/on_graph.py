@@ -21,6 +21,7 @@ from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
 from graphtheta.inference.limited import Limited
 from graphtheta.inference.reads import columns_read
 from graphtheta.inference.some import predicted
+from graphtheta.inference.top import Asked, Top, top
 from graphtheta.job.job import Job
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder
@@ -177,6 +178,43 @@ class ModelOnGraph:
         found = self.predictions(whole=False)
         assert found is not None
         return parts.write(found)
+
+    @np.errstate(**QUIET)
+    def top(self, nodes: Any = None, k: int = 10, *, relation: Any = None, side: str = "tail", candidates: Any = None,
+            keep_known: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+        """The nodes that score highest as the other ends of links, or of triples: the best items of users, answers to (head, relation, ?).
+
+        Known links and triples of all splits are left out, and for links the node itself. Equal scores are in the order of the graph.
+
+        Args:
+            nodes: Original ids, the same on all workers. None for the sources of all held-out links, or the queries of all held-out
+                triples, in the order of the graph.
+            k: Number of answers to each.
+            relation: Of triples: name or code of the relation, or one for each node.
+            side: "tail" if the nodes are sources, or heads of triples; "head" if they are the other ends.
+            candidates: Original ids of the nodes to choose from; None for all of the types to which links of the node's type lead.
+            keep_known: Whether known links and triples may be answers.
+
+        Returns:
+            (ids [n, k], scores [n, k]), the highest first, on rank 0, None elsewhere. Where there are fewer than k candidates, ids are
+            -1, or empty texts, and scores NaN.
+
+        Raises:
+            ConfigError: The task is not ``link`` or ``triple``, or there is no such node or relation; on all ranks together.
+            DataError: A score is NaN; on all ranks together.
+
+        Collective: all ranks.
+        """
+        found = self.answers(Asked(nodes, k, relation, side, candidates, keep_known))
+        return None if found is None else (found.ids(self.setup.info), found.scores)
+
+    def answers(self, asked: Asked, whole: bool = True) -> Top | None:
+        """What ``top`` returns, by numbers of nodes; without ``whole`` that of this worker.
+
+        Collective: all ranks.
+        """
+        with self.comm.ledger.stage("evaluate"), self.setup.scope():
+            return top(self.setup, asked, whole)
 
     def embed(self, nodes: Any = None, layer: int | str | Stages = -1) -> tuple[np.ndarray, np.ndarray] | None:
         """What a layer inside the model returns for nodes of the graph, without dropout.

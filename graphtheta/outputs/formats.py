@@ -20,8 +20,8 @@ class Rows(NamedTuple):
     """Values of nodes, edges or links.
 
     Attributes:
-        name: What the values are: "prediction" or "embedding".
-        ids: Original ids, [n], or [n, 2] for links, integers or text.
+        name: What the values are: "prediction", "embedding" or "score".
+        ids: Original ids, [n], or [n, 2] for links and [n, 3] for triples, integers or text.
         values: [n, ...].
         classes: Predicted classes, [n], names or numbers; None if there are none.
         columns: Names of the columns of the values, [k]; empty if they have none.
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
 
     @property
     def ids_by_column(self) -> dict[str, np.ndarray]:
-        """The ids as columns: "id", or "id_0" and "id_1" for links."""
+        """The ids as columns: "id", or "id_0", "id_1", ... for links and triples."""
         return {"id": self.ids} if self.ids.ndim == 1 else {f"id_{k}": self.ids[:, k] for k in range(self.ids.shape[1])}
 
     @property

@@ -35,7 +35,7 @@ def named_rows(rows: np.ndarray, out: np.ndarray, evaluator: Evaluator, kind: Ta
     Collective: all ranks of the evaluator's job_comm.
     """
     codes = _codes(evaluator, out)
-    found = _in_order(evaluator.job_comm, [rows, out, *([] if codes is None else [codes])], whole)
+    found = in_order(evaluator.job_comm, [rows, out, *([] if codes is None else [codes])], whole)
     if found is None:
         return None
     rows, out, codes = found[0], found[1], None if codes is None else found[2]
@@ -50,11 +50,11 @@ def embedding_rows(rows: np.ndarray, out: np.ndarray, comm: Comm, info: GraphInf
 
     Collective: all ranks of comm.
     """
-    found = _in_order(comm, [rows, out], whole)
+    found = in_order(comm, [rows, out], whole)
     return None if found is None else Rows("embedding", info.ids(found[0]), found[1])
 
 
-def _in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.ndarray] | None:
+def in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.ndarray] | None:
     """Arrays in the order of the first one: those of all workers on rank 0, or with ``whole`` False of each worker; None elsewhere."""
     if whole:
         parts = [comm.gather_rows(x) for x in arrays]

@@ -25,6 +25,7 @@ from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 from graphtheta.tasks.timed import timed_pairs
+from graphtheta.triples.known import TAIL, anchor_of, side_of
 
 SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder")
 
@@ -49,6 +50,8 @@ class LinkKind(TaskKind):
     _known: np.ndarray
     _relation: int | None
     _types: tuple[int, ...]
+    _leads: np.ndarray
+    _n_nodes: int
     _test: np.ndarray
     _sampler: TimedPairs | None
 
@@ -90,25 +93,29 @@ class LinkKind(TaskKind):
             found = graph.src[begin:end] != graph.dst[begin:end]
             return found if self._relation is None else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
 
-        self._sampler = timed_pairs(self.job, partition)
+        self._n_nodes, self._sampler = graph.n_nodes, timed_pairs(self.job, partition)
         positive = distinct_links(graph, chosen, partition.halo_comm, self._sampler)
         links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups, self._types)
+        self._leads = np.zeros((len(self._types) + 1,) * 2, bool)
+        self._add_types(links)
         return link_task(self.job, partition, links)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
         held = {split: self._held(part, comm).links(partition, self._known, self.job.eval_negatives, self.job.seed + i, types=self._types)
                 for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items())}
+        for links in held.values():
+            self._add_types(links)
+        self._leads = comm.all_max(self._leads.astype(np.int8)) > 0
         own = np.stack((held["test"].numbers, held["test"].src, held["test"].dst))
         # rank 0 receives all predictions, of links in this order
         whole = comm.gather_rows(own.T)
         self._test = own if whole is None else np.concatenate(whole).T
         self._test = self._test[:, np.argsort(self._test[0])]
-        known = self._known if self.job.rank_all else None
-        del self._graph, self._part_of, self._known
+        del self._graph, self._part_of
         past = None if self._sampler is None else Past(partition, layers, self._sampler)
-        if known is not None:
-            return RetrievalEvaluator(partition, layers, task, held, known, self._types, past)
+        if self.job.rank_all:
+            return RetrievalEvaluator(partition, layers, task, held, self._known, self._types, past)
         return LinkEvaluator(partition, layers, task, held, past)
 
     def _held(self, part: int, comm: Comm) -> Slice:
@@ -118,6 +125,63 @@ class LinkKind(TaskKind):
         """Original ids of both ends of test links, and their scores."""
         numbers, *ends = self._test
         return info.ids(np.stack(ends, axis=1)[np.searchsorted(numbers, rows)]), out
+
+    def _add_types(self, links: Positives) -> None:
+        """Note from which types to which some links of this worker lead."""
+        self._leads[self.types_of(links.src), self.types_of(links.dst)] = True
+
+    def types_of(self, nodes: np.ndarray) -> np.ndarray:
+        """Codes of the types of nodes, [n] int64; 0 for all in a graph of one type."""
+        return np.searchsorted(self._types, nodes, side="right")
+
+    def leads(self, side: int) -> np.ndarray:
+        """Whether nodes of a type, the row, have links with those of another one, the column, [T, T] bool.
+
+        Args:
+            side: ``TAIL`` if rows are sources, ``HEAD`` if they are the other ends; see ``triples/known.py``.
+        """
+        return self._leads if side == TAIL else self._leads.T
+
+    def queries(self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]) -> np.ndarray:
+        """Numbers of the queries for one side of some nodes, [n] int64, see ``triples/known.py``; links have relation 0.
+
+        Args:
+            nodes: Numbers of the nodes, [n] int64.
+            relation: Name or code of their relation, or one for each.
+            side: ``TAIL`` or ``HEAD``.
+            where: Names a field and the number of its item in messages.
+
+        Raises:
+            ConfigError: There is no such relation.
+        """
+        if relation is not None:
+            raise ConfigError(f"{where('relation', 0)}: links of task={self.name} are asked for without a relation; drop it")
+        return side * np.int64(self._n_nodes) + nodes
+
+    def held_queries(self, held: Any, side: int) -> np.ndarray:
+        """Numbers of the queries of held-out links of this worker, [n] int64."""
+        return side * np.int64(self._n_nodes) + (held.src if side == TAIL else held.dst)
+
+    def left_out(self, queries: np.ndarray, keep_known: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Position of the query and number of each node that is no answer: the node itself, and unless ``keep_known`` what is linked to it.
+
+        Args:
+            queries: Of nodes of this worker and one side, ascending, [q] int64.
+            keep_known: Whether known links may be answers.
+
+        Collective: all ranks of the partition.
+        """
+        n = np.int64(self._n_nodes)
+        nodes = queries % n
+        keys = nodes * n + nodes
+        if not keep_known:
+            keys = np.union1d(keys, self._known[np.isin(self._known // n, nodes)])
+        return np.searchsorted(nodes, keys // n), keys % n
+
+    def ids_of(self, info: GraphInfo, queries: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Original ids of the ends of links, [n, 2]: the answers ``nodes`` to queries."""
+        side, ends = side_of(queries, self._n_nodes), (anchor_of(queries, self._n_nodes), nodes)
+        return info.ids(np.stack([np.where(side == TAIL, a, b) for a, b in (ends, ends[::-1])], axis=1))
 
 
 def link_task(job: Any, partition: Partition, links: Positives) -> LinkTask:

@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.data.typed import relation_code
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
-from graphtheta.errors import DataError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo
 from graphtheta.tasks.link import SCORED_KEYS, LinkKind, link_task
-from graphtheta.triples.known import AnswerTable, Triples, slice_of
+from graphtheta.triples.known import AnswerTable, Triples, relation_of, slice_of
 from graphtheta.triples.positives import TriplePositives
 from graphtheta.triples.ranking import TripleEvaluator
 
@@ -38,6 +39,7 @@ class TripleKind(LinkKind):
     decoders = tuple(TRIPLE_DECODERS)
     relations: tuple[Any, ...]
     _parts: np.ndarray
+    _table: AnswerTable
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -76,6 +78,7 @@ class TripleKind(LinkKind):
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         comm, n = partition.halo_comm, graph.n_nodes
+        self._n_nodes, self._types, self._leads = n, (), np.ones((1, 1), bool)
         # with triples of other splits among the known ones, the lack of negatives would tell which these are
         table = AnswerTable(comm, slice_of(self._graph, comm, self._parts == MESSAGE), n)
         relation = partition.edge.read(RELATION)
@@ -89,7 +92,7 @@ class TripleKind(LinkKind):
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm, held = partition.halo_comm, {}
-        table = AnswerTable(comm, slice_of(self._graph, comm), partition.n_nodes)
+        self._table = table = AnswerTable(comm, slice_of(self._graph, comm), partition.n_nodes)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
             triples = slice_of(self._graph, comm, self._parts == part)
             counts = comm.all_gather(len(triples.head))
@@ -104,6 +107,30 @@ class TripleKind(LinkKind):
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Head, relation and tail of test triples, [n, 3], and their scores; relations are codes, or names if ids are text."""
         head, relation, tail = self._test[:, rows]
-        ends = info.ids(np.stack((head, tail), axis=1))
+        return self._ids(info.ids(np.stack((head, tail), axis=1)), relation), out
+
+    def _ids(self, ends: np.ndarray, relation: np.ndarray) -> np.ndarray:
         kind = np.array(list(map(str, self.relations)))[relation] if ends.dtype.kind == "U" else relation
-        return np.stack((ends[:, 0], kind, ends[:, 1]), axis=1), out
+        return np.stack((ends[:, 0], kind, ends[:, 1]), axis=1)
+
+    def queries(self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]) -> np.ndarray:
+        given = np.asarray(relation).astype(str).reshape(-1)
+        if relation is None or np.ndim(relation) and len(given) != len(nodes):
+            raise ConfigError(f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes of task={self.name}; give "
+                              "the name or the code of one, or one for each node")
+        names, first, each = np.unique(given, return_index=True, return_inverse=True)
+        codes = [relation_code(self.relations, str(name), where("relation", i)) for name, i in zip(names, first.tolist(), strict=True)]
+        return (2 * np.array(codes, np.int64)[each] + side) * np.int64(self._n_nodes) + nodes
+
+    def held_queries(self, held: Any, side: int) -> np.ndarray:
+        found: np.ndarray = held.triples.queries(self._n_nodes)[:, side]
+        return found
+
+    def left_out(self, queries: np.ndarray, keep_known: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Position of the query and number of each known answer, none with ``keep_known``; see ``LinkKind``."""
+        keys = self._table.answers(queries[:0] if keep_known else queries).keys
+        return keys // self._n_nodes, keys % self._n_nodes
+
+    def ids_of(self, info: GraphInfo, queries: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Head, relation and tail of triples, [n, 3]; see ``named`` and ``LinkKind``."""
+        return self._ids(super().ids_of(info, queries, nodes), relation_of(queries, self._n_nodes))
