@@ -1,4 +1,4 @@
-"""The command ``predict``: predictions and embeddings of a finished run."""
+"""The command ``predict``: predictions, embeddings and best nodes of a finished run."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from graphtheta.cli.command import on_all_ranks, opened, save
+from graphtheta.cli.top import add_flags, check_flags, top_rows
 from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
@@ -18,7 +19,7 @@ from graphtheta.train.opened import job_of
 
 
 def predict(argv: list[str]) -> int:
-    """Write predictions of a finished run, or embeddings.
+    """Write predictions of a finished run, embeddings, or the nodes of the highest scores.
 
     Args:
         argv: Run folder and flags.
@@ -30,7 +31,8 @@ def predict(argv: list[str]) -> int:
                     "Job flags override the keys of the run.",
                     "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder [RUN/predictions.npz]")
+    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder "
+                        "[RUN/predictions.npz, embeddings.npz or scores.npz]")
     parser.add_argument("--format", metavar="{parquet,csv,npy}", choices=tuple(FORMATS),
                         help="write a folder, to which each worker writes a part in this format")
     parser.add_argument("--embed", action="store_true", help="write the node embeddings of the last layer instead of predictions")
@@ -40,9 +42,11 @@ def predict(argv: list[str]) -> int:
     parser.add_argument("--compare", metavar="{values,degrees}", choices=COMPARISONS, default="values", help="with --since, compare all "
                         "values and edges, or degrees alone, which is enough if nodes and edges were only appended [values]")
     parser.add_argument("--appended", action="store_true", help="with --since, only the nodes that the earlier graph did not have")
+    add_flags(parser)
     parser.add_job_keys()
     options, keys = parser.read(argv)
-    job, name = job_of(options.run, keys), "embedding" if options.embed else "prediction"
+    check_flags(options)
+    job, name = job_of(options.run, keys), "score" if options.top else "embedding" if options.embed else "prediction"
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
     check_name(path, options.format)
     if options.compare != "values" and not options.since:
@@ -62,10 +66,12 @@ def predict(argv: list[str]) -> int:
 
 
 def computed(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
-    """The predictions or embeddings of all workers on rank 0 and None elsewhere; those of each worker unless ``whole``.
+    """The predictions, embeddings or best nodes of all workers on rank 0 and None elsewhere; those of each worker unless ``whole``.
 
     Collective: all ranks.
     """
+    if options.top:
+        return top_rows(model, options, whole)
     if not options.since and not options.keep_layers:
         return model.embeddings(whole) if options.embed else model.predictions(whole)
     if not options.since:

@@ -163,7 +163,7 @@ def _check_types(kind: LinkKind, nodes: np.ndarray, side: int, where: Callable[[
     Raises:
         ConfigError: None do.
     """
-    without = ~kind.leads(side).any(axis=1)[kind.types_of(nodes)]
+    without = ~np.any(kind.leads(side)[kind.types_of(nodes)], axis=1)
     if without.any():
         other = "head" if side == TAIL else "tail"
         raise ConfigError(f"{where('nodes', int(np.argmax(without)))}: no links lead {'from' if side == TAIL else 'to'} nodes of its type; "
@@ -211,11 +211,13 @@ def _best(partition: Partition, view: GraphView, model: Any, ranked: Ranked, k: 
         scores = block.scores
         np.copyto(scores, -np.inf, where=outside(block.queries))
         scores[block.query, block.row] = -np.inf
-        broken = broken or bool(np.isnan(scores).any())
-        columns = highest(scores, k)
+        missing = np.isnan(scores)
+        broken = broken or bool(missing.any())
+        scores[missing] = -np.inf
+        columns = highest(scores, partition.masters, k)
         cut = np.clip(bounds - block.begin, 0, len(scores))
-        own = [_received(comm, x, cut) for x in (partition.masters[columns], np.take_along_axis(scores, columns, axis=1))]
-        found.append(merged(*own, k))
+        nodes, best = (_received(comm, x, cut) for x in (partition.masters[columns], np.take_along_axis(scores, columns, axis=1)))
+        found.append(merged(nodes, best, k))
 
     score_blocks(partition, view, model, ranked, take)
     if comm.all_max(np.array(broken)):
@@ -224,11 +226,12 @@ def _best(partition: Partition, view: GraphView, model: Any, ranked: Ranked, k: 
     return nodes, scores
 
 
-def highest(scores: np.ndarray, k: int) -> np.ndarray:
-    """Columns of the k highest scores of each row, of equal scores the first ones, [n, min(k, m)] int64, in no order.
+def highest(scores: np.ndarray, nodes: np.ndarray, k: int) -> np.ndarray:
+    """Columns of the k highest scores of each row, of equal scores those of the lowest nodes, [n, min(k, m)] int64, in no order.
 
     Args:
         scores: [n, m].
+        nodes: Number of the node of each column, [m] int64.
         k: How many.
     """
     n, m = scores.shape
@@ -237,8 +240,8 @@ def highest(scores: np.ndarray, k: int) -> np.ndarray:
     out = np.empty((n, k), np.int64)
     for i, row in enumerate(scores):
         last = np.partition(row, m - k)[m - k]
-        above = np.flatnonzero(row > last)
-        out[i] = np.concatenate((above, np.flatnonzero(row == last)[: k - len(above)]))
+        above, level = np.flatnonzero(row > last), np.flatnonzero(row == last)
+        out[i] = np.concatenate((above, level[np.argsort(nodes[level])[: k - len(above)]]))
     return out
 
 

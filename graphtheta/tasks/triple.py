@@ -115,9 +115,9 @@ class TripleKind(LinkKind):
 
     def queries(self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]) -> np.ndarray:
         given = np.asarray(relation).astype(str).reshape(-1)
-        if relation is None or np.ndim(relation) and len(given) != len(nodes):
-            raise ConfigError(f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes of task={self.name}; give "
-                              "the name or the code of one, or one for each node")
+        if relation is None or (np.ndim(relation) and len(given) != len(nodes)):
+            raise ConfigError(f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes of task={self.name}; "
+                              "give the name or the code of one, or one for each node")
         names, first, each = np.unique(given, return_index=True, return_inverse=True)
         codes = [relation_code(self.relations, str(name), where("relation", i)) for name, i in zip(names, first.tolist(), strict=True)]
         return (2 * np.array(codes, np.int64)[each] + side) * np.int64(self._n_nodes) + nodes

@@ -1,0 +1,156 @@
+"""The flags of ``predict`` that ask for the nodes of the highest scores, and the files that list queries."""
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.inference.top import Asked
+from graphtheta.job.flag import Parser
+from graphtheta.outputs.formats import Rows
+from graphtheta.tasks.kind import GraphInfo
+from graphtheta.tasks.triple import TripleKind
+
+# flags with their destinations that --top needs, and those that it excludes
+WITH = {"--of": "of", "--among": "among", "--keep-known": "keep_known"}
+WITHOUT = {"--embed": "embed", "--since": "since", "--keep-layers": "keep_layers"}
+# titles of files of triples, and what is asked for
+SIDE_OF: dict[tuple[str, ...], str] = {("head", "relation"): "tail", ("relation", "tail"): "head"}
+WHOLE = re.compile(r"-?[0-9]+")
+
+
+class Listed(NamedTuple):
+    """The rows of a file.
+
+    Attributes:
+        path: The file.
+        columns: Texts by field; no row twice.
+        lines: The number of each row in the file, from 1.
+    """
+
+    path: str
+    columns: dict[str, list[str]]
+    lines: list[int]
+
+    def where(self, field: str, i: int) -> str:
+        """Names a field of a row, in messages."""
+        return f"{self.path}, line {self.lines[i]}, field '{field}'"
+
+    def ids(self, field: str, info: GraphInfo) -> np.ndarray:
+        """A column of original ids, [n], as the graph has them.
+
+        Raises:
+            DataError: One is not a whole number, but those of the graph are.
+        """
+        texts = self.columns[field]
+        if info.ids(np.zeros(0, np.int64)).dtype.kind == "U":
+            return np.array(texts, str)
+        numbers = [int(text) if WHOLE.fullmatch(text) else 1 << 63 for text in texts]
+        wrong = next((i for i, number in enumerate(numbers) if not -(1 << 63) <= number < 1 << 63), None)
+        if wrong is not None:
+            raise DataError(f"{self.where(field, wrong)}: {texts[wrong]!r} is not a whole number of 64 bits, as the ids of the graph are")
+        return np.array(numbers, np.int64)
+
+
+def add_flags(parser: Parser) -> None:
+    """Add the flags."""
+    parser.add_argument("--top", metavar="K", type=int, help="write the K nodes of the highest scores for each source of held-out links or "
+                        "query of held-out triples, without known ones")
+    parser.add_argument("--of", metavar="FILE", help="with --top, ask for these instead: a source a line, or for triples CSV with the "
+                        "titles head,relation or relation,tail")
+    parser.add_argument("--among", metavar="FILE", help="with --top, choose from the nodes of this file only, one a line")
+    parser.add_argument("--keep-known", action="store_true", help="with --top, do not leave out known links and triples")
+
+
+def check_flags(options: SimpleNamespace) -> None:
+    """Check that the flags fit together.
+
+    Raises:
+        ConfigError: They do not.
+    """
+    named = WITH if options.top is None else WITHOUT
+    given = next((flag for flag, name in named.items() if getattr(options, name)), None)
+    if given is not None and options.top is None:
+        raise ConfigError(f"{given} belongs to the nodes of the highest scores; say how many with --top K")
+    if given is not None:
+        raise ConfigError(f"--top writes the nodes of the highest scores, and {given} something else; drop one")
+    if options.top is not None and options.top < 1:
+        raise ConfigError(f"--top: got {options.top}, expected at least 1")
+
+
+def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
+    """The best nodes of the queries of the flags: of all workers on rank 0 and None elsewhere, or those of each worker.
+
+    Raises:
+        ConfigError: A file asks for a node or a relation that the graph does not have.
+        DataError, FormatError: A file cannot be read, or a row is not as expected.
+        Each on all ranks together.
+
+    Collective: all ranks.
+    """
+    kind, info, comm = model.setup.kind, model.setup.info, model.comm
+    asked, where = Asked(k=options.top, keep_known=options.keep_known), dict[str, Callable[[int], str]]()
+    if options.of:
+        listed = on_rank_0(comm, options.of, isinstance(kind, TripleKind))
+        side, relation = SIDE_OF.get(tuple(listed.columns), "tail"), listed.columns.get("relation")
+        field = next(name for name in listed.columns if name != "relation")
+        asked = asked._replace(nodes=listed.ids(field, info), side=side, relation=relation)
+        where |= {"nodes": partial(listed.where, field), "relation": partial(listed.where, "relation")}
+    if options.among:
+        among = on_rank_0(comm, options.among, False)
+        asked = asked._replace(candidates=among.ids("id", info))
+        where["candidates"] = partial(among.where, "id")
+    found = model.answers(asked._replace(where=lambda name, i: where[name](i)), whole)
+    return None if found is None else found.rows(kind, info)
+
+
+def on_rank_0(comm: Comm, path: str, titled: bool) -> Listed:
+    """The rows of a file that rank 0 reads, on all ranks; see ``read``.
+
+    Collective: all ranks of comm.
+    """
+    error, found = None, None
+    try:
+        found = read(path, titled) if comm.rank == 0 else None
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    return Listed(*comm.broadcast(None if found is None else tuple(found)))
+
+
+def read(path: str, titled: bool) -> Listed:
+    """The different rows of a file: with titles those of ``SIDE_OF`` as CSV, otherwise an id a line.
+
+    Raises:
+        DataError: A row has another number of fields, or an empty one.
+        FormatError: The file cannot be read, or has other titles.
+    """
+    try:
+        text = StringIO(Path(path).read_text(encoding="utf-8-sig"))
+        rows = csv.reader(text) if titled else ([line.rstrip("\n")] for line in text)
+        numbered = list(enumerate(rows, 1))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; give a text file in UTF-8") from None
+    titles = " or ".join(map(",".join, SIDE_OF))
+    if not numbered:
+        raise FormatError(f"{path}: the file is empty; expected {f'the titles {titles}' if titled else 'an id a line'}")
+    names = tuple(numbered.pop(0)[1]) if titled else ("id",)
+    if titled and names not in SIDE_OF:
+        raise FormatError(f"{path}, line 1: the titles are {','.join(names)}; expected {titles}")
+    first = dict[tuple[str, ...], int]()
+    for line, row in numbered:
+        if len(row) != len(names):
+            raise DataError(f"{path}, line {line}: {len(row)} fields, expected {','.join(names)}")
+        if "" in row:
+            raise DataError(f"{path}, line {line}, field '{names[row.index('')]}': there is no value")
+        first.setdefault(tuple(row), line)
+    return Listed(path, {name: [row[i] for row in first] for i, name in enumerate(names)}, list(first.values()))
