@@ -21,7 +21,8 @@ pytestmark = pytest.mark.reference
 RNG = np.random.default_rng(7)
 USERS, ITEMS, TAGS = 20, 30, 4
 WORKERS = [(1, "1d-src", "hash"), (2, "vertex-cut", "block"), (3, "1d-dst", "hash"), (4, "hdrf", "ldg")]
-KEYS: dict[str, Any] = {"hidden": 4, "dtype": "float64", "backend": "reference", "dropout": 0.0, "epochs": 1, "eval_negatives": 2, "seed": 3}
+KEYS: dict[str, Any] = {"hidden": 4, "dtype": "float64", "backend": "reference", "dropout": 0.0, "epochs": 1,
+                        "eval_negatives": 2, "seed": 3}
 RATES = {**KEYS, "model": "rgcn", "task": "link", "link_relation": "rates", "link_loss": "softmax", "negatives": 1, "embedding": 5}
 N, RELATIONS = 26, 3
 TRIPLES = {key: x for key, x in KEYS.items() if key != "hidden"} | {"embedding": 6, "negatives": 2, "model": "mlp", "layers": 0,
@@ -179,7 +180,8 @@ def test_a_worker_without_nodes(tmp_path: Path) -> None:
         trainer = gt.Trainer(graph=FACTS, comm=comm, **TRIPLES, **keys)
         trainer.fit()
         assert comm.size == 1 or trainer.partition.n_masters == np.sum(owners == comm.rank)
-        return trainer.top([1, 2, 1], 20, relation="has"), trainer.top([], 3, relation="has"), trainer.top([3], 2, relation=0, candidates=[])
+        asked = partial(trainer.top, relation="has")
+        return asked([1, 2, 1], 20), asked([], 3), asked([3], 2, candidates=[])
 
     ((one, none, empty),) = run_simulated(1, program)
     for found in run_simulated(3, program, masters=f"file:path={tmp_path / 'owners.npy'}")[:1]:
@@ -277,5 +279,5 @@ def test_scores_without_a_value() -> None:
 def test_a_limit_of_memory_is_refused() -> None:
     trainer = gt.Trainer(graph=FACTS, comm=SerialComm(), **ENCODED, inference_memory=1e-3)
     assert trainer.setup.limit is not None
-    with pytest.raises(ConfigError, match="runs the whole graph at once, which exceeds inference_memory=0.001"):
+    with pytest.raises(ConfigError, match=r"runs the whole graph at once, which exceeds inference_memory=0\.001"):
         trainer.top([1], relation=0)
