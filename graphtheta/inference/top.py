@@ -153,6 +153,8 @@ def _check(setup: Any, asked: Asked) -> None:
                           "more workers, or drop it")
     if asked.side not in SIDES:
         raise ConfigError(f"side={asked.side!r}: choose from {', '.join(SIDES)}")
+    if asked.nodes is None and not any(held.n_links for held in setup.evaluator.links.values()):
+        raise ConfigError("top asks for the ends of held-out links without nodes, but no links are held out; give nodes (--of FILE)")
     if not isinstance(asked.k, int | np.integer) or asked.k < 1:
         raise ConfigError(f"k={asked.k!r}: expected a whole number, at least 1")
 
@@ -171,13 +173,12 @@ def _check_types(kind: LinkKind, nodes: np.ndarray, side: int, where: Callable[[
 
 
 def _view(evaluator: LinkEvaluator, partition: Partition) -> GraphView:
-    """The view of the whole graph, or with times that of the latest time of a held-out link."""
+    """The view of the whole graph, or with times what the latest held-out link sees."""
     if evaluator.past is None:
         return whole(partition, evaluator.layers)
     times = np.concatenate(list(evaluator.times.values()))
     if not len(times):
-        raise ConfigError("top sees what was known at the latest time of a held-out link, but no links are held out; give masks edge_val "
-                          "or edge_test")
+        raise ConfigError("top sees what the latest held-out link does, but no links are held out; give masks edge_val or edge_test")
     return evaluator.past.view(Seeds(np.ones(partition.n_masters, bool)), times.max())
 
 

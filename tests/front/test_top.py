@@ -239,7 +239,18 @@ def labelled(comm: Any) -> gt.Trainer:
     return gt.Trainer("gcn", gt.load("sbm:n_nodes=60,n_edges=200"), comm=comm)
 
 
+def none_held(comm: Any, **keys: Any) -> gt.Trainer:
+    no = np.zeros(PLAIN.n_edges, bool)
+    g = PLAIN.replace(edge_train=~no, edge_val=no, edge_test=no, edge_columns={"time": np.arange(PLAIN.n_edges)})
+    return gt.Trainer("sage", g, comm=comm, task="link", **KEYS, **keys)
+
+
+timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="temporal")
+
+
 @pytest.mark.parametrize(("make", "nodes", "keys", "told"), [
+    (none_held, None, {}, r"no links are held out; give nodes \(--of FILE\)"),
+    (timed_none_held, PLAIN.original_ids[:1], {}, "top sees what the latest held-out link does, but no links are held out; give masks"),
     (labelled, [0], {}, "top finds the best ends of links and triples, but the model has task=node; call predict"),
     (rates, [0, 99], {}, r"nodes\[1\]: the graph has no node 99; give original ids"),
     (rates, ["a"], {}, r"nodes\[0\]: the graph has no node 'a'"),
