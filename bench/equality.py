@@ -85,7 +85,8 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
     if nudge:
         rng = np.random.default_rng(nudge)
         for p in trainer.setup.parameters:
-            p.value = p.value * (1 + np.finfo(p.dtype).eps * rng.integers(-1, 2, p.shape))
+            # biases begin at 0, and may stay there but for rounding
+            p.value = p.value + np.finfo(p.dtype).eps * rng.integers(-1, 2, p.shape) * np.where(p.value == 0, 1, p.value)
     losses, rows = [], []
     for epoch in range(job.epochs):
         losses.append(comm.all_sum(trainer.training.run(epoch, 0, trainer.strategy.steps_per_epoch)))

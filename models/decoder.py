@@ -69,12 +69,14 @@ class HadamardDecoder(Layer):
         hidden: Hidden widths.
         dropout: Dropout probability in the perceptron.
         activation: Activation in the perceptron.
+        last_bias: Whether a bias is added to the scores. A loss that compares scores has a gradient
+            of 0 for it, of which rounding errors are left.
     """
 
     sum = None
 
-    def __init__(self, d_in: int, *, hidden: Sequence[int] = (), dropout: float = 0.0, activation: str = "relu"):
-        self.mlp = MLP(d_in, hidden, 1, dropout=dropout, activation=activation)
+    def __init__(self, d_in: int, *, hidden: Sequence[int] = (), dropout: float = 0.0, activation: str = "relu", last_bias: bool = True):
+        self.mlp = MLP(d_in, hidden, 1, dropout=dropout, activation=activation, last_bias=last_bias)
 
     def gather(self, edge: Any) -> Any:
         return self.mlp(edge.src.h * edge.dst.h)[..., 0]

@@ -18,6 +18,7 @@ from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator, LinkEvaluator
 from graphtheta.evaluation.past import Past
+from graphtheta.models.decoder import HadamardDecoder
 from graphtheta.ops.losses.link_loss import LINK_LOSSES
 from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.retrieval.evaluator import RetrievalEvaluator
@@ -85,6 +86,8 @@ class LinkKind(TaskKind):
 
     @property
     def decoder(self) -> str | Callable[[int], Layer]:
+        if self.chosen_decoder == "hadamard" and self.job.link_loss == "softmax":
+            return lambda width: HadamardDecoder(width, hidden=(width,), last_bias=False)
         return self.chosen_decoder
 
     def objective(self, graph: Graph, partition: Partition) -> Task:

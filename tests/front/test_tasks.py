@@ -139,3 +139,10 @@ def test_whole_numbers_as_floats_are_reported_once(caplog: pytest.LogCaptureFixt
         run_simulated(3, lambda comm, y=y: gt.Trainer(graph=graph.replace(y=y, n_classes=None), comm=comm, **KEYS))
         told = [r.getMessage() for r in caplog.records if "floating-point numbers 0 to 2" in r.getMessage()]
         assert len(told) == warned and all("give them as integers" in text for text in told)
+
+
+@pytest.mark.parametrize(("loss", "biased"), [("binary", True), ("adversarial", True), ("softmax", False)])
+def test_scores_of_links_have_a_bias_where_the_loss_depends_on_it(loss: str, biased: bool) -> None:
+    trainer = gt.Trainer("sage", graphs.random_graph(20, 80, y=None), task="link", decoder="hadamard", link_loss=loss, epochs=1)
+    trainer.fit()
+    assert [bias is not None for bias in trainer.model.decoder.mlp.biases] == [True, biased]
