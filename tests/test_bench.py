@@ -294,6 +294,13 @@ def test_random_jobs_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path
     assert {row["back end"] for row in rows} == {"fused", "reference"}
 
 
+@pytest.mark.slow
+def test_random_jobs_on_relations_graphs_triples_and_time_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path) -> None:
+    rows = [row for row in run_bench("equality", tmp_path, "--draws", "typed", "--jobs", "5", "--fused", "0.1") if "job" in row]
+    assert len(rows) == 5 and all(row["difference"] < 1e-9 and row["sensitive"] is None and not row["note"] for row in rows)
+    assert {row["graph"] for row in rows} == {"types", "whole graphs", "triples", "time"}
+
+
 @pytest.fixture
 def equality(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The bench as a module; there is another one of its name among the tests."""
