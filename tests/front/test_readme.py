@@ -23,7 +23,7 @@ def test_layer_passes_the_checks() -> None:
 def test_flags_exist() -> None:
     parser = Parser("train", "", "")
     parser.add_job_keys()
-    for flag in ("--to", "--format", "--embed", "--ranks", "--keep-layers", "--since"):
+    for flag in ("--to", "--format", "--embed", "--ranks", "--keep-layers", "--since", "--top"):
         parser.add_argument(flag)
     known = {name for action in parser._actions for name in action.option_strings}
     commands = [line for line in README.splitlines() if re.search(r"graphtheta (train|evaluate|predict|info)", line)]
