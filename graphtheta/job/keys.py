@@ -51,6 +51,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "history": ("strategy", ("cluster", "mini")),
     "halo": ("dtype", ("float32",)),
     "margin": ("decoder", ("transe", "rotate")),
+    "adversarial_temperature": ("link_loss", ("adversarial",)),
     "momentum": ("optimiser", ("sgd",)),
     "lr_decay_updates": ("lr_schedule", ("cosine", "step")),
     "lr_decay": ("lr_schedule", ("step",)),
@@ -284,6 +285,8 @@ class TrainKeys(Options):
     link_loss: Literal["binary", "softmax", "adversarial"] = "binary"
     """Loss of links: cross entropy of each score as a label (binary), of the link among itself and its negatives (softmax), or binary with
     negatives weighted by their scores (adversarial, as in RotatE)."""
+    adversarial_temperature: float = Field(1.0, ge=0, allow_inf_nan=False)
+    """Factor of the scores in the softmax that weighs negatives; 0 weighs them equally."""
     patience: int = Field(0, ge=0)
     """Early stopping: stop after this many evaluations without a better validation metric; 0 disables it."""
     eval_every: int = Field(1, ge=1)

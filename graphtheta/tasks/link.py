@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator, LinkEvaluator
 from graphtheta.evaluation.past import Past
 from graphtheta.models.decoder import HadamardDecoder
-from graphtheta.ops.losses.link_loss import LINK_LOSSES
+from graphtheta.ops.losses.link_loss import LINK_LOSSES, adversarial_loss
 from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.retrieval.evaluator import RetrievalEvaluator
 from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
@@ -28,7 +29,8 @@ from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 from graphtheta.tasks.timed import timed_pairs
 from graphtheta.triples.known import TAIL, anchor_of, side_of
 
-SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "decoder")
+SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "adversarial_temperature",
+               "decoder")
 
 
 class LinkKind(TaskKind):
@@ -194,5 +196,7 @@ def link_task(job: Any, partition: Partition, links: Positives) -> LinkTask:
     """
     task = LinkTask(partition, links, seed=job.seed, in_batch=job.negatives_from == "batch")
     loss = LINK_LOSSES[job.link_loss]
+    if loss is adversarial_loss:
+        loss = partial(loss, temperature=job.adversarial_temperature)
     task.own_loss = None if loss is None else RowLoss(loss)
     return task

@@ -22,18 +22,19 @@ def softmax_loss(out: Any, y: Any) -> Any:
     return -log_softmax(out)[:, 0]
 
 
-def adversarial_loss(out: Any, y: Any) -> Any:
+def adversarial_loss(out: Any, y: Any, temperature: float = 1.0) -> Any:
     """Self-adversarial loss, [n]: negatives weigh as the softmax of their scores, which is a constant.
 
     The mean of the losses of the link and of its negatives, as in the authors' code. Source:
-    https://arxiv.org/abs/1902.10197, equations 5 and 6, with temperature 1.
+    https://arxiv.org/abs/1902.10197, equations 5 and 6.
 
     Args:
         out: Scores, [n, 1 + negatives].
         y: Labels, which are not read.
+        temperature: Factor of the scores in the softmax, alpha of equation 5; with 0 all weights are equal.
     """
     negative = out[:, 1:]
-    weights = stop_gradient(softmax_over(negative))
+    weights = stop_gradient(softmax_over(negative * temperature))
     return (softplus(-out[:, 0]) + sum(weights * softplus(negative))) * 0.5
 
 

@@ -60,7 +60,8 @@ def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("keys", [
-    {**SHALLOW, "decoder": "rotate", "strategy": "mini", "batch_size": 25, "link_loss": "adversarial", "negatives_from": "batch"},
+    {**SHALLOW, "decoder": "rotate", "strategy": "mini", "batch_size": 25, "link_loss": "adversarial",
+     "adversarial_temperature": 0.5, "negatives_from": "batch"},
     {**SHALLOW, "decoder": "transe", "strategy": "mini", "batch_size": 40, "negative_groups": 2, "link_loss": "softmax",
      "dropout": 0.2},
     {**ENCODED, "decoder": "distmult"},
@@ -210,6 +211,8 @@ def test_graphs_that_have_no_triples_are_refused() -> None:
         gt.Trainer(graph=graph(), task="link", decoder="rotate", **KEYS, **SHALLOW)
     with pytest.raises(ConfigError, match="margin"):
         gt.Trainer(graph=graph(), decoder="distmult", margin=3, **KEYS, **SHALLOW)
+    with pytest.raises(ConfigError, match="adversarial_temperature"):
+        gt.Trainer(graph=graph(), link_loss="softmax", adversarial_temperature=0.5, **KEYS, **SHALLOW)
 
 
 def test_a_model_that_changes_scores_is_not_ranked() -> None:

@@ -1,6 +1,7 @@
 """Decoders of triples and losses of links, against the formulas of the papers."""
 from __future__ import annotations
 
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -98,12 +99,14 @@ def test_complex_numbers_need_an_even_width(make):
         TransE(5, 2, norm=3)
 
 
-def test_losses_are_those_of_the_papers():
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
+def test_losses_are_those_of_the_papers(temperature):
     out, y = RNG.standard_normal((7, 5)), np.tile([1.0, 0, 0, 0, 0], (7, 1))
-    weights = np.exp(out[:, 1:]) / np.exp(out[:, 1:]).sum(axis=1, keepdims=True)
+    weights = np.exp(temperature * out[:, 1:]) / np.exp(temperature * out[:, 1:]).sum(axis=1, keepdims=True)
+    adversarial = partial(adversarial_loss, temperature=temperature)
     log_sigmoid = lambda x: -np.log1p(np.exp(-x))
     wanted = {softmax_loss: -np.log(np.exp(out[:, 0]) / np.exp(out).sum(axis=1)),
-              adversarial_loss: -(log_sigmoid(out[:, 0]) + (weights * log_sigmoid(-out[:, 1:])).sum(axis=1)) / 2}
+              adversarial: -(log_sigmoid(out[:, 0]) + (weights * log_sigmoid(-out[:, 1:])).sum(axis=1)) / 2}
     for loss, values in wanted.items():
         x = Var(out, RowSpace(np.arange(7), "edge"), needs_grad=True)
         with Tape() as tape:
