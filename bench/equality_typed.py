@@ -1,7 +1,7 @@
 """Random jobs for ``equality.py --draws typed``: relations and types, whole graphs, triples and time.
 
 Kinds of graphs and models take turns; everything else is drawn, with caches, macrobatches, learned
-features and all samplers. Results of histories and inexact exchanges depend on the workers, so
+features and samplers. Results of histories and inexact exchanges depend on the workers, so
 those are not drawn. As in ``equality_jobs.py``, the program refuses what is not valid.
 """
 from __future__ import annotations
@@ -37,6 +37,9 @@ MODELS = {"types": (*RELATIONAL, "gcn", "sage", "gat"), "whole graphs": ("gin", 
 SAMPLERS = {"types": ("neighbour", "per_relation", "labor", "labor:iterations=1", "ladies", "pladies", "neighbour:weight=w"),
             "whole graphs": ("neighbour", "labor", "per_relation"), "triples": ("neighbour", "per_relation", "labor", "ladies"),
             "time": ("temporal", "temporal:grain=3", "temporal:strategy=last")}
+# these draw the nodes of a batch
+SAINT = ("saint_node:budget=20,coverage=5", "saint_edge:budget=15,coverage=5", "saint_walk:roots=6,depth=2,coverage=5",
+         "saint_frontier:budget=20,frontier=5,coverage=5")
 
 
 class TypedPlan(Plan):
@@ -90,6 +93,8 @@ def _partition_keys(rng: Rng) -> dict[str, Any]:
 def _sampler_keys(rng: Rng, graph: str, layers: int) -> dict[str, Any]:
     if not layers or (graph != "time" and rng.random() < 0.4):
         return {"fanout": (), "replace": False, "share_sample": False}
+    if graph in ("types", "whole graphs") and rng.random() < 0.5:
+        return {"sampler": one(rng, *SAINT), "batch_size": 0, "fanout": (), "replace": False, "share_sample": False}
     return {"sampler": one(rng, *SAMPLERS[graph]), "fanout": tuple(int(n) for n in rng.integers(1, 5, layers)),
             "replace": rng.random() < 0.2, "share_sample": False}
 

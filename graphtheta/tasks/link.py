@@ -29,8 +29,7 @@ from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 from graphtheta.tasks.timed import timed_pairs
 from graphtheta.triples.known import TAIL, anchor_of, side_of
 
-SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "adversarial_temperature",
-               "decoder")
+SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "adversarial_temperature", "decoder")
 
 
 class LinkKind(TaskKind):
