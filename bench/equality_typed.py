@@ -116,7 +116,7 @@ def _target_keys(rng: Rng, targets: str) -> dict[str, Any]:
     if targets == "links":
         return {"decoder": one(rng, "dot", "hadamard"), "rank_all": one(rng, False, True), **_negative_keys(rng)}
     if targets == "triples":
-        return {"decoder": one(rng, "distmult", "transe", "complex", "rotate"), **_negative_keys(rng)}
+        return {"decoder": one(rng, "distmult", "transe", "complex", "rotate"), "reciprocal": one(rng, False, True), **_negative_keys(rng)}
     return {}
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from accuracy_rows import command
 
 import graphtheta as gt
+from graphtheta.triples.known import without_reciprocal
 
 DATA = "{}:features=0,relations=none"
 SHALLOW: dict[str, Any] = {"model": "mlp", "layers": 0, "embedding": 200, "strategy": "mini", "weight_decay": 0.0, "dropout": 0.0,
@@ -54,11 +55,13 @@ def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
     found = dict(zip(*_engine_ranks(trainer), strict=True))
     relation = graph.edge_columns["relation"]
     known = set(zip(graph.src.tolist(), relation.tolist(), graph.dst.tolist(), strict=True))
+    # reciprocal relations have the numbers after those of relations
+    shift = len(trainer.setup.kind.relations) if trainer.job.reciprocal else 0
     worst, (state,) = 0.0, (p.value.astype(np.float64) for p in trainer.model.parameters())
     for e in np.random.default_rng(0).choice(np.flatnonzero(graph.edge_test), CHECKED, replace=False):
         h, r, t = int(graph.src[e]), int(relation[e]), int(graph.dst[e])
         if decoder == "distmult":
-            scores = (x[h] * state[r]) @ x.T, (x[t] * state[r]) @ x.T
+            scores = (x[h] * state[r]) @ x.T, (x[t] * state[r + shift]) @ x.T
         else:
             z, turn = complex_of(x), np.exp(1j * state[r])
             scores = -np.abs(z[h] * turn - z).sum(axis=1), -np.abs(z * turn - z[t]).sum(axis=1)
@@ -71,10 +74,11 @@ def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
 
 def _engine_ranks(trainer: gt.Trainer) -> tuple[list[tuple[int, int, int]], list[list[float]]]:
     """For each side, relation and given end, the ranks of the test triples."""
-    n, found = trainer.partition.n_nodes, {}
+    n, found, relations = trainer.partition.n_nodes, {}, len(trainer.setup.kind.relations)
     with trainer.setup.scope():
         for block in trainer.setup.evaluator.blocks(trainer.model, "test"):
-            for query, rank in zip(block.query.tolist(), block.rank.tolist(), strict=True):
+            queries = without_reciprocal(block.query, n, relations)
+            for query, rank in zip(queries.tolist(), block.rank.tolist(), strict=True):
                 found.setdefault((query // n % 2, query // n // 2, query % n), []).append(rank)
     return list(found), list(found.values())
 

@@ -11,7 +11,8 @@ from graphtheta.models.registry import PUBLISHED
 
 # order in the help and in job files; other keys follow
 ORDER = ("model", "layers", "hidden", "heads", "out_heads", "dropout", "attention_dropout", "residual", "norm", "jumping", "aggregator",
-         "activation", "feature_dropout", "edge_drop", "normalisation", "separate", "train_eps", "reduce", "direction", "decoder", "margin")
+         "activation", "feature_dropout", "edge_drop", "normalisation", "separate", "train_eps", "reduce", "direction", "decoder", "margin",
+         "reciprocal")
 # options of networks that belong to another section
 ELSEWHERE = ("decay_first_layer_only",)
 
@@ -25,6 +26,9 @@ class Choice(Options):
     is the first of them."""
     margin: float = Field(9.0, gt=0, allow_inf_nan=False)
     """Score of a triple without distance, with transe and rotate."""
+    reciprocal: bool = False
+    """Give each relation of a triple another vector for its head: (?, r, t) is answered as the tail of (t, r + R, ?), where R is the
+    number of relations. Each triple is two targets then."""
 
 
 def _published() -> Any:

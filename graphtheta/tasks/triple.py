@@ -8,6 +8,7 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.data.typed import relation_code
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
@@ -19,7 +20,7 @@ from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo
 from graphtheta.tasks.link import SCORED_KEYS, LinkKind, link_task
-from graphtheta.triples.known import AnswerTable, Triples, relation_of, slice_of
+from graphtheta.triples.known import HEAD, TAIL, AnswerTable, Triples, relation_of, side_of, slice_of, without_reciprocal
 from graphtheta.triples.positives import TriplePositives
 from graphtheta.triples.ranking import TripleEvaluator
 
@@ -35,7 +36,7 @@ class TripleKind(LinkKind):
 
     name = "triple"
     summary = "heads and tails of relations"
-    keys = (*SCORED_KEYS, "margin")
+    keys = (*SCORED_KEYS, "margin", "reciprocal")
     decoders = tuple(TRIPLE_DECODERS)
     relations: tuple[Any, ...]
     _parts: np.ndarray
@@ -74,31 +75,44 @@ class TripleKind(LinkKind):
         """Function from the width of node values to the decoder."""
         name = self.chosen_decoder
         settings = {"margin": self.job.margin} if name in ("transe", "rotate") else {}
-        return lambda width: TRIPLE_DECODERS[name](width, len(self.relations), **settings)
+        return lambda width: TRIPLE_DECODERS[name](width, len(self.relations) * (1 + self.job.reciprocal), **settings)
+
+    def _asked(self, triples: Triples) -> Triples:
+        """Triples, with their reciprocal ones if the job has them."""
+        return triples.with_reciprocal(len(self.relations)) if self.job.reciprocal else triples
+
+    def _answers(self, comm: Comm, chosen: np.ndarray | None = None) -> AnswerTable:
+        return AnswerTable(comm, self._asked(slice_of(self._graph, comm, chosen)), self._n_nodes)
+
+    def _positives(self, numbers: np.ndarray, triples: Triples, total: int, table: AnswerTable, **draws: int) -> TriplePositives:
+        """Positives of this worker; see ``TriplePositives``."""
+        if self.job.reciprocal:
+            numbers, total = np.concatenate((numbers, numbers + total)), 2 * total
+        return TriplePositives.of(numbers, self._asked(triples), total, table, self._n_nodes, **draws)
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
-        comm, n = partition.halo_comm, graph.n_nodes
-        self._n_nodes, self._types, self._leads = n, (), np.ones((1, 1), bool)
+        comm = partition.halo_comm
+        self._n_nodes, self._types, self._leads = graph.n_nodes, (), np.ones((1, 1), bool)
         # with triples of other splits among the known ones, the lack of negatives would tell which these are
-        table = AnswerTable(comm, slice_of(self._graph, comm, self._parts == MESSAGE), n)
+        table = self._answers(comm, self._parts == MESSAGE)
         relation = partition.edge.read(RELATION)
         stored = np.flatnonzero((relation >= 0) & (relation < len(self.relations)))
         stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
         src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
         total = int(comm.all_sum(np.array(len(stored))))
-        positives = TriplePositives.of(partition.edge_gid[stored], Triples(src, relation[stored].astype(np.int64), dst), total, table, n,
-                                       negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
+        positives = self._positives(partition.edge_gid[stored], Triples(src, relation[stored].astype(np.int64), dst), total, table,
+                                    negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
         return link_task(self.job, partition, positives)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm, held = partition.halo_comm, {}
-        self._table = table = AnswerTable(comm, slice_of(self._graph, comm), partition.n_nodes)
+        self._table = table = self._answers(comm)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
             triples = slice_of(self._graph, comm, self._parts == part)
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
-            held[split] = TriplePositives.of(numbers, triples, sum(counts), table, partition.n_nodes,
-                                             negatives=self.job.eval_negatives, draws=self.job.seed + i)
+            held[split] = self._positives(numbers, triples, sum(counts), table, negatives=self.job.eval_negatives,
+                                          draws=self.job.seed + i)
         self._test = np.stack((self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst))[:, self._parts == TEST]
         found = TripleEvaluator(partition, layers, task, held, table)
         del self._graph, self._parts
@@ -120,11 +134,14 @@ class TripleKind(LinkKind):
                               "give the name or the code of one, or one for each node")
         names, first, each = np.unique(given, return_index=True, return_inverse=True)
         codes = [relation_code(self.relations, str(name), where("relation", i)) for name, i in zip(names, first.tolist(), strict=True)]
-        return (2 * np.array(codes, np.int64)[each] + side) * np.int64(self._n_nodes) + nodes
+        relations = np.array(codes, np.int64)[each]
+        if self.job.reciprocal and side == HEAD:
+            relations, side = relations + len(self.relations), TAIL
+        return (2 * relations + side) * np.int64(self._n_nodes) + nodes
 
     def held_queries(self, held: Any, side: int) -> np.ndarray:
-        found: np.ndarray = held.triples.queries(self._n_nodes)[:, side]
-        return found
+        queries = held.triples.queries(self._n_nodes).ravel()
+        return np.asarray(queries[side_of(without_reciprocal(queries, self._n_nodes, len(self.relations)), self._n_nodes) == side])
 
     def left_out(self, queries: np.ndarray, keep_known: bool) -> tuple[np.ndarray, np.ndarray]:
         """Position of the query and number of each known answer, none with ``keep_known``; see ``LinkKind``."""
@@ -133,4 +150,5 @@ class TripleKind(LinkKind):
 
     def ids_of(self, info: GraphInfo, queries: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Head, relation and tail of triples, [n, 3]; see ``named`` and ``LinkKind``."""
+        queries = without_reciprocal(queries, self._n_nodes, len(self.relations))
         return self._ids(super().ids_of(info, queries, nodes), relation_of(queries, self._n_nodes))

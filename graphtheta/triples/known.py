@@ -1,7 +1,9 @@
 """What is known of triples: the answers to each query, a triple without its head or its tail.
 
 A query is a number: (2 relation + side) n_nodes + anchor, where the anchor is the head and the side is
-0 if the tail is asked for, and the anchor is the tail and the side is 1 if the head is.
+0 if the tail is asked for, and the anchor is the tail and the side is 1 if the head is. With reciprocal
+relations (https://arxiv.org/abs/1806.07297, section 3) the head of (?, r, t) is asked for as the tail of
+(t, r + R, ?), where R is the number of relations.
 """
 from __future__ import annotations
 
@@ -25,15 +27,32 @@ class Triples(NamedTuple):
 
     Attributes:
         head, relation, tail: Of each, [n] int64.
+        sides: The sides of the queries that are asked about each.
     """
 
     head: np.ndarray
     relation: np.ndarray
     tail: np.ndarray
+    sides: tuple[int, ...] = SIDES
 
     def queries(self, n_nodes: int) -> np.ndarray:
-        """The query for the tail and the one for the head of each, [n, 2] int64."""
-        return np.stack([(2 * self.relation + side) * n_nodes + anchor for side, anchor in ((TAIL, self.head), (HEAD, self.tail))], axis=1)
+        """The queries about each, for the tail and for the head, [n, number of sides] int64."""
+        anchors = self.head, self.tail
+        return np.stack([(2 * self.relation + side) * n_nodes + anchors[side] for side in self.sides], axis=1)
+
+    def answers(self) -> np.ndarray:
+        """The answers to these queries, [n, number of sides] int64."""
+        ends = self.tail, self.head
+        return np.stack([ends[side] for side in self.sides], axis=1)
+
+    def with_reciprocal(self, relations: int) -> Triples:
+        """These triples, and then their reciprocal ones; only tails are asked for.
+
+        Args:
+            relations: Number of relations.
+        """
+        ends = np.concatenate((self.head, self.tail)), np.concatenate((self.tail, self.head))
+        return Triples(ends[0], np.concatenate((self.relation, self.relation + relations)), ends[1], (TAIL,))
 
 
 def anchor_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
@@ -51,6 +70,17 @@ def side_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
     return query // n_nodes % 2
 
 
+def without_reciprocal(query: np.ndarray, n_nodes: int, relations: int) -> np.ndarray:
+    """Queries for the tail of a reciprocal relation as those for the head that they stand for, and all others as they are.
+
+    Args:
+        query: Queries.
+        n_nodes: Nodes of the graph.
+        relations: Number of relations.
+    """
+    return np.where(relation_of(query, n_nodes) >= relations, query + (HEAD - 2 * relations) * n_nodes, query)
+
+
 def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None) -> Triples:
     """The triples of this worker's slice of the edges.
 
@@ -61,7 +91,8 @@ def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None) -> Trip
     """
     begin, end = (graph.n_edges * (comm.rank + i) // comm.size for i in (0, 1))
     rows = slice(None) if chosen is None else chosen[begin:end]
-    return Triples(*(np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst)))
+    head, relation, tail = (np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst))
+    return Triples(head, relation, tail)
 
 
 @dataclass(frozen=True)
@@ -101,7 +132,7 @@ class AnswerTable:
 
     def __init__(self, comm: Comm, triples: Triples, n_nodes: int):
         self._comm, self._n_nodes = comm, n_nodes
-        rows = np.stack((triples.queries(n_nodes).T.ravel(), np.concatenate((triples.tail, triples.head))), axis=1)
+        rows = np.stack((triples.queries(n_nodes).ravel(), triples.answers().ravel()), axis=1)
         route = Route(home_of(comm)(rows[:, 0]), comm.size)
         held = np.unique(np.concatenate(comm.all_to_all(route.parts(rows))), axis=0)
         self.queries, ptr = np.unique(held[:, 0], return_index=True)

@@ -12,23 +12,25 @@ from graphtheta.engine.sampling.cluster_nodes import Members
 from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing
 from graphtheta.engine.view.scored_pairs import Pairs
 from graphtheta.rng import Purpose, key
-from graphtheta.triples.known import Answers, AnswerTable, Triples
+from graphtheta.triples.known import HEAD, TAIL, Answers, AnswerTable, Triples
 
 
 @dataclass(frozen=True)
 class TriplePositives:
     """Positive triples at any workers, and the draws of their negatives; a kind of ``Positives``.
 
-    Negatives replace the tail and the head in turn. No negative is a known triple.
+    Negatives replace the tail and the head in turn, with reciprocal triples the tail alone. No negative
+    is a known triple.
 
     Attributes:
-        numbers: Global numbers, ascending, [n] int64.
+        numbers: Global numbers, ascending, [n] int64. Reciprocal triples, which make up the second half,
+            have those of the triples that they belong to plus the number of triples.
         triples: The triples.
         n_links: Triples of all workers.
         negatives: Negatives per positive.
         key: Key of the draws.
         groups: Groups of positives with the same negatives; 0 if each has its own.
-        query: Number of both queries of each triple among those of ``known``, [n, 2] int64.
+        query: Numbers of the queries of each triple among those of ``known``, [n, number of sides] int64.
         known: Known answers to these queries.
         cutoff: None; triples have no times.
     """
@@ -58,7 +60,7 @@ class TriplePositives:
         Collective: all ranks of the table.
         """
         queries, each = np.unique(triples.queries(n_nodes), return_inverse=True)
-        return cls(numbers, triples, n_links, negatives, draws, groups, each.reshape(-1, 2), table.answers(queries))
+        return cls(numbers, triples, n_links, negatives, draws, groups, each.reshape(-1, len(triples.sides)), table.answers(queries))
 
     @property
     def src(self) -> np.ndarray:
@@ -81,8 +83,12 @@ class TriplePositives:
 
         Collective: all ranks of the partition.
         """
-        loop = partition.edge.read(RELATION) < 0
-        return edges_by_key(partition, self.numbers, np.where(loop, -1, partition.edge_gid % max(self.n_links, 1)))
+        loop, reciprocal = partition.edge.read(RELATION) < 0, len(self.triples.sides) == 1
+        total, numbers = (self.n_links // 2, self.numbers[: len(self.numbers) // 2]) if reciprocal else (self.n_links, self.numbers)
+        ptr, stored, worker = edges_by_key(partition, numbers, np.where(loop, -1, partition.edge_gid % max(total, 1)))
+        if not reciprocal:
+            return ptr, stored, worker
+        return np.concatenate((ptr, ptr[1:] + ptr[-1])), np.tile(stored, 2), np.tile(worker, 2)
 
     def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
         """Positives, each followed by its negatives; see ``Positives``."""
@@ -90,10 +96,11 @@ class TriplePositives:
         numbers = self.numbers[own]
         slots = (sharing(self.key, numbers, self.groups)[:, None] * k + np.arange(k)).ravel()
         # each step exchanges the slots that replace heads and those that replace tails
-        side = (slots + self.key % 2) % 2
-        query, ends = np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), side], (self.src[own], self.dst[own])
+        asked = (slots + self.key % 2) % len(self.triples.sides)
+        query, ends = np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), asked], (self.src[own], self.dst[own])
+        side = np.array(self.triples.sides)[asked]
         drawn, taken = draw_others(self.key, slots, (0, n), among, lambda at, nodes: self.known.has(query[at], nodes))
-        replaced = [np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k) for s, end in zip((1, 0), ends, strict=True)]
+        replaced = [np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k) for s, end in zip((HEAD, TAIL), ends, strict=True)]
         src, dst = (np.concatenate((end[:, None], x), axis=1).ravel() for end, x in zip(ends, replaced, strict=True))
         label = labels_of(taken.reshape(-1, k))
         gid = (numbers[:, None] * (k + 1) + np.arange(k + 1)).ravel()

@@ -31,7 +31,7 @@ from graphtheta.ops.autodiff.tape import Tape
 from graphtheta.ops.metrics.ranking import ranking_sums
 from graphtheta.ops.metrics.shared import TIE
 from graphtheta.triples.candidates import CandidateSweep
-from graphtheta.triples.known import SIDES, AnswerTable, Triples, relation_of, side_of
+from graphtheta.triples.known import SIDES, AnswerTable, Triples, relation_of, side_of, without_reciprocal
 from graphtheta.triples.positives import TriplePositives
 
 # pairs that a worker scores at a time
@@ -124,6 +124,7 @@ class TripleEvaluator(LinkEvaluator):
         super().__init__(partition, layers, task, links)
         self._ranked = {split: Ranked.of(partition, held.triples, table) for split, held in links.items()}
         self._whole = whole(partition, layers)
+        self._reciprocal = links["test"].triples.sides != SIDES
 
     def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
         """Ranks of a split, for heads and for tails; arguments as for every evaluator of links.
@@ -132,19 +133,27 @@ class TripleEvaluator(LinkEvaluator):
         """
         return np.concatenate([np.zeros(0), *(block.rank for block in self.blocks(model, split))])
 
+    def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
+        numbers, scores = super().outputs(model)
+        if not self._reciprocal:
+            return numbers, scores
+        one, other = np.split(scores, 2)
+        return numbers[: len(one)], (one + other) / 2
+
     def by_relation(self, model: Model, split: str, relations: int) -> np.ndarray:
         """Sums of ranks by relation and side, [relations, 2, 2 + len(KS)] float64; see ``ranking_sums``.
 
         Args:
             model: The model.
             split: "val" or "test".
-            relations: Number of relations.
+            relations: Number of relations, without reciprocal ones.
 
         Collective: all ranks of job_comm.
         """
         n, sums = self.partition.n_nodes, np.stack([np.stack([ranking_sums(np.zeros(0)) for _ in SIDES])] * relations)
         for found in self.blocks(model, split):
-            relation, side = relation_of(found.query, n), side_of(found.query, n)
+            query = without_reciprocal(found.query, n, relations)
+            relation, side = relation_of(query, n), side_of(query, n)
             for r, s in np.unique(np.stack((relation, side), axis=1), axis=0):
                 sums[r, s] += ranking_sums(found.rank[(relation == r) & (side == s)])
         return np.asarray(self.job_comm.all_sum(sums))

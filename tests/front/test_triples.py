@@ -12,6 +12,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.inference.top import Asked, top
 from graphtheta.triples import ranking
 from graphtheta.triples.ranking import rank_block
 
@@ -67,7 +68,9 @@ def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
     {**ENCODED, "decoder": "distmult"},
     {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
     {**ENCODED, "decoder": "distmult", "strategy": "cluster", "clusters": 3, "clusters_per_batch": 2},
-], ids=["mini", "shared negatives", "global", "sampled", "cluster"])
+    {**ENCODED, "decoder": "transe", "reciprocal": True},
+    {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 70, "fanout": (3,), "reciprocal": True, "negatives_from": "batch"},
+], ids=["mini", "shared negatives", "global", "sampled", "cluster", "reciprocal", "reciprocal sampled"])
 def test_workers_and_partitioners_do_not_change_the_numbers(keys: dict[str, Any]) -> None:
     one = result(SerialComm(), **keys)
     for size, (partitioner, masters) in zip((1, 2, 3), PLACEMENTS, strict=True):
@@ -77,12 +80,12 @@ def test_workers_and_partitioners_do_not_change_the_numbers(keys: dict[str, Any]
     assert len(found) == len(set(found)) and set(found) == triples("test")
 
 
-@pytest.mark.parametrize(("decoder", "block"), [("distmult", 1 << 20), ("transe", 100)])
-def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("decoder", "block", "reciprocal"), [("distmult", 1 << 20, False), ("transe", 100, False), ("transe", 100, True)])
+def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str, block: int, reciprocal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "BLOCK", block)
 
     def program(comm: Any) -> Any:
-        trainer = trainer_of(comm, **SHALLOW, decoder=decoder, partitioner="vertex-cut")
+        trainer = trainer_of(comm, **SHALLOW, decoder=decoder, partitioner="vertex-cut", reciprocal=reciprocal)
         table = trainer.setup.tables[0]
         # small whole numbers, so that many scores are equal
         table.set_values(np.round(4 * table.values()))
@@ -94,14 +97,16 @@ def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str, block: int, monk
         return found, x, trainer.model.decoder.relation.value, gt.relation_report(trainer)
 
     (found, x, r, report), *_ = run_simulated(1, program)
-    def score(h: int, k: int, t: int) -> float:
+    def score(h: int, k: int, t: int, side: str) -> float:
+        if reciprocal and side == "head":
+            h, k, t = t, k + RELATIONS, h
         return float((x[h] * r[k] * x[t]).sum() if decoder == "distmult" else 9 - np.abs(x[h] + r[k] - x[t]).sum())
 
     known, by_relation = triples(), {}
     for h, k, t in sorted(triples("test")):
         for side, others in (("tail", [(h, k, c) for c in range(N)]), ("head", [(c, k, t) for c in range(N)])):
-            scores = np.array([score(*other) for other in others if other not in known])
-            rank = 1 + np.sum(scores > score(h, k, t)) + np.sum(scores == score(h, k, t)) / 2
+            scores, true = np.array([score(*other, side) for other in others if other not in known]), score(h, k, t, side)
+            rank = 1 + np.sum(scores > true) + np.sum(scores == true) / 2
             by_relation.setdefault((k, side), []).append(rank)
     ranks = np.concatenate(list(by_relation.values()))
     assert len(np.unique(ranks)) > 10 and np.any(ranks % 1)
@@ -183,10 +188,70 @@ def test_negatives_of_a_batch_are_ends_of_its_targets(size: int) -> None:
     assert set(pairs[~positive, :2].ravel().tolist()) <= set(pairs[positive, :2].ravel().tolist())
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_targets_and_their_inverse_pass_no_messages(size: int) -> None:
+def test_negatives_of_reciprocal_triples_replace_tails() -> None:
+    train = triples("train")
+
     def program(comm: Any) -> list[Any]:
-        trainer = trainer_of(comm, **ENCODED, strategy="mini", batch_size=30, partitioner="vertex-cut")
+        trainer = trainer_of(comm, **SHALLOW, partitioner="vertex-cut", negatives=4, reciprocal=True)
+        links = trainer.setup.task._links.of_step(7)
+        pairs = links.pairs(trainer.partition, np.arange(len(links.numbers)))
+        return list(zip(pairs.gid, pairs.src, pairs.columns["relation"], pairs.dst, pairs.label, strict=True))
+
+    found = [sorted(pair for own in run_simulated(size, program) for pair in own) for size in (1, 2, 3)]
+    assert found[0] == found[1] == found[2]
+    rows = np.array(found[0]).reshape(-1, 5, 5)
+    plain = [(h, k, t) if k < RELATIONS else (t, k - RELATIONS, h) for h, k, t in rows[:, 0, 1:4].astype(int).tolist()]
+    # each number is that of the same triple in both halves
+    assert plain[: len(train)] == plain[len(train):] and set(plain) == train and len(plain) == 2 * len(train)
+    np.testing.assert_array_equal(rows[:, 0, 0], 5 * np.arange(len(plain)))
+    assert (rows[:, :, 1] == rows[:, :1, 1]).all() and (rows[:, :, 2] == rows[:, :1, 2]).all() and not rows[:, 1:, 4].any()
+    for (h, k, t), row in zip(plain, rows, strict=True):
+        others = row[1:, 3].astype(int).tolist()
+        drawn = [(h, k, other) if row[0, 2] < RELATIONS else (other, k, t) for other in others]
+        assert not train & set(drawn)
+
+
+def test_predictions_are_means_of_both_directions_and_heads_are_asked_for_by_the_reciprocal_relation() -> None:
+    trainer = trainer_of(SerialComm(), **SHALLOW, decoder="distmult", reciprocal=True)
+    trainer.fit()
+    table, r = trainer.setup.tables[0], trainer.model.decoder.relation.value
+    x = table.values()[np.argsort(table.masters)]
+    assert len(r) == 2 * RELATIONS
+    ids, scores = trainer.predict()
+    h, k, t = ids.T
+    assert len(ids) == len(triples("test")) and set(map(tuple, ids.tolist())) == triples("test")
+    each = [(x[a] * r[relation] * x[b]).sum(axis=1) for a, relation, b in ((h, k, t), (t, k + RELATIONS, h))]
+    assert not np.allclose(*each)
+    np.testing.assert_allclose(scores, (each[0] + each[1]) / 2, rtol=1e-12)
+    for side, relation in (("tail", 1), ("head", 1 + RELATIONS)):
+        nodes, best = trainer.top([3, 5], 4, relation=1, side=side, keep_known=True)
+        expected = (x[[3, 5]] * r[relation]) @ x.T
+        np.testing.assert_array_equal(nodes, np.argsort(-expected, axis=1)[:, :4])
+        np.testing.assert_allclose(best, np.take_along_axis(expected, nodes, axis=1), rtol=1e-12)
+        nodes, _ = trainer.top([3], N, relation=1, side=side)
+        known = {t if side == "tail" else h for h, k, t in triples() if k == 1 and (h if side == "tail" else t) == 3}
+        assert known and set(nodes[nodes >= 0].tolist()) == set(range(N)) - known
+
+
+@pytest.mark.parametrize("side", ["tail", "head"])
+def test_queries_of_held_out_triples_are_those_of_one_side(side: str) -> None:
+    def rows(comm: Any, reciprocal: bool) -> Any:
+        setup = trainer_of(comm, **SHALLOW, reciprocal=reciprocal).setup
+        found = top(setup, Asked(k=N, side=side, keep_known=True), whole=True)
+        return None if found is None else found.rows(setup.kind, setup.info).ids
+
+    expected = {(h, k, c) if side == "tail" else (c, k, t) for which in ("val", "test") for h, k, t in triples(which) for c in range(N)}
+    for size in (1, 2):
+        for reciprocal in (False, True):
+            ids = run_simulated(size, rows, reciprocal)[0]
+            assert len(ids) == len(expected) and set(map(tuple, ids.tolist())) == expected
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("reciprocal", [False, True])
+def test_targets_and_their_inverse_pass_no_messages(size: int, reciprocal: bool) -> None:
+    def program(comm: Any) -> list[Any]:
+        trainer = trainer_of(comm, **ENCODED, strategy="mini", batch_size=30, partitioner="vertex-cut", reciprocal=reciprocal)
         view = trainer.setup.strategy.batch(0, 0)
         positive = view.pairs.pairs.gid[::4] // 4
         return comm.all_gather(positive) + comm.all_gather(view.levels[0].gid)
@@ -194,8 +259,8 @@ def test_targets_and_their_inverse_pass_no_messages(size: int) -> None:
     found = run_simulated(size, program)[0]
     positive, used = np.concatenate(found[:size]), np.concatenate(found[size:])
     total = len(triples("train"))
-    assert len(positive) == 30 and used.max() >= total
-    np.testing.assert_array_equal(np.intersect1d(used % total, positive), [])
+    assert len(positive) == 30 and used.max() >= total and (positive.max() >= total) == reciprocal
+    np.testing.assert_array_equal(np.intersect1d(used % total, positive % total), [])
 
 
 def test_graphs_that_have_no_triples_are_refused() -> None:
@@ -211,6 +276,8 @@ def test_graphs_that_have_no_triples_are_refused() -> None:
         gt.Trainer(graph=graph(), task="link", decoder="rotate", **KEYS, **SHALLOW)
     with pytest.raises(ConfigError, match="margin"):
         gt.Trainer(graph=graph(), decoder="distmult", margin=3, **KEYS, **SHALLOW)
+    with pytest.raises(ConfigError, match="reciprocal"):
+        gt.Trainer(graph=graph(), task="link", reciprocal=True, **KEYS, **SHALLOW)
     with pytest.raises(ConfigError, match="adversarial_temperature"):
         gt.Trainer(graph=graph(), link_loss="softmax", adversarial_temperature=0.5, **KEYS, **SHALLOW)
 
