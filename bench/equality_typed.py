@@ -30,7 +30,7 @@ from graphtheta.graph_level.whole_graphs import whole_graphs
 Rng = np.random.Generator
 GRAPHS = ("types", "whole graphs", "triples", "types", "time")
 TARGETS = {"types": ("classes", "labels", "values", "edges", "links"), "whole graphs": ("classes", "labels", "values"),
-           "triples": ("triples",), "time": ("classes", "values", "edges", "links")}
+           "triples": ("triples",), "time": ("classes", "values", "edges", "links", "triples")}
 RELATIONAL = ("rgcn", "rgat", "simple_hgn", "hgt")
 MODELS = {"types": (*RELATIONAL, "gcn", "sage", "gat"), "whole graphs": ("gin", "gine", "gcn", "rgcn", "gat", "gat_e"),
           "triples": ("mlp", "rgcn", "rgat", "simple_hgn", "gat"), "time": ("sage", "gin", "gat", "gipa", "gat_e")}
@@ -196,6 +196,9 @@ def time_of(targets: str, rng: Rng) -> Graph:
         columns |= {"edge_y": rng.standard_normal(e), **masks(e, "edge_", rng)}
     elif targets == "links":
         columns |= masks(e, "edge_", rng)
+    elif targets == "triples":
+        columns |= masks(e, "edge_", rng)
+        columns["edge_columns"]["relation"] = rng.integers(0, 3, e)
     else:
         y, more = _labels(n, targets, rng)
         columns |= {"y": y, **more, **masks(n, "", rng)}

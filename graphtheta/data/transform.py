@@ -82,9 +82,18 @@ def first_of_each(key: np.ndarray) -> np.ndarray:
     return np.sort(np.unique(key, return_index=True)[1])
 
 
-def deduplicate(graph: G) -> G:
-    """Keep the first of several edges with the same source, destination and relation."""
-    return keep_edges(graph, first_of_each(edge_key(graph, graph.src, graph.dst)))
+def deduplicate(graph: G, times: np.ndarray | None = None) -> G:
+    """Keep the first of several edges with the same source, destination and relation.
+
+    Args:
+        graph: The graph.
+        times: Of the edges, [n_edges]; those of different times are no duplicates of each other.
+    """
+    key = edge_key(graph, graph.src, graph.dst)
+    if times is not None:
+        distinct, time = np.unique(times, return_inverse=True)
+        key = np.unique(key, return_inverse=True)[1] * max(len(distinct), 1) + time
+    return keep_edges(graph, first_of_each(key))
 
 
 def symmetrise(graph: G) -> G:

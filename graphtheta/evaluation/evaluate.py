@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -293,6 +294,17 @@ class LinkEvaluator(Evaluator):
             chosen = np.flatnonzero(np.repeat(self.links[split].cutoff == time, per))
             plan = PairPlan(self.partition, pairs.some(chosen))
             yield chosen, self.past.view(Seeds(plan.needed, plan), time)
+
+    def every(self, time: Any = None) -> GraphView:
+        """The view of all nodes at a time; without times, that of the whole graph.
+
+        Collective: all ranks of the partition.
+        """
+        return self._whole if self.past is None else self.past.view(Seeds(np.ones(self.partition.n_masters, bool)), time)
+
+    @cached_property
+    def _whole(self) -> GraphView:
+        return whole(self.partition, self.layers)
 
     def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
         """The rank of each of this worker's links of a split, [n] float64.

@@ -14,8 +14,6 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
-from graphtheta.engine.strategy.strategy import whole
-from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.evaluation.evaluate import LinkEvaluator
@@ -110,7 +108,7 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     if asked.candidates is not None:
         chosen = np.isin(p.masters, numbers_of(p, setup.info, asked.candidates, asked.where, "candidates"))
     outside = _outside(kind, p, side, chosen)
-    found = in_order(comm, [own, *_best(p, _view(evaluator, p), setup.model, ranked, asked.k, outside)], whole)
+    found = in_order(comm, [own, *_best(p, _view(evaluator), setup.model, ranked, asked.k, outside)], whole)
     if found is None:
         return None
     at = slice(None) if given is None or not whole else np.searchsorted(found[0], given)
@@ -172,14 +170,14 @@ def _check_types(kind: LinkKind, nodes: np.ndarray, side: int, where: Callable[[
                           f"give side={other}, or candidates")
 
 
-def _view(evaluator: LinkEvaluator, partition: Partition) -> GraphView:
+def _view(evaluator: LinkEvaluator) -> GraphView:
     """The view of the whole graph, or with times what the latest held-out link sees."""
     if evaluator.past is None:
-        return whole(partition, evaluator.layers)
+        return evaluator.every()
     times = np.concatenate(list(evaluator.times.values()))
     if not len(times):
         raise ConfigError("top sees what the latest held-out link does, but no links are held out; give masks edge_val or edge_test")
-    return evaluator.past.view(Seeds(np.ones(partition.n_masters, bool)), times.max())
+    return evaluator.every(times.max())
 
 
 def _outside(kind: LinkKind, partition: Partition, side: int, chosen: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:

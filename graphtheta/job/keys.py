@@ -116,10 +116,10 @@ class StrategyKeys(Options):
     """Nodes per mini-batch: the batch size is adapted before training so that the targets of a batch and their neighbourhoods are about
     this many nodes, summed over all workers; 0 keeps the batch size."""
     order: str = "random"
-    """Order of the targets of an epoch: random, with sampler=temporal and edges or links in batches of about one time; batches of targets
-    that are near each other (proximity:sequences=5), which share more of their neighbourhoods; or batches with equal numbers of targets of
-    each class (balanced), in which those of rare classes come repeatedly and not all of frequent classes come; give your own as
-    FILE.py:Class."""
+    """Order of the targets of an epoch: random, with sampler=temporal and edges, links or triples in batches of about one time; batches
+    of targets that are near each other (proximity:sequences=5), which share more of their neighbourhoods; or batches with equal numbers
+    of targets of each class (balanced), in which those of rare classes come repeatedly and not all of frequent classes come; give your
+    own as FILE.py:Class."""
     fanout: tuple[int, ...] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
     sampler: str = "neighbour"

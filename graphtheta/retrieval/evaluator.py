@@ -7,7 +7,6 @@ validation. Each worker scores its own nodes, see ``triples/ranking.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
 from graphtheta.engine.strategy.positives import Positives
-from graphtheta.engine.strategy.strategy import whole
-from graphtheta.engine.strategy.task import Seeds, Task
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.metrics import measure
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.view import GraphView
@@ -45,8 +43,6 @@ class RetrievalEvaluator(LinkEvaluator):
                  types: tuple[int, ...] = (), past: Past | None = None):
         super().__init__(partition, layers, task, links, past)
         later, asked = np.zeros(0, np.int64), {}
-        if past is None:
-            self._whole = whole(partition, layers)
         for split in reversed(list(links)):
             held = links[split]
             keys = held.src * np.int64(partition.n_nodes) + held.dst
@@ -68,13 +64,9 @@ class RetrievalEvaluator(LinkEvaluator):
         Collective: all ranks of the partition.
         """
         nothing = retrieved(*gains(np.zeros(0), np.zeros(0, np.int64), 0))
-        found = [nothing, *(part for time, asked in self._asked[split] for part in self._retrieved(model, self._every(time), asked))]
+        found = [nothing, *(part for time, asked in self._asked[split] for part in self._retrieved(model, self.every(time), asked))]
         recall, ndcg = (np.concatenate(x) for x in zip(*found, strict=True))
         return recall, ndcg
-
-    def _every(self, time: Any) -> GraphView:
-        """The view of all nodes at a time; None for the whole graph."""
-        return self._whole if self.past is None else self.past.view(Seeds(np.ones(self.partition.n_masters, bool)), time)
 
     def _retrieved(self, model: Model, view: GraphView, asked: Ranked) -> list[tuple[np.ndarray, np.ndarray]]:
         """Recall and NDCG of this worker's sources among some, by block."""

@@ -1,7 +1,7 @@
 """Sampling by time: only edges that are not later than the cutoff of their receiving node.
 
-The cutoff of a target that is a node is a column of the nodes; the ends of a target that is an edge
-or a link have the cutoff that follows from its own time. It travels down the hops: a node inherits
+The cutoff of a target that is a node is a column of the nodes; the ends of a target that is an edge,
+a link or a triple have the cutoff that follows from its own time. It travels down the hops: a node inherits
 the cutoffs of the nodes that chose one of its edges in the hop before, and its own if it has one;
 the lowest of them counts. A node is computed once for all nodes that read it, so a higher cutoff
 would show the future to one of them. On every path from an edge to a target, cutoffs only rise, so
@@ -122,11 +122,14 @@ class TemporalSampler:
         if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
             raise ConfigError(f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
                               "differently; give both columns as integers")
-        if times.dtype.kind != "f" and self.grain % 1:
-            raise ConfigError(f"grain={self.grain}: the times are integers; give a whole number")
+        self._check_grain(times)
         if times.dtype.kind != "f" and self.strategy == "last":
             self._check_ages(partition, times, cutoffs)
         check_mask(partition, self.mask)
+
+    def _check_grain(self, times: np.ndarray) -> None:
+        if times.dtype.kind != "f" and self.grain % 1:
+            raise ConfigError(f"grain={self.grain}: the times are integers; give a whole number")
 
     def _check_ages(self, partition: Partition, times: np.ndarray, cutoffs: np.ndarray) -> None:
         """Check that the age of every edge fits into a rank beside an edge id."""
@@ -158,7 +161,9 @@ class TemporalSampler:
 
     def edge_cutoffs(self, read: Callable[[str], np.ndarray], earlier: bool) -> np.ndarray:
         """The cutoffs of targets that are edges or links; see ``Timed.edge_cutoffs``."""
-        values = self._until(read(self.time))
+        times = read(self.time)
+        self._check_grain(times)
+        values = self._until(times)
         if not earlier:
             return values
         if values.dtype.kind == "f":
@@ -167,14 +172,14 @@ class TemporalSampler:
         return np.maximum(values, np.iinfo(np.int64).min + 1) - 1
 
     def of_pairs(self) -> TemporalSampler:
-        """The sampler for targets that are edges or links; their times are those of the edge column ``time``.
+        """The sampler for targets that are edges, links or triples; their times are those of the edge column ``time``.
 
         Raises:
             ConfigError: ``target_time`` names another column.
         """
         if self.target_time != TemporalSampler.target_time:
-            raise ConfigError(f"target_time={self.target_time} names a column of nodes, but the targets of this task are edges or links, "
-                              f"whose times are in the edge column of the option time={self.time}; drop target_time")
+            raise ConfigError(f"target_time={self.target_time} names a column of nodes, but the targets of this task are edges, links or "
+                              f"triples, whose times are in the edge column of the option time={self.time}; drop target_time")
         return _OfPairs(**vars(self))
 
     def complete(self, hops: int) -> TemporalSampler:

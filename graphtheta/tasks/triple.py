@@ -7,19 +7,23 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.data.transform import deduplicate
 from graphtheta.data.typed import relation_code
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
+from graphtheta.engine.sampling.sampler import TimedPairs
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.evaluation.evaluate import Evaluator
+from graphtheta.evaluation.past import Past
 from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
 from graphtheta.tasks.kind import GraphInfo
 from graphtheta.tasks.link import SCORED_KEYS, LinkKind, link_task
+from graphtheta.tasks.timed import timed_pairs, timed_sampler
 from graphtheta.triples.known import HEAD, TAIL, AnswerTable, Triples, relation_of, side_of, slice_of, without_reciprocal
 from graphtheta.triples.positives import TriplePositives
 from graphtheta.triples.ranking import TripleEvaluator
@@ -40,6 +44,7 @@ class TripleKind(LinkKind):
     decoders = tuple(TRIPLE_DECODERS)
     relations: tuple[Any, ...]
     _parts: np.ndarray
+    _cutoffs: np.ndarray | None
     _table: AnswerTable
 
     @classmethod
@@ -55,7 +60,8 @@ class TripleKind(LinkKind):
         if graph.n_types > 1 or graph.in_files:
             what = "nodes of several types" if graph.n_types > 1 else "edges in files"
             raise DataError(f"{name} has {what}, which the task '{self.name}' cannot rank; give it as arrays with nodes of one type")
-        self._graph = graph = graph.deduplicated()
+        self._graph = graph = deduplicate(graph, self._times(graph))
+        self._cutoffs = self._times(graph)
         masks = {VAL: graph.edge_val, TEST: graph.edge_test}
         self._parts = link_parts(graph, seed=self.job.seed)(0, graph.n_edges)
         if any(mask is not None for mask in masks.values()):
@@ -66,6 +72,16 @@ class TripleKind(LinkKind):
         names = graph.meta.get("relation_names") or [name for _, name, _ in graph.relations] or graph.categories("edge", RELATION)
         self.relations = tuple(names) or tuple(range(graph.n_relations))
         return message_graph(graph, self._part_of).with_inverse_relations()
+
+    def _times(self, graph: Graph) -> np.ndarray | None:
+        """The cutoffs of triples that are told apart by them, [n_edges]; None if the job looks at no times."""
+        def column(name: str) -> np.ndarray:
+            found = graph.edge_columns.get(name)
+            # columns that cannot be times are refused once the graph is partitioned
+            return np.zeros(graph.n_edges) if found is None or found.ndim > 1 else found
+
+        sampler = timed_sampler(self.job)
+        return sampler.edge_cutoffs(column, earlier=True) if isinstance(sampler, TimedPairs) else None
 
     def _part_of(self, begin: int, end: int) -> np.ndarray:
         return self._parts[begin:end]
@@ -91,7 +107,8 @@ class TripleKind(LinkKind):
         return TriplePositives.of(numbers, self._asked(triples), total, table, self._n_nodes, **draws)
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
-        comm = partition.halo_comm
+        comm, sampler = partition.halo_comm, timed_pairs(self.job, partition)
+        self._sampler = sampler
         self._n_nodes, self._types, self._leads = graph.n_nodes, (), np.ones((1, 1), bool)
         # with triples of other splits among the known ones, the lack of negatives would tell which these are
         table = self._answers(comm, self._parts == MESSAGE)
@@ -100,7 +117,9 @@ class TripleKind(LinkKind):
         stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
         src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
         total = int(comm.all_sum(np.array(len(stored))))
-        positives = self._positives(partition.edge_gid[stored], Triples(src, relation[stored].astype(np.int64), dst), total, table,
+        cutoff = None if sampler is None else sampler.edge_cutoffs(lambda name: np.asarray(partition.edge.read(name, stored)), earlier=True)
+        triples = Triples(src, relation[stored].astype(np.int64), dst, cutoff=cutoff)
+        positives = self._positives(partition.edge_gid[stored], triples, total, table,
                                     negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
         return link_task(self.job, partition, positives)
 
@@ -108,14 +127,19 @@ class TripleKind(LinkKind):
         comm, held = partition.halo_comm, {}
         self._table = table = self._answers(comm)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
-            triples = slice_of(self._graph, comm, self._parts == part)
+            triples = slice_of(self._graph, comm, self._parts == part, self._cutoffs)
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
             held[split] = self._positives(numbers, triples, sum(counts), table, negatives=self.job.eval_negatives,
                                           draws=self.job.seed + i)
         self._test = np.stack((self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst))[:, self._parts == TEST]
-        found = TripleEvaluator(partition, layers, task, held, table)
-        del self._graph, self._parts
+        if self._sampler is None:
+            found = TripleEvaluator(partition, layers, task, held, lambda time: table)
+        else:
+            # an answer of another time may be wrong at this one
+            of_time = lambda time: self._answers(comm, self._cutoffs == time)
+            found = TripleEvaluator(partition, layers, task, held, of_time, Past(partition, layers, self._sampler))
+        del self._graph, self._parts, self._cutoffs
         return found
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -28,12 +28,14 @@ class Triples(NamedTuple):
     Attributes:
         head, relation, tail: Of each, [n] int64.
         sides: The sides of the queries that are asked about each.
+        cutoff: ``Task.cutoffs`` of each, [n], or None.
     """
 
     head: np.ndarray
     relation: np.ndarray
     tail: np.ndarray
     sides: tuple[int, ...] = SIDES
+    cutoff: np.ndarray | None = None
 
     def queries(self, n_nodes: int) -> np.ndarray:
         """The queries about each, for the tail and for the head, [n, number of sides] int64."""
@@ -45,6 +47,11 @@ class Triples(NamedTuple):
         ends = self.tail, self.head
         return np.stack([ends[side] for side in self.sides], axis=1)
 
+    def some(self, rows: np.ndarray) -> Triples:
+        """Some of these, given by a mask or by their positions."""
+        cutoff = None if self.cutoff is None else self.cutoff[rows]
+        return Triples(self.head[rows], self.relation[rows], self.tail[rows], self.sides, cutoff)
+
     def with_reciprocal(self, relations: int) -> Triples:
         """These triples, and then their reciprocal ones; only tails are asked for.
 
@@ -52,7 +59,8 @@ class Triples(NamedTuple):
             relations: Number of relations.
         """
         ends = np.concatenate((self.head, self.tail)), np.concatenate((self.tail, self.head))
-        return Triples(ends[0], np.concatenate((self.relation, self.relation + relations)), ends[1], (TAIL,))
+        cutoff = None if self.cutoff is None else np.tile(self.cutoff, 2)
+        return Triples(ends[0], np.concatenate((self.relation, self.relation + relations)), ends[1], (TAIL,), cutoff)
 
 
 def anchor_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
@@ -81,18 +89,19 @@ def without_reciprocal(query: np.ndarray, n_nodes: int, relations: int) -> np.nd
     return np.where(relation_of(query, n_nodes) >= relations, query + (HEAD - 2 * relations) * n_nodes, query)
 
 
-def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None) -> Triples:
+def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None, cutoff: np.ndarray | None = None) -> Triples:
     """The triples of this worker's slice of the edges.
 
     Args:
         graph: The graph.
         comm: The workers.
         chosen: Mask of the edges; None for all.
+        cutoff: ``Task.cutoffs`` of the edges, [n_edges], or None.
     """
     begin, end = (graph.n_edges * (comm.rank + i) // comm.size for i in (0, 1))
     rows = slice(None) if chosen is None else chosen[begin:end]
     head, relation, tail = (np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst))
-    return Triples(head, relation, tail)
+    return Triples(head, relation, tail, cutoff=None if cutoff is None else cutoff[begin:end][rows])
 
 
 @dataclass(frozen=True)

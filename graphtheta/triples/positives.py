@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -32,10 +31,7 @@ class TriplePositives:
         groups: Groups of positives with the same negatives; 0 if each has its own.
         query: Numbers of the queries of each triple among those of ``known``, [n, number of sides] int64.
         known: Known answers to these queries.
-        cutoff: None; triples have no times.
     """
-
-    cutoff: ClassVar[None] = None
 
     numbers: np.ndarray
     triples: Triples
@@ -71,6 +67,11 @@ class TriplePositives:
     def dst(self) -> np.ndarray:
         """Tails, [n] int64."""
         return self.triples.tail
+
+    @property
+    def cutoff(self) -> np.ndarray | None:
+        """``Task.cutoffs`` of the triples, [n], or None."""
+        return self.triples.cutoff
 
     def of_step(self, step: int) -> TriplePositives:
         """The same triples with the draws of a step."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,12 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
-from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import LinkEvaluator
+from graphtheta.evaluation.past import Past
 from graphtheta.ops.autodiff.tape import Tape
 from graphtheta.ops.metrics.ranking import ranking_sums
 from graphtheta.ops.metrics.shared import TIE
@@ -115,15 +115,22 @@ class TripleEvaluator(LinkEvaluator):
     Args:
         partition, layers, task: As for every evaluator.
         links: Held-out triples by split, with negatives for the loss.
-        table: All known triples.
+        known: From a cutoff to all known triples of it; from None to all known triples.
+        past: As for ``LinkEvaluator``; the triples of each cutoff are then ranked by themselves.
 
     Collective: all ranks of the partition.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, TriplePositives], table: AnswerTable):
-        super().__init__(partition, layers, task, links)
-        self._ranked = {split: Ranked.of(partition, held.triples, table) for split, held in links.items()}
-        self._whole = whole(partition, layers)
+    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, TriplePositives],
+                 known: Callable[[Any], AnswerTable], past: Past | None = None):
+        super().__init__(partition, layers, task, links, past)
+        self._ranked = dict[str, list[tuple[Any, Ranked]]]()
+        for split, held in links.items():
+            if past is None:
+                self._ranked[split] = [(None, Ranked.of(partition, held.triples, known(None)))]
+                continue
+            of_times = [(time, held.triples.some(held.cutoff == time)) for time in self.times[split]]
+            self._ranked[split] = [(time, Ranked.of(partition, triples, known(time))) for time, triples in of_times]
         self._reciprocal = links["test"].triples.sides != SIDES
 
     def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
@@ -172,7 +179,8 @@ class TripleEvaluator(LinkEvaluator):
             ranks = rank_block(comm, block.scores, block.query, block.row, block.target)
             found.append(Ranks(block.queries[block.query[block.target]], ranks))
 
-        score_blocks(self.partition, self._whole, model, self._ranked[split], take)
+        for time, ranked in self._ranked[split]:
+            score_blocks(self.partition, self.every(time), model, ranked, take)
         return found
 
 

@@ -283,14 +283,10 @@ def test_many_times_are_warned_of(caplog):
     assert "different times" not in caplog.text
 
 
-TRIPLES = GRAPH.replace(edge_y=None, edge_columns={**GRAPH.edge_columns, "relation": np.zeros(E, np.int32)})
-
-
 @pytest.mark.parametrize(("task", "graph", "keys", "message"), [
     ("edge", GRAPH, {"sampler": "temporal:target_time=born"}, "target_time=born names a column of nodes, but the targets of this task are"),
     ("link", GRAPH, {"sampler": "temporal:time=when"}, "time=when: there is no edge column 'when'; choose from"),
     ("edge", GRAPH, {"sampler": "temporal:grain=0.5"}, "the times are integers; give a whole number"),
-    ("triple", TRIPLES, {"model": "rgcn"}, "sampler=temporal: the targets of this task have no times that it knows"),
     ("edge", GRAPH, {"history": "hec", "partitioner": "1d-dst"}, "history=hec stores values of nodes in batches of nodes"),
     ("link", GRAPH, {"history": "fresh"}, "history=fresh stores values of nodes in batches of nodes"),
     ("link", GRAPH, {"history": "gas"}, "history=gas stores values in batches of strategy=cluster"),
