@@ -108,7 +108,7 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     if asked.candidates is not None:
         chosen = np.isin(p.masters, numbers_of(p, setup.info, asked.candidates, asked.where, "candidates"))
     outside = _outside(kind, p, side, chosen)
-    found = in_order(comm, [own, *_best(p, _view(evaluator), setup.model, ranked, asked.k, outside)], whole)
+    found = in_order(comm, [own, *_best(evaluator, setup.model, ranked, asked.k, outside)], whole)
     if found is None:
         return None
     at = slice(None) if given is None or not whole else np.searchsorted(found[0], given)
@@ -146,9 +146,6 @@ def _check(setup: Any, asked: Asked) -> None:
     if not isinstance(setup.kind, LinkKind) or not isinstance(setup.evaluator, LinkEvaluator):
         raise ConfigError(f"top finds the best ends of links and triples, but the model has task={setup.kind.name}; call predict for its "
                           "outputs")
-    if setup.limit is not None:
-        raise ConfigError(f"top runs the whole graph at once, which exceeds inference_memory={setup.job.inference_memory:g}; raise it, use "
-                          "more workers, or drop it")
     if asked.side not in SIDES:
         raise ConfigError(f"side={asked.side!r}: choose from {', '.join(SIDES)}")
     if asked.nodes is None and not any(held.n_links for held in setup.evaluator.links.values()):
@@ -193,7 +190,7 @@ def _outside(kind: LinkKind, partition: Partition, side: int, chosen: np.ndarray
     return lambda queries: ~allowed[kind.types_of(anchor_of(queries, partition.n_nodes))][:, types]
 
 
-def _best(partition: Partition, view: GraphView, model: Any, ranked: Ranked, k: int,
+def _best(evaluator: LinkEvaluator, model: Any, ranked: Ranked, k: int,
           outside: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The best nodes of this worker's queries among the masters of all workers, and their scores, [q, k] each; see ``Top``.
 
@@ -202,7 +199,8 @@ def _best(partition: Partition, view: GraphView, model: Any, ranked: Ranked, k: 
 
     Collective: all ranks of the partition.
     """
-    comm, bounds = partition.halo_comm, np.cumsum([0, *partition.halo_comm.all_gather(len(ranked.queries))])
+    partition, comm = evaluator.partition, evaluator.partition.halo_comm
+    bounds = np.cumsum([0, *comm.all_gather(len(ranked.queries))])
     found, broken = list[tuple[np.ndarray, np.ndarray]](), False
 
     def take(block: Block) -> None:
@@ -218,7 +216,7 @@ def _best(partition: Partition, view: GraphView, model: Any, ranked: Ranked, k: 
         nodes, best = (_received(comm, x, cut) for x in (partition.masters[columns], np.take_along_axis(scores, columns, axis=1)))
         found.append(merged(nodes, best, k))
 
-    score_blocks(partition, view, model, ranked, take)
+    score_blocks(evaluator, _view(evaluator), model, ranked, take)
     if comm.all_max(np.array(broken)):
         raise DataError("scores are not numbers (NaN), so none is highest; check the features, and the weights of the model")
     nodes, scores = (np.concatenate(x) for x in zip(*found, strict=True)) if found else (np.zeros((0, k), np.int64), np.zeros((0, k)))

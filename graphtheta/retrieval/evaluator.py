@@ -82,7 +82,7 @@ class RetrievalEvaluator(LinkEvaluator):
             own = slice(*(min(max(i - block.begin, 0), len(counts)) for i in (asked.first, asked.first + len(asked.queries))))
             found.append(retrieved(counts[own], hits[own], gain[own]))
 
-        score_blocks(self.partition, view, model, asked, take)
+        score_blocks(self, view, model, asked, take)
         return found
 
 

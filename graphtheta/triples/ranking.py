@@ -27,7 +27,6 @@ from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import LinkEvaluator
 from graphtheta.evaluation.past import Past
-from graphtheta.ops.autodiff.tape import Tape
 from graphtheta.ops.metrics.ranking import ranking_sums
 from graphtheta.ops.metrics.shared import TIE
 from graphtheta.triples.candidates import CandidateSweep
@@ -180,7 +179,7 @@ class TripleEvaluator(LinkEvaluator):
             found.append(Ranks(block.queries[block.query[block.target]], ranks))
 
         for time, ranked in self._ranked[split]:
-            score_blocks(self.partition, self.every(time), model, ranked, take)
+            score_blocks(self, self.every(time), model, ranked, take)
         return found
 
 
@@ -202,12 +201,12 @@ class Block(NamedTuple):
     target: np.ndarray
 
 
-def score_blocks(partition: Partition, view: GraphView, model: Model, ranked: Ranked, take: Callable[[Block], None]) -> None:
+def score_blocks(evaluator: LinkEvaluator, view: GraphView, model: Model, ranked: Ranked, take: Callable[[Block], None]) -> None:
     """Score all queries against all nodes, block by block.
 
     Args:
-        partition: The graph.
-        view: The view of the whole graph.
+        evaluator: Runs the model once for all blocks, within a limit of memory if it has one.
+        view: The view of all nodes, ``LinkEvaluator.every``.
         model: The model, which ends with a decoder of pairs.
         ranked: The queries.
         take: Called with each block, on all ranks.
@@ -217,7 +216,7 @@ def score_blocks(partition: Partition, view: GraphView, model: Model, ranked: Ra
 
     Collective: all ranks of the partition.
     """
-    comm = partition.halo_comm
+    partition, comm = evaluator.partition, evaluator.partition.halo_comm
     most = int(comm.all_max(np.array(partition.n_masters)))
     size = max(1, BLOCK // max(most, 1))
     begins = iter(range(0, ranked.n_queries, size))
@@ -228,9 +227,8 @@ def score_blocks(partition: Partition, view: GraphView, model: Model, ranked: Ra
         take(Block(begin, queries, scores, ranked.query[first:last] - begin, ranked.row[first:last], ranked.target[first:last]))
 
     level = CandidateSweep(partition, (ranked.block(comm, begin, begin + size) for begin in range(0, ranked.n_queries, size)), of_block)
-    with Tape(record=False, training=False, all_sum=comm.all_sum):
-        out = model(replace(view, pairs=level))
-    if out is not level.values:
+    out = evaluator.run(model, replace(view, pairs=level))
+    if out.value is not level.values.value:
         raise ConfigError(f"forward of {type(model).__name__} changes the scores of its decoder; to rank all nodes, end it with "
                           "return self.decoder(graph, h), and change scores in the decoder")
 

@@ -15,6 +15,7 @@ from graphtheta.errors import ConfigError, FormatError, MemoryLimitError
 from graphtheta.inference import blocks, limited, some
 from graphtheta.inference.layerwise import LayerWise
 from graphtheta.inference.spill import Spill
+from graphtheta.inference.top import Asked, top
 from graphtheta.models import SAGE, SimpleHGN
 from graphtheta.models.registry import PUBLISHED
 
@@ -37,6 +38,9 @@ def numbers(trainer: gt.Trainer) -> dict[str, np.ndarray]:
     found = {name: np.array(value) for name, value in trainer.measure().items()}
     embedded = [trainer.embed(layer=i) for i in (0, -1)] if trainer.probe.layers else []
     predicted = trainer.predict()
+    if trainer.job.task in ("link", "triple"):
+        best = top(trainer.setup, Asked(nodes=[1, 5, 2], k=4, relation=0 if trainer.job.task == "triple" else None))
+        found |= {} if best is None else {"top": best.scores}
     if predicted is None:
         return {}
     return {**found, "predicted": predicted[1], **{f"layer {i}": x[1] for i, x in enumerate(embedded) if x is not None}}
@@ -82,10 +86,15 @@ def test_workers_and_blocks(size: int, placement: tuple[str, str], n_blocks: int
 @pytest.mark.parametrize("keys", [
     {"model": "sage", "norm": "batch", "residual": True}, {"model": "gcn", "jumping": "concat", "direction": "both"},
     {"model": "gcn", "precompute": "yes"}, {"model": "sage", "task": "link", "eval_negatives": 3}, {"model": "gat", "direction": "out"},
+    {"model": "sage", "task": "link", "eval_negatives": 3, "rank_all": True},
+    {"model": "rgcn", "task": "triple", "decoder": "transe", "eval_negatives": 2},
+    {"model": "rgcn", "task": "triple", "embedding": 5, "reciprocal": True, "layers": 1},
     {"model": "gin", "strategy": "mini", "batch_size": 9, "fanout": "3,3,3"}, {"model": "gat", "embedding": 5, "precompute": "no"},
 ], ids=lambda keys: " ".join(map(str, keys.values())))
 def test_options(keys: dict[str, Any]) -> None:
-    graph = GRAPH if keys.get("task") != "link" else GRAPH.replace(y=None, train=None, val=None, test=None)
+    graph = GRAPH if "task" not in keys else GRAPH.replace(y=None, train=None, val=None, test=None)
+    if keys.get("task") == "triple":
+        graph = graph.replace(edge_columns={**graph.edge_columns, "relation": np.arange(graph.n_edges) % 3})
     check(graph.replace(x=None) if "embedding" in keys else graph, 2, **keys)
 
 

@@ -10,9 +10,9 @@ import pytest
 from timed import JOB
 
 import graphtheta as gt
-from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.inference import limited
 from graphtheta.splits.links import TEST, VAL, link_parts
 from graphtheta.triples import ranking
 
@@ -286,8 +286,21 @@ def test_scores_without_a_value() -> None:
     run_simulated(2, program)
 
 
-def test_a_limit_of_memory_is_refused() -> None:
-    trainer = gt.Trainer(graph=FACTS, comm=SerialComm(), **ENCODED, inference_memory=1e-3)
-    assert trainer.setup.limit is not None
-    with pytest.raises(ConfigError, match=r"runs the whole graph at once, which exceeds inference_memory=0\.001"):
-        trainer.top([1], relation=0)
+@pytest.mark.parametrize(("graph", "keys", "asked"), [
+    (FACTS, ENCODED, {"nodes": [1, 3], "relation": "is"}), (RATED, RATES, {"nodes": None})], ids=["triples", "links"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_limit_of_memory_changes_nothing(size: int, graph: gt.Graph, keys: dict[str, Any], asked: dict[str, Any],
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(comm: Any, limit: float) -> Any:
+        trainer = gt.Trainer(graph=graph, comm=comm, **{**keys, "inference_memory": limit, "layers": 2})
+        assert (trainer.setup.limit is not None) == (limit > 0)
+        return trainer.top(k=4, **asked)
+
+    expected = run_simulated(size, program, 0.0)[0]
+    passes = list[Any]()
+    monkeypatch.setattr(limited, "whole_bytes", lambda *_: 1 << 40)
+    monkeypatch.setattr(limited, "divided", lambda p, *_: passes.append(p) or np.array_split(np.arange(p.n_masters), 4))
+    found = run_simulated(size, program, 1.0)[0]
+    assert passes
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
