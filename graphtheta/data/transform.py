@@ -91,8 +91,8 @@ def deduplicate(graph: G, times: np.ndarray | None = None) -> G:
     """
     key = edge_key(graph, graph.src, graph.dst)
     if times is not None:
-        distinct, time = np.unique(times, return_inverse=True)
-        key = np.unique(key, return_inverse=True)[1] * max(len(distinct), 1) + time
+        key, time = (np.unique(column, return_inverse=True)[1] for column in (key, times))
+        key = key * (1 + time.max(initial=0)) + time
     return keep_edges(graph, first_of_each(key))
 
 

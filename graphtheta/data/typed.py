@@ -16,10 +16,12 @@ from graphtheta.data.validation import SPARSE_BELOW, Origin, check_edges, is_col
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.sparse import is_sparse
 from graphtheta.typed_rows import KIND, MOST_TYPES, WORTH, TypedRows
+from graphtheta.wording import did_you_mean
 
 TYPE, RELATION = "type", "relation"
 NODE_FIELDS, EDGE_FIELDS = ("x", "y", "train", "val", "test", "node_ids"), ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val",
                                                                             "edge_test")
+LISTED = 12  # relations that a message lists
 
 
 def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,10 +70,14 @@ def relation_code(names: Sequence[Any], text: str, where: str) -> int:
     """
     parts = [name if isinstance(name, tuple) else (str(name),) for name in names]
     codes = [code for code, name in enumerate(parts) if text in (str(code), name[len(name) // 2])]
-    if len(codes) != 1:
-        known = ", ".join(f"{code} ({' '.join(name)})" for code, name in enumerate(parts))
-        raise ConfigError(f"{where}: relation {text!r} is {'not unique' if codes else 'not known'}; the relations are {known or 'none'}")
-    return codes[0]
+    if len(codes) == 1:
+        return codes[0]
+    listed = [f"{code} ({' '.join(name)})" for code, name in enumerate(parts)]
+    if codes:
+        raise ConfigError(f"{where}: relation {text!r} is not unique; give the code of {' or '.join(listed[code] for code in codes)}")
+    near, rest = did_you_mean(text, [name[len(name) // 2] for name in parts]), len(listed) - LISTED
+    listed[LISTED:] = [f"and {rest} more"] * (rest > 0)
+    raise ConfigError(f"{where}: relation {text!r} is not known{near}; the relations are {', '.join(listed) or 'none'}")
 
 
 def first_of_types(types: np.ndarray, n_types: int, name: str) -> tuple[int, ...]:

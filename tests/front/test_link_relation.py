@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.data.typed import relation_code
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.splits.links import DROPPED, MESSAGE, TEST, VAL, link_parts
@@ -103,6 +104,12 @@ def same(found: list[Any], wanted: list[Any]) -> None:
 def test_relations_and_types_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"link_relation: relation 'sells' is not known; the relations are 0 \(user buys item\), 1"):
         gt.Trainer(graph=graph(), **{**KEYS, "link_relation": "sells"})
+    many = [*((f"type {i}", f"has {i}", "thing") for i in range(20)), ("type 3", "has 5", "type 4")]
+    with pytest.raises(ConfigError, match=r"relation: relation 'has5' is not known \(did you mean 'has 5'\?\); the relations are 0 "
+                                          r"\(type 0 has 0 thing\), .*, 11 \(type 11 has 11 thing\), and 9 more$"):
+        relation_code(many, "has5", "relation")
+    with pytest.raises(ConfigError, match=r"'has 5' is not unique; .* of 5 \(type 5 has 5 thing\) or 20 \(type 3 has 5 type 4\)$"):
+        relation_code(many, "has 5", "relation")
     with pytest.raises(ConfigError, match="link_relation=buys has no meaning with task=triple, only with link"):
         gt.Trainer(graph=graph(), task="triple", link_relation="buys")
     mixed = gt.Graph([[0, 1], [1, 2]], 3, x=np.ones((3, 2)), node_columns={"type": [1, 0, 1]})

@@ -261,7 +261,8 @@ timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="tem
     (rates, [0], {"side": "tails"}, "side='tails': choose from tail, head"),
     (has, [0], {}, "relation: got none for 1 nodes of task=triple; give the name or the code"),
     (has, [0, 1, 2], {"relation": ["has", "is"]}, "relation: got 2 for 3 nodes"),
-    (has, [0, 1], {"relation": ["has", "hat"]}, r"relation\[1\]: relation 'hat' is not known; the relations are 0 \(has\)"),
+    (has, [0, 1], {"relation": ["has", "hat"]},
+     r"relation\[1\]: relation 'hat' is not known \(did you mean 'has'\?\); the relations are 0 \(has\)"),
 ])
 def test_errors_are_the_same_on_all_workers(make: Any, nodes: Any, keys: dict[str, Any], told: str) -> None:
     def program(comm: Any) -> None:
