@@ -14,14 +14,14 @@ import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
-from graphtheta.inference.top import Asked
+from graphtheta.inference.top import SIDES, Asked
 from graphtheta.job.flag import Parser
 from graphtheta.outputs.formats import Rows
 from graphtheta.tasks.kind import GraphInfo
 from graphtheta.tasks.triple import TripleKind
 
 # flags with their destinations that --top needs, and those that it excludes
-WITH = {"--of": "of", "--among": "among", "--keep-known": "keep_known"}
+WITH = {"--of": "of", "--side": "side", "--among": "among", "--keep-known": "keep_known"}
 WITHOUT = {"--embed": "embed", "--since": "since", "--keep-layers": "keep_layers"}
 # titles of files of triples, and what is asked for
 SIDE_OF: dict[tuple[str, ...], str] = {("head", "relation"): "tail", ("relation", "tail"): "head"}
@@ -67,6 +67,8 @@ def add_flags(parser: Parser) -> None:
                         "query of held-out triples, without known ones")
     parser.add_argument("--of", metavar="FILE", help="with --top, ask for these instead: a source a line, or for triples CSV with the "
                         "titles head,relation or relation,tail")
+    parser.add_argument("--side", choices=tuple(SIDES), help="with --top, find the ends that links lead to (tail, as without this flag) "
+                        "or their sources (head); a file of triples says it by its titles")
     parser.add_argument("--among", metavar="FILE", help="with --top, choose from the nodes of this file only, one a line")
     parser.add_argument("--keep-known", action="store_true", help="with --top, do not leave out known links and triples")
 
@@ -98,10 +100,14 @@ def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
     Collective: all ranks.
     """
     kind, info, comm = model.setup.kind, model.setup.info, model.comm
-    asked, where = Asked(k=options.top, keep_known=options.keep_known), dict[str, Callable[[int], str]]()
+    side, where = options.side or "tail", dict[str, Callable[[int], str]]()
+    asked = Asked(k=options.top, side=side, keep_known=options.keep_known)
     if options.of:
         listed = on_rank_0(comm, options.of, isinstance(kind, TripleKind))
-        side, relation = SIDE_OF.get(tuple(listed.columns), "tail"), listed.columns.get("relation")
+        titles, relation = tuple(listed.columns), listed.columns.get("relation")
+        side = SIDE_OF.get(titles, side)
+        if options.side not in (None, side):
+            raise ConfigError(f"--side {options.side}: {options.of} has the titles {','.join(titles)}, which ask for a {side}; drop --side")
         field = next(name for name in listed.columns if name != "relation")
         asked = asked._replace(nodes=listed.ids(field, info), side=side, relation=relation)
         where |= {"nodes": partial(listed.where, field), "relation": partial(listed.where, "relation")}

@@ -142,12 +142,31 @@ def test_a_fault_of_a_file_is_one_message(run: str, words: list[str], text: str,
     assert told in err and err.count("\n") == 1 and not (here / "q.npz").exists()
 
 
+def test_a_side_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for run in ("links", "facts"):
+        assert main(["predict", run, "--top", "3", "--side", "head", "--to", f"{run}.csv"]) == 0
+        found = [(row[0], float(row[-1])) for row in lines(here / f"{run}.csv")[1:]]
+        tails, heads = ([(str(a), s) for a, s in as_rows(trainer_of(run).top(k=3, side=side))] for side in ("tail", "head"))
+        assert found == heads != tails
+    (here / "q.txt").write_text(f"{2**62 + 3}\n")
+    assert main(["predict", "links", "--top", "3", "--of", "q.txt", "--side", "head", "--to", "found.csv"]) == 0
+    ids, scores = trainer_of("links").top([2**62 + 3], 3, side="head")
+    assert [(int(a), int(b), float(s)) for a, b, s in lines(here / "found.csv")[1:]] == [
+        (a, 2**62 + 3, s) for a, s in zip(ids[0].tolist(), scores[0].tolist(), strict=True)]
+    (here / "q.txt").write_text("relation,tail\nhas,e1\n")
+    assert main(["predict", "facts", "--top", "3", "--of", "q.txt", "--side", "head", "--to", "found.csv"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "facts", "--top", "3", "--of", "q.txt", "--side", "tail"]) == 2
+    assert "--side tail: q.txt has the titles relation,tail, which ask for a head; drop --side" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "told"), [
     (["--of", "x"], "--of belongs to the nodes of the highest scores; say how many with --top K"),
     (["--keep-known"], "--keep-known belongs to"),
     (["--top", "0"], "--top: got 0, expected at least 1"),
     (["--top", "2", "--embed"], "--top writes the nodes of the highest scores, and --embed something else; drop one"),
     (["--top", "2", "--since", "x"], "and --since something else"),
+    (["--side", "head"], "--side belongs to"),
 ])
 def test_flags_that_do_not_fit(words: list[str], told: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "links", *words]) == 2
