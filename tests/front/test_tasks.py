@@ -52,7 +52,7 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
                              "adversarial_temperature", "decoder", "link_relation", "rank_all")
     of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold")}
     assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link", "triple"] for key in LinkKind.keys},
-                         "link_relation": ["link"], "rank_all": ["link"], "margin": ["triple"]}
+                         "link_relation": ["link"], "rank_all": ["link"], "margin": ["triple"], "reciprocal": ["triple"]}
 
     class Ranked(LinkKind):
         name, summary = "ranked", "links"
