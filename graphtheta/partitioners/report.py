@@ -118,7 +118,8 @@ def check_workers(graph: Any, n_workers: int) -> None:
         PartitionError: There are.
     """
     if not 1 <= n_workers <= graph.n_nodes:
-        raise PartitionError(f"n_workers is {n_workers} and the graph has {graph.n_nodes} nodes; give a number from 1 to {graph.n_nodes}")
+        raise PartitionError(f"the graph has {graph.n_nodes} nodes and the number of workers is {n_workers}; choose 1 to {graph.n_nodes} "
+                             "(mpiexec -n, or n_workers)")
 
 
 def row_bytes(rows: int, width: int) -> int:

@@ -249,7 +249,7 @@ def test_the_choice_is_the_same_on_every_rank(monkeypatch):
 
 
 def test_report_refuses():
-    with pytest.raises(PartitionError, match="n_workers is 41 and the graph has 40 nodes; give a number from 1 to 40"):
+    with pytest.raises(PartitionError, match="the graph has 40 nodes and the number of workers is 41; choose 1 to 40 "):
         gt.partition_report(GRAPH, 41)
     with pytest.raises(CommError, match="has no other workers; this partitioner communicates"):
         OneOf(3).all_sum(np.ones(2))
