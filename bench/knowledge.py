@@ -32,7 +32,8 @@ ENCODED = {"model": "rgcn", "layers": 1, "hidden": 200, "embedding": 200, "decod
            "strategy": "mini", "weight_decay": 0.0, "dropout": 0.3}
 FB, WN = {"batch_size": 2048, "lr": 0.003}, {"batch_size": 1024, "lr": 0.003}
 RUNS: dict[str, dict[str, Any]] = {
-    "fb15k_237 distmult": {**DISTMULT, **FB, "epochs": 6, "eval_every": 2},
+    "fb15k_237 distmult": {**DISTMULT, **FB, "reciprocal": True, "dropout": 0.4, "negatives": 128, "negative_groups": 16, "epochs": 12,
+                           "eval_every": 3},
     "wn18rr distmult": {**DISTMULT, **WN, "epochs": 12, "eval_every": 4},
     "wn18rr rotate": {**ROTATE, **WN, "margin": 6.0, "epochs": 48, "eval_every": 8},
     "fb15k_237 rotate": {**ROTATE, **FB, "margin": 9.0, "epochs": 12, "eval_every": 4},
