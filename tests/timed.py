@@ -37,6 +37,14 @@ class Scores(gt.Model):
         return self.score(graph, self.layer(graph, graph.x))
 
 
+def outputs_of_batches(one):
+    """The view of each batch of an epoch of a trainer, its outputs, and its loss."""
+    for i in range(one.strategy.steps_per_epoch):
+        view = one.strategy.batch(0, i)
+        out = one.setup.evaluator.run(one.model, view)
+        yield view, out.value, float(one.strategy.task.loss(view, out).value)
+
+
 def late(graph, time, value=POISON):
     """The graph with another value at all edges later than a time."""
     return graph.replace(edge_columns={**graph.edge_columns, "value": np.where(graph.edge_columns["time"] > time, value,

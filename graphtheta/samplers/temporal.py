@@ -1,11 +1,11 @@
 """Sampling by time: only edges that are not later than the cutoff of their receiving node.
 
-The cutoff of a target that is a node is a column of the nodes; the ends of a target that is an edge,
-a link or a triple have the cutoff that follows from its own time. It travels down the hops: a node inherits
-the cutoffs of the nodes that chose one of its edges in the hop before, and its own if it has one;
-the lowest of them counts. A node is computed once for all nodes that read it, so a higher cutoff
-would show the future to one of them. On every path from an edge to a target, cutoffs only rise, so
-no edge is later than the time of any target that it reaches.
+The cutoff of a target that is a node is a column of the nodes; the ends of a target that is an
+edge, a link or a triple have the cutoff that follows from its own time. It travels down the hops: a
+node inherits the cutoffs of the nodes that chose one of its edges in the hop before, and its own if
+it has one; the lowest of them counts. A node is computed once for all nodes that read it, so a
+higher cutoff would show the future to one of them. On every path from an edge to a target, cutoffs
+only rise, so no edge is later than the time of any target that it reaches.
 
 In PyG (``time_attr``, ``temporal_strategy``) and in GraphBolt (``TemporalNeighborSampler``) a
 neighbour also inherits the time of its seed, and a node that several seeds reach is computed once

@@ -4,7 +4,7 @@ from __future__ import annotations
 import graphs
 import numpy as np
 import pytest
-from timed import JOB, Valued, late
+from timed import JOB, Valued, late, outputs_of_batches
 
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
@@ -69,12 +69,7 @@ def pair_times(task, view):
 
 def batches(task, graph, **keys):
     """For each batch of an epoch the times of its pairs, their outputs, and the loss of the batch."""
-    one, found = trainer(task, graph, **keys), []
-    for i in range(one.strategy.steps_per_epoch):
-        view = one.strategy.batch(0, i)
-        out = one.setup.evaluator.run(one.model, view)
-        found.append((pair_times(task, view), out.value, float(one.strategy.task.loss(view, out).value)))
-    return found
+    return [(pair_times(task, view), out, loss) for view, out, loss in outputs_of_batches(trainer(task, graph, **keys))]
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -6,7 +6,7 @@ from typing import Any
 import graphs
 import numpy as np
 import pytest
-from timed import JOB, Valued, late
+from timed import JOB, Valued, late, outputs_of_batches
 
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
@@ -52,13 +52,9 @@ def trainer(graph: gt.Graph = GRAPH, comm: Any = None, **keys: Any) -> gt.Traine
 
 def batches(graph: gt.Graph, **keys: Any) -> list[tuple[np.ndarray, np.ndarray, float]]:
     """For each batch of an epoch the times of its pairs, their outputs, and the loss of the batch."""
-    one, found = trainer(graph, **keys), []
-    for i in range(one.strategy.steps_per_epoch):
-        view = one.strategy.batch(0, i)
-        out = one.setup.evaluator.run(one.model, view)
-        number = view.pairs.gid // (NEGATIVES + 1) % len(TRAIN)
-        found.append((WHEN[TRAIN[number]], out.value, float(one.strategy.task.loss(view, out).value)))
-    return found
+    when = WHEN[TRAIN]
+    return [(when[view.pairs.gid // (NEGATIVES + 1) % len(when)], out, loss)
+            for view, out, loss in outputs_of_batches(trainer(graph, **keys))]
 
 
 @pytest.mark.parametrize("keys", [{}, {"fanout": "-1,-1"}, {"sampler": "temporal:strategy=last"}, {"reciprocal": True},
@@ -107,15 +103,15 @@ def test_no_triple_of_the_future_reaches_a_metric_or_a_prediction() -> None:
 
 
 def test_no_triple_of_the_future_reaches_a_job() -> None:
-    """Triples of one split are early; those that carry messages only are later, and no target of a batch that is measured."""
-    held = GRAPH.replace(edge_train=WHEN <= 4, edge_val=(WHEN == 5), edge_test=(WHEN == 6), edge_columns=GRAPH.edge_columns)
-    graph = held.keep_edges(WHEN <= 6)
-    numbers, out = trained(graph)
-    # nothing is predicted from triples of the time of the latest target
-    others, other = trained(late(graph, 5))
-    np.testing.assert_array_equal(numbers, others)
-    np.testing.assert_array_equal(out, other)
-    assert not np.array_equal(numbers, trained(late(graph, 2))[0])
+    """Training triples of the latest time carry messages, which reach validation and testing, but no loss of training."""
+    graph = GRAPH.replace(edge_train=WHEN <= 4, edge_val=(WHEN == 5), edge_test=(WHEN > 5))
+    (numbers, _), (others, _) = trained(graph), trained(late(graph, 3))
+    epochs = KEYS["epochs"]
+    np.testing.assert_array_equal(numbers[:epochs], others[:epochs])
+    assert not np.array_equal(numbers[epochs:], others[epochs:])
+    for keys, poisoned in (({}, late(graph, 2)), ({"sampler": "neighbour"}, late(graph, 3))):
+        (numbers, _), (others, _) = trained(graph, **keys), trained(poisoned, **keys)
+        assert (numbers[:epochs] != others[:epochs]).all()
 
 
 def values(model: gt.Model, time: int) -> np.ndarray:

@@ -135,19 +135,26 @@ def test_ranks_of_scores_without_a_value() -> None:
         np.testing.assert_array_equal(np.concatenate(run_simulated(size, program)), [np.nan, 1])
 
 
+def drawn_by(comm: Any, **keys: Any) -> list[Any]:
+    """The pairs of all training triples with four negatives each, of this worker."""
+    trainer = trainer_of(comm, **SHALLOW, partitioner="vertex-cut", negatives=4, **keys)
+    links = trainer.setup.task._links.of_step(7)
+    pairs = links.pairs(trainer.partition, np.arange(len(links.numbers)))
+    return list(zip(pairs.gid, pairs.src, pairs.columns["relation"], pairs.dst, pairs.label, strict=True))
+
+
+def drawn_pairs(**keys: Any) -> np.ndarray:
+    """These of all workers, [triples, 5, 5], which do not depend on the number of workers."""
+    found = [sorted(pair for own in run_simulated(size, drawn_by, **keys) for pair in own) for size in (1, 2, 3)]
+    assert found[0] == found[1] == found[2]
+    return np.array(found[0]).reshape(-1, 5, 5)
+
+
 @pytest.mark.parametrize("groups", [0, 2])
 def test_negatives_are_no_triples_and_replace_either_end(groups: int) -> None:
     train = triples("train")
 
-    def program(comm: Any) -> list[Any]:
-        trainer = trainer_of(comm, **SHALLOW, partitioner="vertex-cut", negatives=4, negative_groups=groups)
-        links = trainer.setup.task._links.of_step(7)
-        pairs = links.pairs(trainer.partition, np.arange(len(links.numbers)))
-        return list(zip(pairs.gid, pairs.src, pairs.columns["relation"], pairs.dst, pairs.label, strict=True))
-
-    found = [sorted(pair for own in run_simulated(size, program) for pair in own) for size in (1, 2, 3)]
-    assert found[0] == found[1] == found[2]
-    rows = np.array(found[0]).reshape(-1, 5, 5)
+    rows = drawn_pairs(negative_groups=groups)
     assert {tuple(row[0, 1:4].astype(int).tolist()) for row in rows} == train
     heads = tails = held = 0
     for row in rows:
@@ -191,15 +198,7 @@ def test_negatives_of_a_batch_are_ends_of_its_targets(size: int) -> None:
 def test_negatives_of_reciprocal_triples_replace_tails() -> None:
     train = triples("train")
 
-    def program(comm: Any) -> list[Any]:
-        trainer = trainer_of(comm, **SHALLOW, partitioner="vertex-cut", negatives=4, reciprocal=True)
-        links = trainer.setup.task._links.of_step(7)
-        pairs = links.pairs(trainer.partition, np.arange(len(links.numbers)))
-        return list(zip(pairs.gid, pairs.src, pairs.columns["relation"], pairs.dst, pairs.label, strict=True))
-
-    found = [sorted(pair for own in run_simulated(size, program) for pair in own) for size in (1, 2, 3)]
-    assert found[0] == found[1] == found[2]
-    rows = np.array(found[0]).reshape(-1, 5, 5)
+    rows = drawn_pairs(reciprocal=True)
     plain = [(h, k, t) if k < RELATIONS else (t, k - RELATIONS, h) for h, k, t in rows[:, 0, 1:4].astype(int).tolist()]
     # each number is that of the same triple in both halves
     assert plain[: len(train)] == plain[len(train):] and set(plain) == train and len(plain) == 2 * len(train)
