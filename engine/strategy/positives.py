@@ -13,6 +13,9 @@ from ..partition.table import Route, Table
 from ..sampling.cluster_nodes import Members
 from ..view.scored_pairs import Pairs
 
+# column of pairs: what each weighs in the loss
+WEIGHT = "weight of the loss"
+
 
 class Positives(Protocol):
     """Links that a model learns to predict.
@@ -23,6 +26,7 @@ class Positives(Protocol):
         n_links: Links of all workers.
         negatives: Negatives per positive.
         cutoff: ``Task.cutoffs`` of the links at this worker, or None.
+        weight: What the links at this worker weigh in the loss, [n] float64; None if all weigh the same.
     """
 
     @property
@@ -43,6 +47,9 @@ class Positives(Protocol):
     @property
     def cutoff(self) -> np.ndarray | None: ...
 
+    @property
+    def weight(self) -> np.ndarray | None: ...
+
     def of_step(self, step: int) -> Positives:
         """The same links with the draws of a step."""
 
@@ -56,7 +63,8 @@ class Positives(Protocol):
         """Positives, each followed by its negatives.
 
         The label is 1 for positives, 0 for negatives, and NaN where no negative could be found. The id
-        of a pair is that of its link times (1 + negatives), plus its position beside it.
+        of a pair is that of its link times (1 + negatives), plus its position beside it. A pair weighs
+        what its link does, in the column ``WEIGHT``.
 
         Args:
             partition: Holds the nodes.
@@ -116,6 +124,17 @@ def labels_of(taken: np.ndarray) -> np.ndarray:
     """Labels of pairs, the positive first in each row, [n, 1 + negatives]: NaN where no negative could be found, [n, negatives]."""
     # a node linked to all others, or to all nodes of a small batch, has no negatives
     return np.concatenate((np.ones((len(taken), 1)), np.where(taken, np.nan, 0.0)), axis=1)
+
+
+def weights_of_pairs(weight: np.ndarray | None, own: np.ndarray, negatives: int) -> dict[str, np.ndarray]:
+    """The column of the weights of pairs, [k * (1 + negatives)]; none if all links weigh the same.
+
+    Args:
+        weight: As the attribute of ``Positives``.
+        own: Positions of the links, [k] int64.
+        negatives: Negatives per link.
+    """
+    return {} if weight is None else {WEIGHT: np.repeat(weight[own], 1 + negatives)}
 
 
 def edges_by_key(partition: Partition, links: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -29,7 +29,7 @@ from ..partition.table import Route
 from ..sampling.cluster_nodes import Members, nodes_of
 from ..view.scored_pairs import PairLevel, PairPlan, Pairs
 from ..view.view import GraphView
-from .positives import Positives
+from .positives import WEIGHT, Positives
 
 # node column of a view: the weight of the loss of each node in a sum that estimates the mean over
 # all targets
@@ -141,17 +141,21 @@ class Task(ABC):
         w = self.weighting
         return None if w is None else w.of(y, column(w.column) if w.column else None)
 
-    def group_loss(self, out: Var, y: np.ndarray, grouping: Grouping) -> Var:
+    def group_loss(self, out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | None = None) -> Var:
         """``mean_loss`` over rows in groups; a user-defined loss gets one row for each group.
 
         Args:
             out: Outputs of the model, one number for each row.
             y: Labels of the same rows, [n].
             grouping: The groups of rows.
+            weights: What each row weighs, [n], the same in a group; None if all weigh the same.
 
         Collective: all ranks of the partition.
         """
-        return self.mean_loss(out, y, None) if self.own_loss is None else self.mean_loss(*grouped(out, y, grouping), None)
+        if self.own_loss is None:
+            return self.mean_loss(out, y, None, weights)
+        rows, labels, of_groups = grouped(out, y, grouping, weights)
+        return self.mean_loss(rows, labels, None, of_groups)
 
 
 class NodeTask(Task):
@@ -353,7 +357,8 @@ class LinkTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
-        return self.group_loss(out, view.pairs.label, Grouping(view.pairs.order, self._links.negatives + 1))
+        grouping = Grouping(view.pairs.order, self._links.negatives + 1)
+        return self.group_loss(out, view.pairs.label, grouping, view.pairs.given.get(WEIGHT))
 
 
 def label_kind(y: Any, multilabel: bool) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.strategy.positives import Positives
+from graphtheta.engine.strategy.positives import WEIGHT, Positives
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import EdgeTask, Seeds, Task
 from graphtheta.engine.train.metrics import measure
@@ -122,7 +122,8 @@ class Evaluator(ABC):
         Collective: all ranks of job_comm.
         """
         with Tape(record=False, training=False, all_sum=self.job_comm.all_sum):
-            share = self.task.mean_loss(out, y, rows, weights) if grouping is None else self.task.group_loss(out, y, grouping)
+            share = (self.task.mean_loss(out, y, rows, weights) if grouping is None else
+                     self.task.group_loss(out, y, grouping, weights))
             loss = float(self.job_comm.all_sum(np.asarray(share.value, np.float64)))
         value = out.value
         if self.task.kind == "labels" and value.ndim == 1:
@@ -263,7 +264,8 @@ class LinkEvaluator(Evaluator):
                 continue
             out, per = self.scored(model, split), self.links[split].negatives + 1
             rows, grouping = np.ones(len(out), bool), Grouping(np.arange(len(out)), per)
-            found = self.score(pairs.label.reshape(out.shape), Var(out, RowSpace(pairs.gid, "edge")), rows, grouping)
+            found = self.score(pairs.label.reshape(out.shape), Var(out, RowSpace(pairs.gid, "edge")), rows, grouping,
+                               weights=pairs.columns.get(WEIGHT))
             # negatives that could not be drawn rank below all others
             table = np.where(np.isnan(pairs.label), -np.inf, out.reshape(-1)).reshape(-1, per)
             yield split, found | measure(self.job_comm, "ranks", self.ranks(model, split, table))

@@ -234,7 +234,7 @@ class TrainKeys(Options):
     """Weights of classes in the loss, of training and evaluation alike: none, balanced (all classes weigh the same in the training set),
     or a number for each class, such as 1,4.5; with several labels a node, the weight of each label's 1 beside a weight of 1 for its 0."""
     sample_weights: str = ""
-    """Node or edge column with the weight of each target in the loss, a number of at least 0."""
+    """Node or edge column with the weight of each target in the loss, a number of at least 0; negatives weigh as their link."""
     threshold: str = "0.5"
     """Probability above which a label, or the second of two classes, is predicted: a number, or chosen for each label on the validation
     set at each evaluation, for the best F1 (f1) or balanced accuracy (balanced_accuracy)."""

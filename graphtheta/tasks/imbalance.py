@@ -98,9 +98,14 @@ def weighting_of(job: Any, task: NodeTask, partition: Partition, width: int) -> 
     known = y >= 0 if one_each else ~np.isnan(y)
     weights = np.broadcast_to(weights.reshape(len(y), *[1] * (y.ndim - weights.ndim), *weights.shape[1:]), y.shape)[known]
     total, n = comm.all_sum(np.array([weights.sum(), len(weights)], np.float64))
-    if not total:
-        raise DataError("all training targets weigh 0; raise the weights of their classes or rows with --class-weights or --sample-weights")
+    check_total(total)
     return replace(made, mean=total / n)
+
+
+def check_total(weight: float) -> None:
+    """Check what the training targets of all workers weigh together; DataError if it is 0."""
+    if not weight:
+        raise DataError("all training targets weigh 0; raise the weights of their classes or rows with --class-weights or --sample-weights")
 
 
 def threshold_of(text: str, labels: str, width: int) -> Threshold | None:

@@ -24,12 +24,14 @@ from graphtheta.ops.losses.link_loss import LINK_LOSSES, adversarial_loss
 from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.retrieval.evaluator import RetrievalEvaluator
 from graphtheta.splits.links import TEST, VAL, link_parts, message_graph
+from graphtheta.tasks.imbalance import check_total, check_weights
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 from graphtheta.tasks.timed import timed_pairs
 from graphtheta.triples.known import TAIL, anchor_of, side_of
 
-SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "adversarial_temperature", "decoder")
+SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "adversarial_temperature", "decoder",
+               "sample_weights")
 
 
 class LinkKind(TaskKind):
@@ -65,6 +67,7 @@ class LinkKind(TaskKind):
     def take(self, graph: Graph) -> Graph:
         name = self.job.link_relation
         self._relation = relation_code(graph.relation_names, name, "link_relation") if name else None
+        check_weights(self.job, self.labels, self.width, graph.edge_columns)
         self._graph, self._part_of = graph, link_parts(graph, seed=self.job.seed, relation=self._relation)
         self._types = first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name) if graph.n_types > 1 else ()
         return message_graph(graph, self._part_of)
@@ -98,7 +101,7 @@ class LinkKind(TaskKind):
             return found if self._relation is None else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
 
         self._n_nodes, self._sampler = graph.n_nodes, timed_pairs(self.job, partition)
-        positive = distinct_links(graph, chosen, partition.halo_comm, self._sampler)
+        positive = distinct_links(graph, chosen, partition.halo_comm, self._sampler, self.job.sample_weights)
         links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups, self._types)
         self._leads = np.zeros((len(self._types) + 1,) * 2, bool)
         self._add_types(links)
@@ -123,7 +126,8 @@ class LinkKind(TaskKind):
         return LinkEvaluator(partition, layers, task, held, past)
 
     def _held(self, part: int, comm: Comm) -> Slice:
-        return distinct_links(self._graph, lambda begin, end: self._part_of(begin, end) == part, comm, self._sampler)
+        chosen = lambda begin, end: self._part_of(begin, end) == part
+        return distinct_links(self._graph, chosen, comm, self._sampler, self.job.sample_weights)
 
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of both ends of test links, and their scores."""
@@ -191,8 +195,13 @@ class LinkKind(TaskKind):
 def link_task(job: Any, partition: Partition, links: Positives) -> LinkTask:
     """The task of a job that tells links from negatives.
 
+    Raises:
+        DataError: All links weigh 0; on all ranks together.
+
     Collective: all ranks of the partition.
     """
+    if links.weight is not None and links.n_links:
+        check_total(float(partition.halo_comm.all_sum(np.array(links.weight.sum()))))
     task = LinkTask(partition, links, seed=job.seed, in_batch=job.negatives_from == "batch")
     loss = LINK_LOSSES[job.link_loss]
     if loss is adversarial_loss:

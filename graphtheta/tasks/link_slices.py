@@ -26,6 +26,7 @@ class Slice(NamedTuple):
         src, dst: Their ends, [n] int64.
         n_links: Links of all workers.
         cutoff: ``Task.cutoffs`` of the links, [n], or None.
+        weight: What the links weigh in the loss, [n] float64, or None.
     """
 
     numbers: np.ndarray
@@ -33,6 +34,7 @@ class Slice(NamedTuple):
     dst: np.ndarray
     n_links: int
     cutoff: np.ndarray | None = None
+    weight: np.ndarray | None = None
 
     def links(self, partition: Partition, known: np.ndarray, negatives: int, draws: int, groups: int = 0,
               types: tuple[int, ...] = ()) -> Links:
@@ -51,8 +53,8 @@ class Slice(NamedTuple):
         route = Route(partition.directory.owner(self.src), comm.size)
         # slices of higher ranks have higher numbers
         numbers, src, dst = np.ascontiguousarray(np.concatenate(comm.all_to_all(route.parts(np.stack(self[:3], axis=1)))).T)
-        cutoff = None if self.cutoff is None else np.concatenate(comm.all_to_all(route.parts(self.cutoff)))
-        return Links(numbers, src, dst, self.n_links, known, negatives, draws, groups, types, cutoff)
+        cutoff, weight = (None if x is None else np.concatenate(comm.all_to_all(route.parts(x))) for x in (self.cutoff, self.weight))
+        return Links(numbers, src, dst, self.n_links, known, negatives, draws, groups, types, cutoff, weight)
 
 
 def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:
@@ -60,7 +62,8 @@ def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:
     return graph.n_edges * comm.rank // comm.size, graph.n_edges * (comm.rank + 1) // comm.size
 
 
-def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm: Comm, sampler: TimedPairs | None = None) -> Slice:
+def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm: Comm, sampler: TimedPairs | None = None,
+                   weight: str = "") -> Slice:
     """One directed edge for each unordered pair among some edges; see ``distinct_pairs``.
 
     Args:
@@ -69,6 +72,7 @@ def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm:
         comm: The workers.
         sampler: Gives the cutoffs of the links: the lowest of the edges between two nodes, so that a
             link is as old as the first of them; None for none.
+        weight: Edge column of the weights: a link has that of its edge; empty for none.
 
     Collective: all ranks of comm.
     """
@@ -90,7 +94,8 @@ def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm:
         starts = np.flatnonzero(first[order])
         lowest[order[starts]] = np.minimum.reduceat(lowest[order], starts)
         cutoff = route.back(comm.all_to_all(_like(asked, lowest)))[mine]
-    return Slice(sum(counts[: comm.rank]) + np.arange(counts[comm.rank]), src[mine], dst[mine], sum(counts), cutoff)
+    weights = np.asarray(graph.edge_columns[weight][begin:end][edges - begin][mine], np.float64) if weight else None
+    return Slice(sum(counts[: comm.rank]) + np.arange(counts[comm.rank]), src[mine], dst[mine], sum(counts), cutoff, weights)
 
 
 def _like(parts: list[np.ndarray], x: np.ndarray) -> list[np.ndarray]:

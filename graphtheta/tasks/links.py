@@ -7,7 +7,7 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.cluster_nodes import Members
-from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing
+from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing, weights_of_pairs
 from graphtheta.engine.view.scored_pairs import Pairs
 from graphtheta.rng import Purpose, key
 
@@ -28,6 +28,7 @@ class Links:
         types: The first node of each type but the first, ascending; empty for a graph of one type. A
             negative has the type of the end that it replaces.
         cutoff: ``Task.cutoffs`` of the links, [n], or None.
+        weight: What the links weigh in the loss, [n] float64, or None.
     """
 
     numbers: np.ndarray
@@ -40,6 +41,7 @@ class Links:
     groups: int = 0
     types: tuple[int, ...] = ()
     cutoff: np.ndarray | None = None
+    weight: np.ndarray | None = None
 
     @classmethod
     def of(cls, partition: Partition, src: np.ndarray, dst: np.ndarray, known: np.ndarray, negatives: int, key: int) -> Links:
@@ -77,7 +79,8 @@ class Links:
         dst = np.concatenate((self.dst[own][:, None], drawn), axis=1)
         src = np.broadcast_to(self.src[own][:, None], dst.shape)
         gid = self.numbers[own][:, None] * (self.negatives + 1) + np.arange(self.negatives + 1)
-        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(taken).ravel())
+        weights = weights_of_pairs(self.weight, own, self.negatives)
+        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(taken).ravel(), weights)
 
     def draw(self, own: np.ndarray, n_nodes: int, among: Members | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Draw the other ends of the negatives of some positives.

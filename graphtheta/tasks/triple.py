@@ -21,6 +21,7 @@ from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.evaluation.past import Past
 from graphtheta.models.triples import TRIPLE_DECODERS
 from graphtheta.splits.links import MESSAGE, TEST, VAL, link_parts, message_graph
+from graphtheta.tasks.imbalance import check_weights
 from graphtheta.tasks.kind import GraphInfo
 from graphtheta.tasks.link import SCORED_KEYS, LinkKind, link_task
 from graphtheta.tasks.timed import timed_pairs, timed_sampler
@@ -60,6 +61,7 @@ class TripleKind(LinkKind):
         if graph.n_types > 1 or graph.in_files:
             what = "nodes of several types" if graph.n_types > 1 else "edges in files"
             raise DataError(f"{name} has {what}, which the task '{self.name}' cannot rank; give it as arrays with nodes of one type")
+        check_weights(self.job, self.labels, self.width, graph.edge_columns)
         self._graph = graph = deduplicate(graph, self._times(graph))
         self._cutoffs = self._times(graph)
         masks = {VAL: graph.edge_val, TEST: graph.edge_test}
@@ -117,8 +119,10 @@ class TripleKind(LinkKind):
         stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
         src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
         total = int(comm.all_sum(np.array(len(stored))))
-        cutoff = None if sampler is None else sampler.edge_cutoffs(lambda name: np.asarray(partition.edge.read(name, stored)), earlier=True)
-        triples = Triples(src, relation[stored].astype(np.int64), dst, cutoff=cutoff)
+        read = lambda name: np.asarray(partition.edge.read(name, stored))
+        cutoff = None if sampler is None else sampler.edge_cutoffs(read, earlier=True)
+        weight = read(self.job.sample_weights).astype(np.float64) if self.job.sample_weights else None
+        triples = Triples(src, relation[stored].astype(np.int64), dst, cutoff=cutoff, weight=weight)
         positives = self._positives(partition.edge_gid[stored], triples, total, table,
                                     negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
         return link_task(self.job, partition, positives)
@@ -127,7 +131,7 @@ class TripleKind(LinkKind):
         comm, held = partition.halo_comm, {}
         self._table = table = self._answers(comm)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
-            triples = slice_of(self._graph, comm, self._parts == part, self._cutoffs)
+            triples = slice_of(self._graph, comm, self._parts == part, self._cutoffs, self.job.sample_weights)
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
             held[split] = self._positives(numbers, triples, sum(counts), table, negatives=self.job.eval_negatives,

@@ -29,6 +29,7 @@ class Triples(NamedTuple):
         head, relation, tail: Of each, [n] int64.
         sides: The sides of the queries that are asked about each.
         cutoff: ``Task.cutoffs`` of each, [n], or None.
+        weight: What each weighs in the loss, [n] float64, or None.
     """
 
     head: np.ndarray
@@ -36,6 +37,7 @@ class Triples(NamedTuple):
     tail: np.ndarray
     sides: tuple[int, ...] = SIDES
     cutoff: np.ndarray | None = None
+    weight: np.ndarray | None = None
 
     def queries(self, n_nodes: int) -> np.ndarray:
         """The queries about each, for the tail and for the head, [n, number of sides] int64."""
@@ -49,8 +51,8 @@ class Triples(NamedTuple):
 
     def some(self, rows: np.ndarray) -> Triples:
         """Some of these, given by a mask or by their positions."""
-        cutoff = None if self.cutoff is None else self.cutoff[rows]
-        return Triples(self.head[rows], self.relation[rows], self.tail[rows], self.sides, cutoff)
+        cutoff, weight = (None if x is None else x[rows] for x in (self.cutoff, self.weight))
+        return Triples(self.head[rows], self.relation[rows], self.tail[rows], self.sides, cutoff, weight)
 
     def with_reciprocal(self, relations: int) -> Triples:
         """These triples, and then their reciprocal ones; only tails are asked for.
@@ -59,8 +61,8 @@ class Triples(NamedTuple):
             relations: Number of relations.
         """
         ends = np.concatenate((self.head, self.tail)), np.concatenate((self.tail, self.head))
-        cutoff = None if self.cutoff is None else np.tile(self.cutoff, 2)
-        return Triples(ends[0], np.concatenate((self.relation, self.relation + relations)), ends[1], (TAIL,), cutoff)
+        cutoff, weight = (None if x is None else np.tile(x, 2) for x in (self.cutoff, self.weight))
+        return Triples(ends[0], np.concatenate((self.relation, self.relation + relations)), ends[1], (TAIL,), cutoff, weight)
 
 
 def anchor_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
@@ -89,7 +91,7 @@ def without_reciprocal(query: np.ndarray, n_nodes: int, relations: int) -> np.nd
     return np.where(relation_of(query, n_nodes) >= relations, query + (HEAD - 2 * relations) * n_nodes, query)
 
 
-def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None, cutoff: np.ndarray | None = None) -> Triples:
+def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None, cutoff: np.ndarray | None = None, weight: str = "") -> Triples:
     """The triples of this worker's slice of the edges.
 
     Args:
@@ -97,11 +99,13 @@ def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None, cutoff:
         comm: The workers.
         chosen: Mask of the edges; None for all.
         cutoff: ``Task.cutoffs`` of the edges, [n_edges], or None.
+        weight: Edge column of the weights; empty for none.
     """
     begin, end = (graph.n_edges * (comm.rank + i) // comm.size for i in (0, 1))
     rows = slice(None) if chosen is None else chosen[begin:end]
     head, relation, tail = (np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst))
-    return Triples(head, relation, tail, cutoff=None if cutoff is None else cutoff[begin:end][rows])
+    weights = np.asarray(graph.edge_columns[weight][begin:end][rows], np.float64) if weight else None
+    return Triples(head, relation, tail, cutoff=None if cutoff is None else cutoff[begin:end][rows], weight=weights)
 
 
 @dataclass(frozen=True)

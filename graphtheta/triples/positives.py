@@ -8,7 +8,7 @@ import numpy as np
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.sampling.cluster_nodes import Members
-from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing
+from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing, weights_of_pairs
 from graphtheta.engine.view.scored_pairs import Pairs
 from graphtheta.rng import Purpose, key
 from graphtheta.triples.known import HEAD, TAIL, Answers, AnswerTable, Triples
@@ -73,6 +73,11 @@ class TriplePositives:
         """``Task.cutoffs`` of the triples, [n], or None."""
         return self.triples.cutoff
 
+    @property
+    def weight(self) -> np.ndarray | None:
+        """What the triples weigh in the loss, [n] float64, or None."""
+        return self.triples.weight
+
     def of_step(self, step: int) -> TriplePositives:
         """The same triples with the draws of a step."""
         return replace(self, key=key(self.key, Purpose.NEGATIVE, step))
@@ -106,4 +111,4 @@ class TriplePositives:
         label = labels_of(taken.reshape(-1, k))
         gid = (numbers[:, None] * (k + 1) + np.arange(k + 1)).ravel()
         relation = np.repeat(self.triples.relation[own], k + 1).astype(np.int32)
-        return Pairs(src, dst, gid, None, label.ravel(), {RELATION: relation})
+        return Pairs(src, dst, gid, None, label.ravel(), {RELATION: relation} | weights_of_pairs(self.weight, own, k))

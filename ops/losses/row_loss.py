@@ -115,21 +115,22 @@ class RowLoss:
         return values, weights
 
 
-def grouped(out: Var, y: np.ndarray, grouping: Grouping) -> tuple[Var, np.ndarray]:
-    """Outputs and labels with a row for each group.
+def grouped(out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | None = None) -> tuple[Var, np.ndarray, np.ndarray | None]:
+    """Outputs, labels and weights with a row for each group.
 
     Args:
         out: One number for each row.
         y: [n].
         grouping: Of the rows.
+        weights: [n], the same in a group, or None.
 
     Returns:
-        Both as [n / size, size].
+        Outputs and labels as [n / size, size], weights as [n / size] or None.
     """
     place = np.empty(len(grouping.order), np.int64)
     place[grouping.order] = np.arange(len(place))
     at = place.reshape(-1, grouping.size)
-    return _rows(out, at), y.reshape(-1)[at]
+    return _rows(out, at), y.reshape(-1)[at], None if weights is None else weights[at[:, 0]]
 
 
 def _wide(x: np.ndarray, like: Var) -> np.ndarray:

@@ -49,9 +49,10 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
                                  "mrr", "hits1", "hits3", "hits10", "recall10", "recall20", "recall50", "ndcg10", "ndcg20", "ndcg50", "mae",
                                  "rmse", "r2")
     assert LinkKind.keys == ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss",
-                             "adversarial_temperature", "decoder", "link_relation", "rank_all")
+                             "adversarial_temperature", "decoder", "sample_weights", "link_relation", "rank_all")
     of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold")}
-    assert readers() == {**of_nodes, "sample_weights": ["node", "edge"], **{key: ["link", "triple"] for key in LinkKind.keys},
+    assert readers() == {**of_nodes, **{key: ["link", "triple"] for key in LinkKind.keys},
+                         "sample_weights": ["node", "link", "triple", "edge"],
                          "link_relation": ["link"], "rank_all": ["link"], "margin": ["triple"], "reciprocal": ["triple"]}
 
     class Ranked(LinkKind):
