@@ -380,7 +380,8 @@ def _print(text: str) -> None:
 
 def _finalize(code: int) -> None:
     """Finalize MPI. Unfinished operations may block the library, so a timer ends the process."""
-    guard = threading.Timer(2.0, os._exit, [code])
+    # long, since a rank that ends without MPI has the launcher kill the others; an overloaded machine needs seconds
+    guard = threading.Timer(20.0, os._exit, [code])
     guard.daemon = True
     guard.start()
     MPI.Finalize()

@@ -133,6 +133,26 @@ def status() -> int:
     return 5
 
 
+def all_fail_late() -> None:
+    """All ranks fail and take seconds to end, as on an overloaded machine: one before, the other in MPI."""
+    from mpi4py import MPI
+
+    from graphtheta.engine.runtime import mpi
+
+    comm = start()
+    module, name = (mpi, "_finalize") if comm.rank == 0 else (MPI, "Finalize")
+    finalize = getattr(module, name)
+
+    def late(*args: int) -> None:
+        time.sleep(3)
+        finalize(*args)
+        print("ended", flush=True)
+
+    setattr(module, name, late)
+    comm.barrier()
+    raise ConfigError("nothing was asked for")
+
+
 def crowd() -> None:
     """More ranks than cores, with uneven work and many small messages."""
     comm = start()

@@ -106,6 +106,12 @@ class TestEnds:
         assert done.returncode == 2
         assert done.stderr == f"rank 0/{size}: ConfigError: hidden: expected at least 1, got 0\n" and done.stdout == ""
 
+    def test_all_fail_and_end_late(self):
+        """If a rank ended itself where MPI takes long, the launcher would kill the others."""
+        done = job(2, "all_fail_late")
+        assert (done.returncode, done.stdout) == (2, "ended\nended\n")
+        assert done.stderr == "rank 0/2: ConfigError: nothing was asked for\n"
+
     def test_all_fail_with_messages_under_way(self):
         done = job(2, "all_raise_while_moving")
         assert (done.returncode, done.stdout) == (2, "")
