@@ -36,7 +36,8 @@ RUNS: dict[str, dict[str, Any]] = {
                            "eval_every": 3},
     "wn18rr distmult": {**DISTMULT, **WN, "epochs": 12, "eval_every": 4},
     "wn18rr rotate": {**ROTATE, **WN, "margin": 6.0, "adversarial_temperature": 0.5, "epochs": 48, "eval_every": 8},
-    "fb15k_237 rotate": {**ROTATE, **FB, "margin": 9.0, "epochs": 12, "eval_every": 4},
+    "fb15k_237 rotate": {**ROTATE, **FB, "lr": 0.002, "margin": 9.0, "embedding": 400, "dropout": 0.1, "negatives": 128,
+                         "negative_groups": 16, "epochs": 12, "eval_every": 4},
     "fb15k_237 rgcn distmult": {**ENCODED, "batch_size": 16384, "lr": 0.01, "bases": 4, "fanout": (10,), "epochs": 15, "eval_every": 3},
     "wn18rr rgcn distmult": {**ENCODED, "batch_size": 8192, "lr": 0.01, "bases": 4, "dropout": 0.4, "epochs": 20, "eval_every": 5},
 }
