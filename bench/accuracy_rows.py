@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,24 @@ def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {**{name: float(np.mean([one[name] for one in runs])) for name, x in first.items() if isinstance(x, float)}, **found}
 
 
-def command(about: str | None, tasks: Sequence[str], run: Callable[[str, int], dict[str, Any]], columns: list[str], seeds: int, *,
-            name: str = "task", combined: Callable[[list[dict[str, Any]]], dict[str, Any]] = over_seeds) -> int:
+def kept(folder: Path | None) -> dict[str, Any]:
+    """Keys of a job with checkpoints in a folder, from which it continues; none without a folder."""
+    return {"out": str(folder), "resume": True} if folder else {}
+
+
+def command(about: str | None, tasks: Sequence[str], run: Callable[[str, int, Path | None], dict[str, Any]], columns: list[str],
+            seeds: int, *, name: str = "task", combined: Callable[[list[dict[str, Any]]], dict[str, Any]] = over_seeds) -> int:
     """Read the flags, and run, write and print the tasks; returns the exit code.
 
-    A line is written as soon as the run of a seed is over, so that ``--first`` continues a run that ended early.
+    A line is written as soon as the run of a seed is over, so that ``--first`` continues with further seeds. With ``--out``, a
+    run has a folder for checkpoints, so that the same command continues a run that ended early; the folder is deleted when its
+    line is written. Seconds of such a run are those since it was continued.
 
     Args:
         about: Text of the help.
         tasks: Their names.
-        run: Runs a task with one seed; returns the line of it, with the task and the seed.
+        run: Runs a task with one seed, with checkpoints in a folder if one is given; returns the line of it, with the task
+            and the seed.
         columns: Of the table.
         seeds: Their number, unless a flag gives another.
         name: What a task is called, in lines and as a flag.
@@ -49,10 +58,12 @@ def command(about: str | None, tasks: Sequence[str], run: Callable[[str, int], d
     for task in options.tasks:
         known = {line["seed"]: line for line in _lines(options.out) if line[name] == task and "seed" in line}
         for seed in range(options.first, options.first + options.seeds):
-            known[seed] = run(task, seed)
+            folder = options.out and options.out.with_suffix(".runs") / f"{task}-{seed}"
+            known[seed] = run(task, seed, folder)
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:
                     f.write(json.dumps(known[seed]) + "\n")
+                shutil.rmtree(folder, ignore_errors=True)
         rows.append(combined([known[seed] for seed in sorted(known)]))
     print(table(rows, columns))
     return 0

@@ -12,16 +12,18 @@ curve on test molecules, with the weights that are best on validation molecules,
 and standard deviation over seeds. "tox21_bonds" and "hiv_bonds" read the bonds, at the settings of
 the Open Graph Benchmark (https://arxiv.org/abs/2005.00687, appendix); "tox21_bonds_24" and
 "hiv_bonds_24" stop after 24 of its 100 epochs. Every evaluation is reported on standard error as soon
-as it is made. --out has a line for each seed.
+as it is made. --out has a line for each seed; a run that ended early continues when the command is
+repeated.
 """
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from accuracy_rows import command, row
+from accuracy_rows import command, kept, row
 from harness import say
 
 import graphtheta as gt
@@ -66,25 +68,27 @@ class Reported(gt.Callback):
         say(f"{self.name}: {numbers} best_epoch {now.best_epoch} seconds {now.seconds:.0f}")
 
 
-def folds(keys: dict[str, Any], seed: int) -> tuple[list[float], int]:
+def folds(keys: dict[str, Any], seed: int, folder: Path | None) -> tuple[list[float], int]:
     """Test accuracy of each fold at the best epoch of their mean, and this epoch."""
     curves = []
     for fold in range(FOLDS):
         graph = gt.load(keys["dataset"], fold=fold)
         graph = graph.replace(train=graph.train | graph.val, val=graph.test, test=None)
-        rows = gt.Trainer(None, graph, job=gt.Job(**{**GIN, **keys}, seed=seed)).fit().history
+        job = gt.Job(**{**GIN, **keys, **kept(folder and folder / str(fold))}, seed=seed)
+        rows = gt.Trainer(None, graph, job=job).fit().history
         curves.append([100 * row["val_accuracy"] for row in rows])
     best = int(np.argmax(np.mean(curves, axis=0)))
     return [curve[best] for curve in curves], best + 1
 
 
-def run(task: str, seed: int) -> dict[str, Any]:
+def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """The line of one seed."""
     began = perf_counter()
     if task in TU:
-        figures, epoch = folds(TU[task], seed)
+        figures, epoch = folds(TU[task], seed, folder)
     else:
-        result = gt.Trainer(job=gt.Job(**{**GIN, **MOLECULES[task]}, seed=seed)).fit(callbacks=[Reported(f"{task} seed {seed}")])
+        job = gt.Job(**{**GIN, **MOLECULES[task], **kept(folder)}, seed=seed)
+        result = gt.Trainer(job=job).fit(callbacks=[Reported(f"{task} seed {seed}")])
         figures, epoch = [100 * result.metrics["test_auc"]], int(result.best_epoch)
     return {"seed": seed, **row(task, figures, [epoch], perf_counter() - began, PUBLISHED.get(task, ""))}
 

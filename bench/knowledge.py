@@ -8,16 +8,18 @@ all nodes without known ones, for heads and for tails. Each run also ranks some 
 formula in NumPy, in float64 with a plain loop over the known triples; "checked" is the largest
 difference of the reciprocals of the ranks from those of the engine. "seconds" is processor time of
 training with evaluations. The table has means over seeds, "+-" the standard deviation of the MRR,
-and of "checked" the largest; --out has a line for each seed.
+and of "checked" the largest; --out has a line for each seed, and a run that ended early continues
+when the command is repeated.
 """
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
-from accuracy_rows import command
+from accuracy_rows import command, kept
 
 import graphtheta as gt
 from graphtheta.triples.known import without_reciprocal
@@ -85,11 +87,11 @@ def _engine_ranks(trainer: gt.Trainer) -> tuple[list[tuple[int, int, int]], list
     return list(found), list(found.values())
 
 
-def run(name: str, seed: int) -> dict[str, Any]:
+def run(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """The figures of one seed."""
     data, *_ = name.split()
     began, graph = process_time(), gt.load(DATA.format(data))
-    trainer = gt.Trainer(graph=graph, seed=seed, **RUNS[name])
+    trainer = gt.Trainer(graph=graph, seed=seed, **RUNS[name], **kept(folder))
     result = trainer.fit()
     seconds = process_time() - began
     row = {"run": name, "seed": seed, **{key: result.metrics[f"test_{key}"] for key in MEANS[:4]},

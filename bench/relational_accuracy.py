@@ -10,17 +10,18 @@ papers. "movielens" predicts ratings with a graph convolution of ratings, GC-MC
 a rating, and a bilinear decoder whose value is the expected level. Its figure is the root mean
 square error of test ratings. A seed draws the weights, and of ratings also the split: 76 % train,
 4 % validate, 20 % test. Means and standard deviations are over seeds; "seconds" are processor time.
---out has a line for each seed.
+--out has a line for each seed; a run that ended early continues when the command is repeated.
 """
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from accuracy_rows import command, row
+from accuracy_rows import command, kept, row
 
 import graphtheta as gt
 
@@ -112,15 +113,15 @@ def rated(seed: int) -> gt.Graph:
                     edge_test={target: test}, name="ratings")
 
 
-def run(task: str, seed: int) -> dict[str, Any]:
+def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """The line of one seed."""
     began, macro = process_time(), {}
     if task == "movielens":
-        result = gt.Trainer(GCMC, rated(seed), **MOVIELENS, seed=seed).fit()
+        result = gt.Trainer(GCMC, rated(seed), **MOVIELENS, **kept(folder), seed=seed).fit()
         figure, published = result.metrics["test_rmse"], RATED
     else:
         _, labels, model = task.split("-")
-        result = gt.Trainer(dataset=f"hetero_acm:labels={labels}", **{**ACM, **MODELS[model]}, seed=seed).fit()
+        result = gt.Trainer(dataset=f"hetero_acm:labels={labels}", **{**ACM, **MODELS[model], **kept(folder)}, seed=seed).fit()
         figure, published = 100 * result.metrics["test_accuracy"], PUBLISHED[int(labels)]
         macro = {"macro": 100 * result.metrics["test_f1_macro"]}
     return {"seed": seed, **row(task, [figure], [result.best_epoch], process_time() - began, published), **macro}

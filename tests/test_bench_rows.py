@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import graphtheta as gt
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 
@@ -26,11 +29,13 @@ def test_of_each_step_the_shortest_of_all_runs_counts(monkeypatch: pytest.Monkey
 
 def test_seeds_that_were_run_before_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.syspath_prepend(BENCH)
-    from accuracy_rows import command, row
+    from accuracy_rows import command, kept, row
 
     out = tmp_path / "rows.jsonl"
 
-    def run(task: str, seed: int) -> dict[str, Any]:
+    def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
+        assert folder == tmp_path / "rows.runs" / f"one-{seed}" and kept(folder) == {"out": str(folder), "resume": True}
+        folder.mkdir(parents=True)
         # the lines of earlier seeds have been written
         assert len(out.read_text(encoding="utf-8").splitlines() if out.exists() else []) == seed
         return {"seed": seed, **row(task, [80.0 + seed], [10 * seed], 2.0, "81"), "macro": 70.0 + seed}
@@ -39,4 +44,24 @@ def test_seeds_that_were_run_before_are_continued(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(sys, "argv", ["bench", "--seeds", str(seeds), "--first", str(first), "--out", str(out)])
         assert command("", ["one"], run, ["task", "mean", "deviation", "macro", "epoch", "runs", "seconds"], seeds=5) == 0
     assert [json.loads(line)["seed"] for line in out.read_text(encoding="utf-8").splitlines()] == [0, 1, 2]
+    assert not any((tmp_path / "rows.runs").iterdir())
     assert capsys.readouterr().out.splitlines()[-1].split() == ["one", "81", "1", "71", "10", "3", "6"]
+
+
+def test_a_run_that_ended_early_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    import graph_accuracy
+
+    rng, part, ring = np.random.default_rng(0), np.arange(12) % 3, (np.arange(4), (np.arange(4) + 1) % 4)
+    rings = [gt.Graph(ring, 4, x=rng.normal(size=(4, 3)) + i % 2) for i in range(12)]
+    graph = gt.whole_graphs(rings, np.arange(12) % 2, train=part == 0, val=part == 1, test=part == 2)
+    monkeypatch.setattr(graph_accuracy.gt, "load", lambda dataset, fold: graph)
+    monkeypatch.setattr(graph_accuracy, "FOLDS", 2)
+    keys = {"dataset": "rings", "hidden": 4, "batch_size": 3, "backend": "reference"}
+    whole, fewer = (graph_accuracy.folds({**keys, "epochs": epochs}, 0, None) for epochs in (6, 2))
+    # the first of two folds ends after two epochs
+    with monkeypatch.context() as early:
+        early.setattr(graph_accuracy, "FOLDS", 1)
+        assert graph_accuracy.folds({**keys, "epochs": 2}, 0, tmp_path)[0] == fewer[0][:1]
+    assert graph_accuracy.folds({**keys, "epochs": 6}, 0, tmp_path) == whole
+    assert "resuming from step 6, in epoch 3" in capsys.readouterr().out
