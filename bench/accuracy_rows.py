@@ -34,9 +34,9 @@ def command(about: str | None, tasks: Sequence[str], run: Callable[[str, int, Pa
             seeds: int, *, name: str = "task", combined: Callable[[list[dict[str, Any]]], dict[str, Any]] = over_seeds) -> int:
     """Read the flags, and run, write and print the tasks; returns the exit code.
 
-    A line is written as soon as the run of a seed is over, so that ``--first`` continues with further seeds. With ``--out``, a
-    run has a folder for checkpoints, so that the same command continues a run that ended early; the folder is deleted when its
-    line is written. Seconds of such a run are those since it was continued.
+    A line is written as soon as the run of a seed is over, so that ``--first`` continues with the next seed. With ``--out``, the
+    run of a seed has checkpoints in a folder beside the file, in ``runs``, so that a run that ended early continues when it is
+    started again; the folder is deleted when its line is written. Seconds of such a run are those since it was continued.
 
     Args:
         about: Text of the help.
@@ -58,7 +58,7 @@ def command(about: str | None, tasks: Sequence[str], run: Callable[[str, int, Pa
     for task in options.tasks:
         known = {line["seed"]: line for line in _lines(options.out) if line[name] == task and "seed" in line}
         for seed in range(options.first, options.first + options.seeds):
-            folder = options.out and options.out.with_suffix(".runs") / f"{task}-{seed}"
+            folder = options.out and options.out.parent / "runs" / f"{options.out.stem}-{task}-{seed}"
             known[seed] = run(task, seed, folder)
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:

@@ -11,9 +11,9 @@ choose that epoch. "tox21" and "hiv" are split by scaffold; the figure is the ar
 curve on test molecules, with the weights that are best on validation molecules, in percent, as mean
 and standard deviation over seeds. "tox21_bonds" and "hiv_bonds" read the bonds, at the settings of
 the Open Graph Benchmark (https://arxiv.org/abs/2005.00687, appendix); "tox21_bonds_24" and
-"hiv_bonds_24" stop after 24 of its 100 epochs. Every evaluation is reported on standard error as soon
-as it is made. --out has a line for each seed; a run that ended early continues when the command is
-repeated.
+"hiv_bonds_24" stop after 24 of its 100 epochs. Every evaluation is reported on standard error as
+soon as it is made. --out has a line for each seed; the run of a seed that ended early continues
+when it is started again.
 """
 from __future__ import annotations
 

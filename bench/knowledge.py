@@ -8,8 +8,8 @@ all nodes without known ones, for heads and for tails. Each run also ranks some 
 formula in NumPy, in float64 with a plain loop over the known triples; "checked" is the largest
 difference of the reciprocals of the ranks from those of the engine. "seconds" is processor time of
 training with evaluations. The table has means over seeds, "+-" the standard deviation of the MRR,
-and of "checked" the largest; --out has a line for each seed, and a run that ended early continues
-when the command is repeated.
+and of "checked" the largest; --out has a line for each seed; the run of a seed that ended early
+continues when it is started again.
 """
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ papers. "movielens" predicts ratings with a graph convolution of ratings, GC-MC
 a rating, and a bilinear decoder whose value is the expected level. Its figure is the root mean
 square error of test ratings. A seed draws the weights, and of ratings also the split: 76 % train,
 4 % validate, 20 % test. Means and standard deviations are over seeds; "seconds" are processor time.
---out has a line for each seed; a run that ended early continues when the command is repeated.
+--out has a line for each seed; the run of a seed that ended early continues when it is started
+again.
 """
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_seeds_that_were_run_before_are_continued(tmp_path: Path, monkeypatch: p
     out = tmp_path / "rows.jsonl"
 
     def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
-        assert folder == tmp_path / "rows.runs" / f"one-{seed}" and kept(folder) == {"out": str(folder), "resume": True}
+        assert folder == tmp_path / "runs" / f"rows-one-{seed}" and kept(folder) == {"out": str(folder), "resume": True}
         folder.mkdir(parents=True)
         # the lines of earlier seeds have been written
         assert len(out.read_text(encoding="utf-8").splitlines() if out.exists() else []) == seed
@@ -44,7 +44,7 @@ def test_seeds_that_were_run_before_are_continued(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(sys, "argv", ["bench", "--seeds", str(seeds), "--first", str(first), "--out", str(out)])
         assert command("", ["one"], run, ["task", "mean", "deviation", "macro", "epoch", "runs", "seconds"], seeds=5) == 0
     assert [json.loads(line)["seed"] for line in out.read_text(encoding="utf-8").splitlines()] == [0, 1, 2]
-    assert not any((tmp_path / "rows.runs").iterdir())
+    assert not any((tmp_path / "runs").iterdir())
     assert capsys.readouterr().out.splitlines()[-1].split() == ["one", "81", "1", "71", "10", "3", "6"]
 
 
