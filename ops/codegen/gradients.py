@@ -65,7 +65,7 @@ class Gradients:
         for kind, e, saved in self.residuals():
             n = self.values.number[id(e)]
             if kind == "gradient":
-                self.buffers.setdefault(n, self.registers.total(f"g{n}", e.dims)).fill_up()
+                self.buffer(e).fill_up()
             for cell in self.source.slices(e.dims):
                 text = self.values.text(e, cell) if kind == "value" else (self.buffers if kind == "gradient" else self.weights)[n].get(cell)
                 saved.set(cell, text)
@@ -103,8 +103,14 @@ class Gradients:
             # rows of tables are added in memory
             return RegisterBuffer(self.source, name, a.dims, (name, "tr")) if id(a) in self.values.tables else \
                 self.registers.row_sum(name, a.dims)
+        return self.buffer(a)
+
+    def buffer(self, e: Expr) -> RegisterBuffer:
+        """The register buffer of the gradient of e, zeros to begin with."""
+        n = self.values.number[id(e)]
+        # a total is cleared when it is made, so it is made once
         if n not in self.buffers:
-            self.buffers[n] = self.registers.total(f"g{n}", a.dims)
+            self.buffers[n] = self.registers.total(f"g{n}", e.dims)
         return self.buffers[n]
 
     # ---- the traversal
