@@ -1,4 +1,4 @@
-"""The rules of the house, checked on the source itself: layers, imports, sizes, docstrings, packages."""
+"""The rules of the house, checked on the source itself: layers, imports, docstrings, packages."""
 from __future__ import annotations
 
 import ast
@@ -18,8 +18,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graphtheta", "ops", "engine", "models")
 # modules of graphtheta/ itself are the base: standard library and numpy only
 RANK = {"base": 0, "data": 1, "ops": 2, "engine": 3, "models": 4, "front": 5}
-MOST_ARROWS, LARGEST_PACKAGE = 16, 2000
-MAX_FILE, MAX_FUNCTION = 400, 60
 # patterns are put together here so that this file does not match itself
 LEFT_UNDONE = re.compile("TO" r"DO\b|FIX" r"ME\b|\bX" r"XX\b")
 MACHINE_PATH = re.compile(r"(?<![\w.>])/(work|root|farm|home|Users)" + "/")
@@ -148,19 +146,6 @@ def test_circles_are_seen() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) and not circles({"a": {"b", "c"}, "b": {"c"}})
 
 
-def test_packages_of_the_engine_show_the_data_path() -> None:
-    inside = {f"{a} imports {b}" for a, others in between_packages().items() for b in others
-              if layer_of(a) == layer_of(b) == "engine" and "graphtheta.engine" not in (a, b)}
-    assert 0 < len(inside) <= MOST_ARROWS, "\n".join(sorted(inside))
-
-
-def test_packages_stay_small() -> None:
-    lines: dict[str, int] = {}
-    for path in FILES:
-        lines[package_of(name_of(path))] = lines.get(package_of(name_of(path)), 0) + len(path.read_text(encoding="utf-8").splitlines())
-    assert not {package: n for package, n in lines.items() if n >= LARGEST_PACKAGE}
-
-
 def test_imports_of_mpi_and_numba() -> None:
     """One module imports mpi4py, and it is no part of ops; only compiled loops and what compiles them import numba."""
     importing: dict[str, set[str]] = {"mpi4py": set(), "numba": set()}
@@ -171,17 +156,6 @@ def test_imports_of_mpi_and_numba() -> None:
     assert layer_of(mpi) == "engine"
     compiled = {f"graphtheta.ops.{name}" for name in ("caching", "compile", "kernels", "sampling")}
     assert {package_of(module) for module in importing["numba"]} == compiled
-
-
-def test_sizes() -> None:
-    """Files and functions stay small enough to read."""
-    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in [*FILES, *TESTS]}
-    faults = [f"{path}: {n} lines" for path, n in lengths.items() if n > MAX_FILE]
-    for path in FILES:
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, Function) and node.end_lineno is not None and node.end_lineno - node.lineno >= MAX_FUNCTION:
-                faults.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1} lines")
-    assert not faults, "\n".join(faults)
 
 
 def test_no_print_and_nothing_left_undone() -> None:

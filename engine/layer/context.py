@@ -124,6 +124,11 @@ class ActiveGraph:
         return self.view.partition.halo_comm.ledger
 
     @cached_property
+    def dtype(self) -> np.dtype:
+        """The float type of the columns of the graph, and of the pass."""
+        return np.dtype(self.view.partition.node.column("in_degree").dtype)
+
+    @cached_property
     def x(self) -> Any:
         return self.node("x")
 

@@ -12,7 +12,7 @@ from typing import Any
 from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.naming import naming
-from ...ops.autodiff.tape import Var
+from ...ops.autodiff.tape import Var, current
 from ...ops.edge.aggregator import Aggregator
 from ...ops.functions.rows import prefix
 from ..view.view import GraphView
@@ -91,6 +91,7 @@ class Model(Module):
         Raises:
             UserFunctionError: It returned neither node nor edge values.
         """
+        current().dtype = graph.dtype
         with naming(f"forward of {type(self).__name__}"):
             out = self.forward(graph)
         if not isinstance(out, Var) or out.space is None:

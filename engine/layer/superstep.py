@@ -109,6 +109,7 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     Collective: all ranks of the view's partition.
     """
     owner, ledger = type(layer).__name__, graph.ledger
+    current().dtype = graph.dtype
     if (ingredients := graph.settings.ingredients(layer)) is not None:
         return _apply_precomputed(layer, ingredients, owner, graph, h)
     level = graph.next_level(layer)
@@ -166,6 +167,7 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     Collective: all ranks of the view's partition.
     """
     owner, level = type(layer).__name__, graph.next_level(layer)
+    current().dtype = graph.dtype
     given, step = {"h": graph.x}, Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
     with naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))

@@ -29,7 +29,7 @@ class Operation:
     """
 
     def __init__(self, name: str, forward: Callable[..., Any], *, rowwise: bool, sparse: bool, threaded: bool,
-                 scalar: Callable[..., Scalar] | None, traits: Traits):
+                 scalar: Callable[..., Scalar | None] | None, traits: Traits):
         self.name = name
         self.forward = forward
         self.rowwise = rowwise

@@ -30,7 +30,7 @@ from .expr import Expr, build, tracing
 from .fusion import defer
 from .operation import Operation
 from .space import RowSpace
-from .tape import Var, current, needs_grad, space_of, value_of
+from .tape import Parameter, Var, current, needs_grad, space_of, value_of
 from .traits import PLAIN, Traits
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -44,10 +44,13 @@ class Primitive(Operation):
         return _registered, (self.name,)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        if tracing():
-            return build(self, args, static)
+        if self.traits.takes != "anything":
+            takes = self.traits.taken(static)
+            args = tuple(_taken(takes, a) for a in args)
+        # constants have a value, inside gather as well
+        traced = (Expr, Var, Parameter) if tracing() else Expr
         for a in args:
-            if isinstance(a, Expr):
+            if isinstance(a, traced):
                 return build(self, args, static)
         return self._run(args, static)
 
@@ -97,6 +100,15 @@ class Primitive(Operation):
         return found
 
 
+def _taken(takes: str, x: Any) -> Any:
+    """An argument in a type that an operation computes in, see ``Traits.takes``."""
+    kind = x.dtype.kind if hasattr(x, "dtype") else "f"
+    if kind == "b" or (kind in "iu" and takes == "floats"):
+        dtype = current().dtype if takes == "floats" else np.dtype(np.int32)
+        return PRIMITIVES["cast"](x, dtype=dtype.name)
+    return x
+
+
 def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
@@ -106,7 +118,8 @@ def _registered(name: str) -> Primitive:
 
 
 def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded: bool = False,
-              scalar: Scalar | Callable[..., Scalar] | None = None, traits: Traits = PLAIN) -> Callable[[Callable[..., Any]], Primitive]:
+              scalar: Scalar | Callable[..., Scalar | None] | None = None,
+              traits: Traits = PLAIN) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a function on plain arrays as a primitive.
 
     If the name is registered already, as after a notebook cell has run again, the new function
@@ -118,7 +131,8 @@ def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded
         sparse: Whether it takes scipy CSR rows as they are; otherwise it gets dense arrays.
         threaded: Whether it takes one row value and is worth running on blocks of rows in several threads.
         scalar: The scalar form of an elementwise function, with which compiled gathers and lazy fusion run it; a function of
-            the static keywords if there are any. Without one, a gather that uses it runs on the reference back end.
+            the static keywords if there are any, which returns None where they have no form. Without one, a gather that uses it runs
+            on the reference back end.
         traits: What the planner may use.
 
     Raises:

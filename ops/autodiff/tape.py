@@ -203,6 +203,8 @@ class Tape:
         all_sum: Sums an array over all workers; the identity on one.
 
     Attributes:
+        dtype: The float type of the pass, in which quotients and float functions of integers are
+            computed. A model that runs sets that of its graph.
         changes: Updates of other state. They run when the ``with`` block ends; a caller that runs
             them later, in the order of steps, empties the list.
         read: Parameters read by the unrecorded operations of a checkpointed segment.
@@ -219,6 +221,7 @@ class Tape:
         self.seed = seed
         self.step = step
         self.all_sum = all_sum or (lambda x: x)
+        self.dtype = np.dtype(np.float64)
         self.nodes: list[Step] = []
         self.changes: list[Change] = []
         self.read: dict[Parameter, None] = {}
@@ -341,6 +344,8 @@ class Gradients:
         if g.shape != x.shape:
             raise ShapeError(f"{operation}: the gradient of a value of shape {list(x.shape)} has shape {list(g.shape)}; a gradient rule "
                              "must return the shape of its argument")
+        # a rule may compute in another float type than that of its argument
+        g = g if g.dtype == x.dtype else g.astype(x.dtype)
         old = self._of.get(id(x))
         if old is None:
             self._of[id(x)] = (x, g)

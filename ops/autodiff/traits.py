@@ -35,7 +35,9 @@ class Traits:
         random: It draws for each row in training and is the identity otherwise. Its arguments are
             the value, the ids of rows and the key of the draws; its keywords are rate and site
             (call site).
-        integers: Its scalar form computes integers of 32 or 64 bits as well.
+        takes: What it computes: "floats", into which integers and masks are converted; "numbers",
+            masks being converted into integers; or "anything". It may be a function of the keywords.
+        integers: Its scalar form takes integers of 32 or 64 bits as well.
         lazy: How lazy elementwise fusion runs an operation without a scalar form: "axes" (adds trailing axes of length 1), "draw"
             or "total" (sums over axes).
         sign: The operator printed between its arguments, such as "+".
@@ -56,10 +58,15 @@ class Traits:
     joined: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None = None
     constant: int | None = None
     random: bool = False
+    takes: str | Callable[[dict[str, Any]], str] = "anything"
     integers: bool = False
     lazy: str = ""
     sign: str = ""
     written: Callable[[list[str], dict[str, Any]], str] | None = None
+
+    def taken(self, static: dict[str, Any]) -> str:
+        """``takes`` for these keywords."""
+        return self.takes if isinstance(self.takes, str) else self.takes(static)
 
     def keeps(self, n: int, argument: Shape, result: Shape, static: dict[str, Any]) -> bool:
         """Whether the first n axes after the rows stay as they are."""

@@ -33,7 +33,8 @@ def paths(values: Values) -> set[int]:
         n = values.number[id(e)]
         wanted = (e.leaf in variant.wanted or ("gradient", n) in variant.residuals if e.rows
                   else e.requires_grad and ("const", n) in variant.wanted)
-        if wanted or (e.rows and e.prim is not None and _passes(e, e.prim, path)):
+        # no gradient flows into integers and masks
+        if wanted or (e.rows and e.prim is not None and e.dtype.kind == "f" and _passes(e, e.prim, path)):
             path.add(id(e))
     return path
 

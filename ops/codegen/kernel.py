@@ -69,17 +69,19 @@ def unsupported(phase: Phase) -> str:
     """
     dtype = phase.dtype
     computed = [(e, e.prim) for e in phase.order if e.prim is not None and e.rows]
-    unknown = {prim.name for e, prim in computed if prim.scalar is None and lowering_of(e) is None}
+    other = {f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype not in (dtype, bool) and not _integer(e)}
+    other |= {f"{prim.name} of {a.dtype}" for e, prim in computed for a in e.args
+              if a.dtype.kind in "iu" and prim.scalar is not None and not prim.traits.integers}
+    if other:
+        return (f"its gather computes {', '.join(sorted(other))}, and compiled gathers compute in {dtype} only; compute it in "
+                "transform, or store it with the graph, as one of its edge_columns")
+    unknown = {prim.name for e, prim in computed if prim.form(e.static) is None and lowering_of(e) is None}
     if unknown:
         return (f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it with the functions of gt, or compute "
                 "it in transform")
     sums = {a.name for a in phase.aggregators.values() if aggregate_of(a) is None}
     if sums:
         return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
-    other = sorted({f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype not in (dtype, bool) and not _integer(e)})
-    if other:
-        return (f"its gather computes {', '.join(other)}, and compiled gathers compute in {dtype} only; compute it in transform, or store "
-                "it with the graph, as one of its edge_columns")
     return ""
 
 

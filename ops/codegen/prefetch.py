@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..autodiff.expr import Expr
+from ..autodiff.expr import COMPUTED, Expr
 from .boundary import numbers
 from .values import TABLES, Values
 
@@ -71,5 +71,5 @@ def _table_row(values: Values, table: Expr) -> str:
     """The row of all tables that a later edge reads; empty if a scattered read would be needed to find it."""
     index, at_end = values.tables[id(table)], table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end)
     at_end = at_end and table.leaf not in values.variant.in_place
-    stored = index.leaf is not None and index.leaf[0] == "edge" and index.leaf[1] not in values.variant.carried
+    stored = index.leaf is not None and index.leaf[0] == "edge" and index.leaf[1] not in values.variant.carried | COMPUTED
     return f"far * {table.dims[0]} + edge{values.number[id(index)]}[sl, 0]" if at_end and stored else ""

@@ -30,7 +30,7 @@ Note = tuple[str, tuple[Expr, ...]]
 PRODUCT = "product of pair"
 
 
-@primitive("edge_softmax")
+@primitive("edge_softmax", traits=Traits(takes="floats"))
 def _edge_softmax(score: Any) -> Any:
     """A placeholder in expressions until ``split`` replaces it."""
     return score

@@ -159,6 +159,9 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     if not _linear(e) or not _linear(e.args[0]) or uses[e.args[0]] > 1:
         return None
     (x, v), w = e.args[0].args, e.args[1]
+    # the product with a vector has another axis of x last
+    if len(v.dims) == 1:
+        return None
     if size(v) // v.dims[-1] * prod(w.dims[1:]) >= size(v) + size(v) // v.dims[0] * prod(w.dims[1:]):
         return None
     made: Expr = matmul(x, matmul(v, w))

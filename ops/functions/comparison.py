@@ -1,11 +1,13 @@
 """Comparisons, which give masks, and the choice between two values by a mask.
 
 A mask is a Boolean value: it has no gradient, ``&``, ``|`` and ``~`` combine masks, and in
-arithmetic True counts as 1. Kernels hold masks as 0 and 1 in their float type, and compare integers
-as integers.
+arithmetic True counts as 1. Kernels hold masks as 0 and 1 in their float type. Integers are
+compared as integers, also with a number that has a fraction.
 """
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,17 +20,17 @@ from ..compile.scalar import Scalar
 from .rows import same_axes, same_dtype, same_rows, unbroadcast
 
 
-@primitive("less", scalar=Scalar("less({0}, {1})", (None, None)))
+@primitive("less", scalar=Scalar("less({0}, {1})", (None, None)), traits=Traits(integers=True))
 def _less(x: Any, y: Any) -> Any:
     return np.less(x, y)
 
 
-@primitive("less_equal", scalar=Scalar("less_equal({0}, {1})", (None, None)))
+@primitive("less_equal", scalar=Scalar("less_equal({0}, {1})", (None, None)), traits=Traits(integers=True))
 def _less_equal(x: Any, y: Any) -> Any:
     return np.less_equal(x, y)
 
 
-@primitive("equal", scalar=Scalar("equal({0}, {1})", (None, None)))
+@primitive("equal", scalar=Scalar("equal({0}, {1})", (None, None)), traits=Traits(integers=True))
 def _equal(x: Any, y: Any) -> Any:
     return np.equal(x, y)
 
@@ -58,11 +60,13 @@ defvjp(_where, mask=None, x=lambda g, out, mask, x, y: unbroadcast(np.where(mask
 
 def less(x: Any, y: Any) -> Any:
     """x < y, aligned; a mask."""
+    x, y = _whole(math.floor, x, y), _whole(math.ceil, y, x)
     return _less(*same_axes(*same_dtype(*same_rows(x, y))))
 
 
 def less_equal(x: Any, y: Any) -> Any:
     """x <= y, aligned; a mask."""
+    x, y = _whole(math.ceil, x, y), _whole(math.floor, y, x)
     return _less_equal(*same_axes(*same_dtype(*same_rows(x, y))))
 
 
@@ -112,6 +116,13 @@ def where(mask: Any, x: Any, y: Any) -> Any:
                                 "the mask with gt.cast(mask, x.dtype)")
     mask, x, y = same_rows(mask, x, y)
     return _where(*same_axes(mask, *same_dtype(x, y)))
+
+
+def _whole(rounded: Callable[[float], int], number: Any, other: Any) -> Any:
+    """A number that integers are compared with as an integer, by which the comparison is exact: i < 2.5 as i < 3."""
+    if isinstance(number, (float, np.floating)) and np.isfinite(number) and np.dtype(getattr(other, "dtype", type(other))).kind in "iu":
+        return rounded(float(number))
+    return number
 
 
 def _mask(sign: str, x: Any) -> Any:

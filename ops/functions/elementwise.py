@@ -14,6 +14,7 @@ from ..autodiff.traits import Traits, all_axes
 from ..compile.scalar import Scalar
 from .rows import align, unbroadcast
 
+_FLOATS = Traits(takes="floats")
 _SQRT_HALF = 0.5**0.5
 _INV_SQRT_2PI = (2 * np.pi) ** -0.5
 
@@ -36,7 +37,7 @@ def _mul(x: Any, y: Any) -> Any:
 
 
 @primitive("div", scalar=Scalar("({0} / {1})", ("{g} / {1}", "-{g} * {y} / {1}")),
-           traits=Traits(linear=(0,), kept_axes=all_axes, neutral=1, sign="/"))
+           traits=Traits(takes="floats", linear=(0,), kept_axes=all_axes, neutral=1, sign="/"))
 def _div(x: Any, y: Any) -> Any:
     return np.true_divide(x, y)
 
@@ -91,79 +92,80 @@ def minimum(x: Any, y: Any) -> Any:
 
 
 @primitive("neg", scalar=Scalar("(-{0})", ("-{g}",)),
-           traits=Traits(linear=(0,), kept_axes=all_axes, involution=True, integers=True, written=lambda x, static: f"-{x[0]}"))
+           traits=Traits(takes="numbers", linear=(0,), kept_axes=all_axes, involution=True, integers=True,
+                         written=lambda x, static: f"-{x[0]}"))
 def neg(x: Any) -> Any:
     """-x."""
     return np.negative(x)
 
 
-@primitive("exp", threaded=True, scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True))
+@primitive("exp", threaded=True, scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True), traits=_FLOATS)
 def exp(x: Any) -> Any:
     """e to the power of x."""
     return np.exp(x)
 
 
-@primitive("log", threaded=True, scalar=Scalar("log({0})", ("{g} / {0}",), costly=True))
+@primitive("log", threaded=True, scalar=Scalar("log({0})", ("{g} / {0}",), costly=True), traits=_FLOATS)
 def log(x: Any) -> Any:
     """Natural logarithm."""
     return np.log(x)
 
 
-@primitive("sqrt", threaded=True, scalar=Scalar("sqrt({0})", ("{g} / (T(2) * {y})",), costly=True))
+@primitive("sqrt", threaded=True, scalar=Scalar("sqrt({0})", ("{g} / (T(2) * {y})",), costly=True), traits=_FLOATS)
 def sqrt(x: Any) -> Any:
     """Square root."""
     return np.sqrt(x)
 
 
-@primitive("sin", threaded=True, scalar=Scalar("sin({0})", ("{g} * cos({0})",), costly=True))
+@primitive("sin", threaded=True, scalar=Scalar("sin({0})", ("{g} * cos({0})",), costly=True), traits=_FLOATS)
 def sin(x: Any) -> Any:
     """Sine of x in radians."""
     return np.sin(x)
 
 
-@primitive("cos", threaded=True, scalar=Scalar("cos({0})", ("-{g} * sin({0})",), costly=True))
+@primitive("cos", threaded=True, scalar=Scalar("cos({0})", ("-{g} * sin({0})",), costly=True), traits=_FLOATS)
 def cos(x: Any) -> Any:
     """Cosine of x in radians."""
     return np.cos(x)
 
 
-@primitive("square", scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)), traits=Traits(integers=True))
+@primitive("square", scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)), traits=Traits(takes="numbers", integers=True))
 def square(x: Any) -> Any:
     """x * x."""
     return np.square(x)
 
 
-@primitive("absolute", scalar=Scalar("absolute({0})", ("{g} * sign({0})",)), traits=Traits(integers=True))
+@primitive("absolute", scalar=Scalar("absolute({0})", ("{g} * sign({0})",)), traits=Traits(takes="numbers", integers=True))
 def absolute(x: Any) -> Any:
     """|x|; gradient 0 at 0."""
     return np.abs(x)
 
 
-@primitive("relu", scalar=Scalar("relu({0})", ("if_positive({0}, {g})",)))
+@primitive("relu", scalar=Scalar("relu({0})", ("if_positive({0}, {g})",)), traits=Traits(takes="numbers"))
 def relu(x: Any) -> Any:
     """max(x, 0); gradient 0 at 0."""
     return np.maximum(x, 0)
 
 
-@primitive("sigmoid", threaded=True, scalar=Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), costly=True))
+@primitive("sigmoid", threaded=True, scalar=Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), costly=True), traits=_FLOATS)
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     return scipy.special.expit(x)
 
 
-@primitive("tanh", threaded=True, scalar=Scalar("tanh({0})", ("{g} * tanh_slope({y})",), costly=True))
+@primitive("tanh", threaded=True, scalar=Scalar("tanh({0})", ("{g} * tanh_slope({y})",), costly=True), traits=_FLOATS)
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
     return np.tanh(x)
 
 
-@primitive("softplus", threaded=True, scalar=Scalar("softplus({0})", ("{g} * sigmoid({0})",), costly=True))
+@primitive("softplus", threaded=True, scalar=Scalar("softplus({0})", ("{g} * sigmoid({0})",), costly=True), traits=_FLOATS)
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
 
 
-@primitive("gelu", threaded=True, scalar=Scalar("gelu({0})", ("{g} * gelu_slope({0})",), costly=True))
+@primitive("gelu", threaded=True, scalar=Scalar("gelu({0})", ("{g} * gelu_slope({0})",), costly=True), traits=_FLOATS)
 def gelu(x: Any) -> Any:
     """x times the normal distribution function of x; the exact form, not the tanh approximation.
 
@@ -198,6 +200,11 @@ defvjp(gelu, x=_gelu_vjp)
 _PRODUCTS = {0: "single(ONE)", 1: "{0}", 2: "square({0})", 3: "cube({0})"}
 
 
+def _of_powers(exponent: float) -> str:
+    """What a power takes: integers to the power of integers from 0 on are integers."""
+    return "numbers" if isinstance(exponent, int) and exponent >= 0 else "floats"
+
+
 def _raised(exponent: float) -> str:
     return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"power({{0}}, T({exponent!r}))"
 
@@ -207,7 +214,7 @@ def _power_form(exponent: float) -> Scalar:
 
 
 @primitive("power", threaded=True, scalar=_power_form,
-           traits=Traits(identity=lambda static: bool(static["exponent"] == 1)))
+           traits=Traits(takes=lambda static: _of_powers(**static), identity=lambda static: bool(static["exponent"] == 1)))
 def _power(x: Any, *, exponent: float) -> Any:
     return np.power(x, exponent)
 
@@ -216,12 +223,13 @@ def _power_vjp(g: Any, y: Any, x: Any, exponent: float) -> Any:
     return np.zeros_like(g) if exponent == 0 else g * exponent * np.power(x, exponent - 1)
 
 
-@primitive("leaky_relu", scalar=lambda slope: Scalar(f"leaky_relu({{0}}, T({slope!r}))", (f"{{g}} * step({{0}}, T({slope!r}))",)))
+@primitive("leaky_relu", traits=_FLOATS, scalar=lambda slope: Scalar(
+    f"leaky_relu({{0}}, T({slope!r}))", (f"{{g}} * step({{0}}, T({slope!r}))",)))
 def _leaky_relu(x: Any, *, slope: float) -> Any:
     return np.where(x > 0, x, slope * x)
 
 
-@primitive("elu", threaded=True, scalar=lambda alpha: Scalar(
+@primitive("elu", threaded=True, traits=_FLOATS, scalar=lambda alpha: Scalar(
     f"elu({{0}}, T({alpha!r}))", (f"{{g}} * elu_slope({{0}}, {{y}}, T({alpha!r}))",), costly=True))
 def _elu(x: Any, *, alpha: float) -> Any:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
@@ -232,7 +240,8 @@ def _clip_form(low: float | None, high: float | None) -> Scalar:
     return Scalar(f"clip({{0}}, {bounds})", (f"{{g}} * inside({{0}}, {bounds})",))
 
 
-@primitive("clip", scalar=_clip_form)
+@primitive("clip", scalar=_clip_form, traits=Traits(
+    takes=lambda static: "floats" if any(isinstance(bound, float) for bound in static.values()) else "numbers"))
 def _clip(x: Any, *, low: float | None, high: float | None) -> Any:
     return np.clip(x, low, high)
 
@@ -243,7 +252,7 @@ defvjp(_elu, x=lambda g, y, x, alpha: np.where(x > 0, g, g * (y + alpha)))
 defvjp(_clip, x=lambda g, y, x, low, high: g * (y == x))
 
 
-@primitive("pow", scalar=Scalar(
+@primitive("pow", traits=_FLOATS, scalar=Scalar(
     "pow({0}, {1})", ("{g} * {1} * pow({0}, {1} - T(1))", "if_positive({0}, {g} * {y} * log({0}))"), costly=True))
 def _pow(x: Any, exponent: Any) -> Any:
     return np.power(x, exponent)

@@ -9,6 +9,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.tape import current
 from ..autodiff.traits import Traits
 from .rows import has_rows, same_rows, trailing
 
@@ -87,7 +88,8 @@ def embedding(table: Any, index: Any) -> Any:
     among = getattr(table, "name", "")
     named = {"of": of or "the index", "among": f"the table {among}" if among else "the table"}
     if not has_rows(table):
-        return embedding_p(table, index, **named)
+        constant = isinstance(table, np.ndarray) and table.dtype.kind == "f"
+        return embedding_p(table.astype(current().dtype) if constant else table, index, **named)
     if isinstance(table, Expr) and not _of_one_end(table):
         raise UserFunctionError(f"embedding: the table {table!r} is computed on the edge; return it from transform, and read it as "
                                 "edge.src.NAME or edge.dst.NAME")

@@ -13,6 +13,7 @@ from ..autodiff.expr import Expr, tracing
 from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import Var, current, value_of
+from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 from ..rows.columns import statistics, through_statistics
 from .elementwise import add, mul
@@ -120,7 +121,7 @@ defvjp(normalise_p,
        beta=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g, mean))
 
 
-@primitive("standardise", threaded=True)
+@primitive("standardise", threaded=True, traits=Traits(takes="floats"))
 def standardise_p(x: Any, *, eps: float) -> Any:
     """Mean 0 and variance 1 over the last axis."""
     centred = x - x.mean(axis=-1, keepdims=True)

@@ -8,8 +8,12 @@
   many of them as the other has axes; then numpy's rules hold. An axis of a parameter never counts
   rows.
 - Without any row value numpy's rules hold alone.
-- Plain arrays and numbers are constants and are cast to the float type of the variables; variables
-  of two float types are an error.
+- Types follow NumPy's rules, with one float type, that of the pass: plain arrays and numbers are
+  constants and take it from the variables; integers that are combined with floats are converted to
+  it; variables of two float types are an error. Integers and masks alone give integers, of which
+  masks are the smallest, and a Python number adapts to the others. What gives fractions, such as a
+  quotient or an exponential, or the product with a constant that is a float, is computed in the
+  float type of the pass (``Traits.takes``, ``Tape.dtype``).
 """
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from ..autodiff import buffers
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.space import RowSpace
-from ..autodiff.tape import Parameter, Var, space_of
+from ..autodiff.tape import Parameter, Var, current, space_of
 from ..autodiff.traits import Traits, all_axes, always, first
 from ..compile.scalar import Scalar
 from ..rows.alignment import are_aligned
@@ -56,8 +60,11 @@ def expand_last_p(x: Any, *, n: int) -> Any:
 defvjp(expand_last_p, x=lambda g, y, x, n: g.reshape(x.shape))
 
 
-def _cast_form(dtype: str) -> Scalar:
+def _cast_form(dtype: str) -> Scalar | None:
+    """The scalar form of a cast; kernels have no integers of other sizes."""
     kind = np.dtype(dtype).kind
+    if kind in "iu" and dtype not in ("int32", "int64"):
+        return None
     value = "as_float({0})" if kind == "f" else "(T(1) - equal({0}, T(0)))" if kind == "b" else f"as_{dtype}({{0}})"
     return Scalar(value, ("{g}",))
 
@@ -145,7 +152,7 @@ def _cut(x: Var, space: RowSpace) -> Var:
 
 
 def same_dtype(*args: Any) -> list[Any]:
-    """Give constants and integers the float type of the variables among the arguments.
+    """Give arguments one type: the float type of the variables, or that of the pass if a constant is a float, else one integer type.
 
     Raises:
         UserFunctionError: Variables of different float types are combined.
@@ -154,33 +161,33 @@ def same_dtype(*args: Any) -> list[Any]:
     if len(floats) > 1:
         raise UserFunctionError(f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one with gt.cast, or "
                                 "choose one type for the whole job")
-    if not floats:
-        return _same_integer(args)
-    dtype = floats.pop()
+    if floats:
+        dtype = floats.pop()
+    elif any(isinstance(a, (Var, Parameter, Expr)) for a in args):
+        dtype = _common_type(args)
+    else:
+        return list(args)
     return [_adapt(a, dtype) for a in args]
 
 
-def _same_integer(args: tuple[Any, ...]) -> list[Any]:
-    """Integers and masks as one integer type; Python integers adapt to it, and numbers with a fraction stay as they are."""
-    known = [np.dtype(a.dtype) for a in args if getattr(a, "dtype", None) is not None]
-    if not known or any(d.kind not in "biu" for d in known):
-        return list(args)
-    dtype = np.result_type(*known, *(np.int64 for a in args if type(a) is int and not _fits(a, known)))
-    if dtype.kind not in "biu":
-        return list(args)
-    return [a if isinstance(a, float) else np.asarray(a, dtype) if not isinstance(a, (Var, Parameter, Expr)) else
-            a if a.dtype == dtype else cast(a, dtype) for a in args]
-
-
-def _fits(x: int, known: list[np.dtype]) -> bool:
+def _common_type(args: tuple[Any, ...]) -> np.dtype:
+    """The type of integers, masks and constants together: an integer type if there is one that holds all, else the float type."""
+    known = [np.dtype(a.dtype) for a in args if hasattr(a, "dtype")]
     dtype = np.result_type(*known)
+    if any(type(a) is int and not _fits(a, dtype) for a in args):
+        dtype = np.result_type(dtype, np.int64)
+    inexact = any(isinstance(a, float) or (type(a) is int and not _fits(a, dtype)) for a in args)
+    return current().dtype if inexact or dtype.kind == "f" else dtype
+
+
+def _fits(x: int, dtype: np.dtype) -> bool:
     return dtype.kind in "iu" and np.iinfo(dtype).min <= x <= np.iinfo(dtype).max
 
 
 def _adapt(a: Any, dtype: np.dtype) -> Any:
     if isinstance(a, (Var, Parameter, Expr)):
         return a if a.dtype == dtype else cast(a, dtype)
-    if isinstance(a, (np.generic, int, float)):
+    if dtype.kind == "f" and isinstance(a, (np.generic, int, float)):
         # Python numbers are weak in numpy, numpy scalars are not
         return a.item() if isinstance(a, np.generic) else a
     return a if getattr(a, "dtype", None) == dtype else np.asarray(a, dtype)
