@@ -181,7 +181,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
     outputs: dict[str, Var] = {}
-    hoisted = _Hoisted(program)
+    hoisted = _Hoisted(program, key)
     # columns that neither transform nor the planner has made are stored
     graph.read_begin((n for phase in program.phases for kind in ("src", "dst") for n in phase.reads[kind] if n not in columns), level.n_in)
     columns = {**columns, **hoisted.columns(columns, graph, level)}
@@ -204,8 +204,9 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
 class _Hoisted:
     """Expressions that the planner hoisted off the edges, evaluated on the tape, each once."""
 
-    def __init__(self, program: EdgeProgram):
+    def __init__(self, program: EdgeProgram, key: int | None):
         self._program = program
+        self._key = key
         self._known: dict[Expr, Any] = {}
 
     def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Level) -> dict[str, Any]:
@@ -233,7 +234,7 @@ class _Hoisted:
         return self._value(e, {**self._known, leaf: total}, total.shape[0])
 
     def _value(self, e: Expr, known: dict[Expr, Any], n: int) -> Any:
-        return evaluate(e, self._program.operands, known, n)
+        return evaluate(e, self._program.operands, known, n, self._key)
 
 
 def _planned(owner: str, traced: SymbolicTrace, graph: ActiveGraph) -> EdgeProgram:

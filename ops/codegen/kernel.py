@@ -159,6 +159,8 @@ def _assembled(values: Values) -> Kernel:
     spilled = ["target", *(name for name in source.arguments if name.startswith(AT_THE_ROW[values.variant.mode]))]
     summed = [name for name in source.arguments if re.fullmatch(r"gct?\d+", name)]
     rows = [*source.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
+    # a row without edges keeps what it has, and its columns may hold what no edge may read
+    rows += ["        if ptr[r] == ptr[r + 1]:", "            continue"]
     rows += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *source.sections["row"]]
     rows += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *source.sections["edge"]]
     rows += [*source.sections["end"], *source.sections["bottom"]]

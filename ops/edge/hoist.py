@@ -124,7 +124,7 @@ def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> 
     """
     by: dict[Expr, Expr] = {}
     for a in (a for e in ordered(roots) if e.rows for a in e.args):
-        if a.rows or a.prim is None or a in by or any(x.leaf is not None and x.leaf[0] == "key" for x in ordered([a])):
+        if a.rows or a.prim is None or a in by:
             continue
         number = next((i for i, known in prepared.items() if known is a), len(scope.operands))
         if number not in prepared:

@@ -112,7 +112,7 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
 # ---- values that are computed outside of the edges
 
 
-def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int) -> Any:
+def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int, key: int | None) -> Any:
     """The value of an expression that was moved off the edges.
 
     Args:
@@ -121,15 +121,17 @@ def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int) -
         known: Values of leaves that have rows, and of expressions computed before, for at least n
             rows each; new ones are added.
         n: Rows wanted of a value that has rows.
+        key: Of the random draws of the pass; None if nothing is drawn.
 
     Returns:
         [n, ...], or an array without rows; recorded on the tape like any call of primitives.
     """
     if e not in known and e.prim is None:
         assert e.leaf is not None
-        known[e] = operands[e.leaf[1]]
+        kind, number = e.leaf
+        known[e] = key if kind == "key" else operands[number]
     elif e not in known and e.prim is not None:
-        known[e] = e.prim(*(evaluate(a, operands, known, n) for a in e.args), **e.static)
+        known[e] = e.prim(*(evaluate(a, operands, known, n, key) for a in e.args), **e.static)
     return prefix(known[e], n) if e.rows and known[e].shape[0] > n else known[e]
 
 
