@@ -8,6 +8,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.wording import did_you_mean
 
 from ..engine.layer.layer import Layer
+from ..engine.layer.module import Module
 from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from .design import Design, NetworkOptions, read_options
 from .mlp import MLP
@@ -58,7 +59,8 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
         relations, types: As in ``build_model``.
 
     Raises:
-        ConfigError: Unknown decoder, or features that the model needs and the graph lacks.
+        ConfigError: Unknown decoder, features that the model needs and the graph lacks, or a
+            direction that its layers cannot have.
     """
     if isinstance(decoder, str) and decoder not in DECODERS:
         raise ConfigError(f"decoder {decoder!r} is not known; choose from {', '.join(DECODERS)}")
@@ -84,8 +86,7 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
     for i in range(o.layers):
         last = i == o.layers - 1 and not head_follows
         layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o, **sizes)
-        if isinstance(layer, Layer):
-            layer.direction = o.direction
+        _turn(name, layer, o.direction)
         layers.append(layer)
         widths.append(width)
     width = sum(widths) if o.jumping == "concat" else width
@@ -93,10 +94,29 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
     head = NodeHead(width, (), end) if head_follows else None
     made = Network(layers, widths, activation=design.activation if o.activation == "auto" else o.activation, dropout=o.dropout, norm=o.norm,
                    residual=design.residual if o.residual else "none", jumping=o.jumping, embed=embed, readout=readout, head=head,
-                   decoder=_decoder(decoder, o.hidden if o.layers else d_in, d_out, d_edge), plain_end=not head_follows)
+                   decoder=_decoder(decoder, o.hidden if o.layers else d_in, d_out, d_edge), plain_end=not head_follows,
+                   activated=design.activated)
     if o.decay_first_layer_only and o.layers:
         made.decay_first_layer_only()
     return made
+
+
+def _turn(name: str, module: Module, direction: str) -> None:
+    """Give a direction to the layers inside a module that sum messages; with "in" they keep their own.
+
+    Raises:
+        ConfigError: There are none, or one was made for another direction.
+    """
+    summing = [m for m in module.modules() if isinstance(m, Layer) and m.sum is not None]
+    if direction == "in":
+        return
+    if not summing:
+        raise ConfigError(f"direction={direction!r} has no effect: the layers of {name} pass no messages; leave it out")
+    for layer in summing:
+        if layer.direction not in ("in", direction):
+            raise ConfigError(f"direction={direction!r}: {type(layer).__name__}, a layer of {name}, was made for direction "
+                              f"{layer.direction!r}; leave it out")
+        layer.direction = direction
 
 
 def _decoder(kind: str | Callable[[int], Layer], hidden: int, d_out: int, d_edge: int) -> Layer | None:

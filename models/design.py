@@ -53,7 +53,7 @@ class NetworkOptions(Options):
     hidden: int = Field(16, ge=1)
     """Width of the hidden layers; for attention models, width of each head."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Dropout probability for the inputs of each layer."""
+    """Dropout probability for the inputs of each layer, and for what a readout or a head reads."""
     residual: bool = False
     """Residual connection: add the input of each hidden layer to its output."""
     norm: Literal["none", "batch", "layer"] = "none"
@@ -63,9 +63,9 @@ class NetworkOptions(Options):
     readout: Literal["none", "sum", "mean", "max", "attention", "set2set"] = "none"
     """For labels of whole graphs: how their values are made from those of their nodes."""
     activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
-    """Activation between layers; auto uses that of the published model."""
+    """Activation of the embedding and between layers, where the model has one; auto uses that of the published model."""
     direction: Literal["in", "out", "both"] = "in"
-    """Edges along which a node aggregates messages: incoming (in), outgoing (out), or both."""
+    """Edges along which a node aggregates messages: incoming (in), outgoing (out), or both; layers made for out or both keep it."""
     decay_first_layer_only: bool = False
     """Apply weight decay to the first layer only, as in the original GCN."""
 
@@ -89,7 +89,9 @@ class Design:
             ``last`` is True if the layer makes the outputs of the network; ``options`` is an
             object of the class below.
         options: Class of its options, derived from ``NetworkOptions``.
-        activation: Published activation between layers.
+        activation: Published activation of the embedding and between layers.
+        activated: Layers that the activation follows: "all", also the last one where a head reads
+            it; "inner", all but the last; or "none", so that it follows the embedding only.
         whole: Whether it was published with an embedding before and a head after its layers.
         residual: Where the network adds a residual, if the option is set: "before" or "after" norm
             and activation; "none" if the layer adds it itself.
@@ -108,3 +110,4 @@ class Design:
     reads_edges: bool = False
     relational: bool = False
     typed: bool = False
+    activated: str = "all"

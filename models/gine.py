@@ -6,7 +6,10 @@ Transform passes h on, gather adds the projected attributes of the edge, sum add
 perceptron, whose hidden layer is twice as wide. One-hot attributes make of W_e x the sum of an
 embedding for each of them, as the bond encoders of https://arxiv.org/abs/2005.00687, section 4.2.
 
-Departures: the activation of the network follows the embedding of the features too.
+As in the code of the paper and of the Open Graph Benchmark, batch norm follows every layer, and
+relu every layer but the last.
+
+Departures: relu and dropout follow the embedding of the features too.
 """
 from __future__ import annotations
 
@@ -49,4 +52,4 @@ def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GINOptions) -> tup
     return GINE(mlp, d_in, d_edge, train_eps=o.train_eps), d_out
 
 
-DESIGN = Design(_layer, GINOptions, whole=True, reads_edges=True)
+DESIGN = Design(_layer, GINOptions, whole=True, reads_edges=True, activated="inner")

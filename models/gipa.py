@@ -11,7 +11,8 @@ apply combines. Edge drop removes edges from a training step: their weight is 0 
 runs over the others.
 
 Departures: heads are flattened here; the residual between layers, batch norm, activation and the dropout between
-layers belong to the network. Source of sizes and defaults: https://github.com/yongchao-liu/gipa.
+layers belong to the network. Its residual is the input of a layer, after norm and activation of the one before; that
+of the published code is the value before them, without dropout, and begins at the second layer. Source of sizes and defaults: https://github.com/yongchao-liu/gipa.
 """
 from __future__ import annotations
 

@@ -8,8 +8,13 @@
 Transform multiplies by the matrices of types, and for each relation by A_r and M_r; gather chooses
 by ``edge.relation``; apply multiplies by the matrix of the receiver's type.
 
-Departures, as in PyTorch Geometric: the skip connection is left out where input and output have
-different widths; no relative temporal encoding.
+As in the code of the paper and in PyTorch Geometric, layers follow each other without an activation
+between them; one follows the embedding.
+
+Departures, as in PyTorch Geometric: relu in place of tanh after the embedding, the skip connection
+is left out where input and output have different widths, and there is no relative temporal encoding.
+One matrix embeds nodes of all types, and dropout stands in front of a layer, not of its skip
+connection.
 """
 from __future__ import annotations
 
@@ -46,12 +51,14 @@ class HGT(Layer):
         types: Number of node types; ``node.type`` is below it.
         heads: Number of heads.
         attention_dropout: Dropout probability for the attention weights.
+        bias: Whether to add a bias of the type after the product with O_t.
 
     Raises:
         ConfigError: The heads do not divide the output.
     """
 
-    def __init__(self, d_in: int, d_out: int, relations: int, types: int, heads: int = 1, *, attention_dropout: float = 0.0):
+    def __init__(self, d_in: int, d_out: int, relations: int, types: int, heads: int = 1, *, attention_dropout: float = 0.0,
+                 bias: bool = True):
         if d_out % heads:
             raise ConfigError(f"HGT: {heads} heads do not divide the width {d_out}; choose another number of heads")
         d = d_out // heads
@@ -62,7 +69,7 @@ class HGT(Layer):
                                                     for _ in range(heads)])) for _ in range(2))
         self.prior = Parameter.ones(relations, heads)
         self.out = Parameter(np.stack([init.glorot((d_out, d_out)) for _ in range(types)]))
-        self.out_bias = Parameter.zeros(types, d_out)
+        self.out_bias = Parameter.zeros(types, d_out) if bias else None
         self.skip = Parameter.ones(types) if d_in == d_out else None
         self.attention_dropout = attention_dropout
 
@@ -82,7 +89,8 @@ class HGT(Layer):
         return (dropout(weight, self.attention_dropout) if self.attention_dropout else weight) * value
 
     def apply(self, node: Any, total: Any) -> Any:
-        out = typed_matmul(gelu(flatten(total)), self.out, node.type) + embedding(self.out_bias, node.type)
+        out = typed_matmul(gelu(flatten(total)), self.out, node.type)
+        out = out if self.out_bias is None else out + embedding(self.out_bias, node.type)
         if self.skip is None:
             return out
         share = sigmoid(embedding(self.skip, node.type))
@@ -91,8 +99,9 @@ class HGT(Layer):
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: HeadOptions, *, relations: int, types: int) -> tuple[Layer, int]:
     width = o.heads * d_out
-    return HGT(d_in, width, relations, types, o.heads, attention_dropout=o.attention_dropout), width
+    made = HGT(d_in, width, relations, types, o.heads, attention_dropout=o.attention_dropout, bias=o.has_bias(last))
+    return made, width
 
 
 # an embedding before the layers and a head after them
-DESIGN = Design(_layer, HeadOptions, whole=True, relational=True, typed=True)
+DESIGN = Design(_layer, HeadOptions, whole=True, relational=True, typed=True, activated="none")

@@ -2,7 +2,12 @@
 
     h = x  [embedded]
     for each layer:   h' = act(norm(layer(dropout(h))))  [+ h]
-    [jumping knowledge over all h], [readout], [head], [decoder of edges or links]
+    [jumping knowledge over all h'], [head([readout](dropout(h)))], [decoder of edges or links]
+
+Dropout stands in front of every layer and after the last one where a head follows, before the
+readout; a network without layers drops its features once. Residuals and jumping knowledge read the
+values without dropout. The last layer of a network without a head has no norm, activation and
+residual.
 
 The code is independent of ranks, partitions and batches. Residuals and jumping knowledge are
 ordinary arithmetic on node values, restricted to the rows that later layers compute.
@@ -31,6 +36,7 @@ from .readouts import read_out
 
 JUMPING: dict[str, Callable[[list[Any]], Any] | None] = {"none": None, "concat": concat, "max": lambda hs: reduce(maximum, hs)}
 RESIDUALS = ("none", "after", "before")
+ACTIVATED = ("all", "inner", "none")
 
 
 class Network(Model):
@@ -40,9 +46,10 @@ class Network(Model):
         layers: In order; called as ``layer(graph, h)``.
         widths: Width of the result of each.
         activation: Activation between layers: relu, elu, leaky_relu, tanh, gelu or none.
-        dropout: Dropout probability for the input of every layer and of the head.
-        norm: "none", "batch" or "layer", after every layer that has an activation. Layers before
-            batch norm should have no bias: see ``BatchNorm``.
+        dropout: Dropout probability for the input of every layer, and for the node values that the
+            readout and the head read.
+        norm: "none", "batch" or "layer", after every layer. Layers before batch norm should have
+            no bias: see ``BatchNorm``.
         residual: Whether the input of a layer is added to its output if the widths agree: "none",
             "after" norm and activation (Kipf and Welling, appendix B), or "before" them (GIPA).
         jumping: Jumping knowledge (https://arxiv.org/abs/1806.03536): "none", "concat" or "max"
@@ -53,6 +60,7 @@ class Network(Model):
             head; ``models.readout``.
         decoder: Layer without a sum, which computes values of edges or links from the node values.
         plain_end: Apply no norm, activation or residual to the last layer.
+        activated: Layers that the activation follows: "all", "inner" (all but the last) or "none".
 
     Raises:
         ConfigError: An option is not known, there are no layers that ``jumping`` could read, or
@@ -61,8 +69,9 @@ class Network(Model):
 
     def __init__(self, layers: Sequence[Module], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
                  norm: str = "none", residual: str = "none", jumping: str = "none", embed: MLP | None = None, head: MLP | None = None,
-                 readout: Callable[..., Any] | None = None, decoder: Layer | None = None, plain_end: bool = True):
-        choices = {"residual": (residual, RESIDUALS), "jumping": (jumping, JUMPING), "activation": (activation, ACTIVATIONS)}
+                 readout: Callable[..., Any] | None = None, decoder: Layer | None = None, plain_end: bool = True, activated: str = "all"):
+        choices = {"residual": (residual, RESIDUALS), "jumping": (jumping, JUMPING), "activation": (activation, ACTIVATIONS),
+                   "activated": (activated, ACTIVATED)}
         for name, (given, allowed) in choices.items():
             if given not in allowed:
                 raise ConfigError(f"{name} {given!r} is not known; choose from {', '.join(allowed)}")
@@ -74,13 +83,15 @@ class Network(Model):
         self.embed, self.layers, self.readout, self.head, self.decoder = embed, stack, readout, head, decoder
         finished = len(self.layers) - plain_end
         self.norms = [make_norm(norm, w) for w in widths[:finished]]
+        # the layers before this one
+        self.activated = {"all": finished, "inner": len(self.layers) - 1, "none": 0}[activated]
         self.activation, self.dropout, self.residual, self.jumping = activation, dropout, residual, jumping
 
     def forward(self, graph: ActiveGraph) -> Var:
         h = graph.x
         if self.embed is not None:
             h = ACTIVATIONS[self.activation](self.embed(h))
-        h = self._passed(h) if self.layers else self._drop(h)
+        h = self._passed(h)
         reached: list[Any] = []
         checkpointed = id(self) in graph.settings.recomputed
         for segment in self._segments():
@@ -90,8 +101,10 @@ class Network(Model):
             reached += found
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
+        if self.head is not None or not self.layers:
+            h = _evaluated(self._entered(h))
         h = h if self.readout is None else read_out(self.readout, graph, h)
-        h = h if self.head is None else self.head(self._entered(h))
+        h = h if self.head is None else self.head(h)
         out: Var = h if self.decoder is None else self.decoder(graph, h)
         return out
 
@@ -124,13 +137,10 @@ class Network(Model):
 
     def _passed(self, h: Any) -> Any:
         """The evaluated value between two layers, the only one stored between two segments."""
-        h = h if self._branches else self._drop(h)
-        if is_open(h):
-            _ = h.value
-        return h
+        return _evaluated(h if self._branches else self._drop(h))
 
     def _entered(self, h: Any) -> Any:
-        """The value between two layers as input of the second."""
+        """The value between two layers as input of the second, or of the readout or head."""
         return self._drop(h) if self._branches else h
 
     @property
@@ -144,7 +154,8 @@ class Network(Model):
         """Norm, activation and residual after layer i, which computed z from h."""
         norm, skips = self.norms[i], self.residual != "none" and z.shape[1:] == h.shape[1:]
         z = add(z, h) if skips and self.residual == "before" else z
-        z = ACTIVATIONS[self.activation](z if norm is None else norm(z))
+        z = z if norm is None else norm(z)
+        z = ACTIVATIONS[self.activation](z) if i < self.activated else z
         return add(z, h) if skips and self.residual == "after" else z
 
     def decay_first_layer_only(self) -> None:
@@ -152,3 +163,10 @@ class Network(Model):
         first = {id(p) for module in (self.embed, self.layers[0]) if module is not None for p in module.parameters()}
         for p in self.parameters():
             p.decay = p.decay if id(p) in first else 0.0
+
+
+def _evaluated(h: Any) -> Any:
+    """The value, computed if it was lazy."""
+    if is_open(h):
+        _ = h.value
+    return h

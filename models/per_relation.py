@@ -20,7 +20,6 @@ from graphtheta.errors import ConfigError
 from ..engine.layer.context import ActiveGraph
 from ..engine.layer.layer import Layer
 from ..engine.layer.module import Module
-from ..ops.autodiff.init import default_dtype
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.comparison import where
 from ..ops.functions.dense import matmul
@@ -52,9 +51,21 @@ class Attention(Module):
 class PerRelation(Module):
     """Layers by relation; call it as a layer, ``self.layer(graph, h)``."""
 
-    def __init__(self, layers: dict[int, Layer], applies: np.ndarray | None, relations: int, combine: str, attention: Attention | None):
+    def __init__(self, layers: dict[int, Layer], ends: list[tuple[int, int]], types: int, relations: int, combine: str,
+                 attention: Attention | None):
         self.layers, self.combine, self.attention = layers, combine, attention
-        self.applies, self.relations = applies, relations
+        self.ends, self.types, self.relations = ends, types, relations
+
+    @property
+    def applies(self) -> np.ndarray | None:
+        """Whether the relation of a layer leads to a type, [layers, types] bool; None without types."""
+        if not self.types:
+            return None
+        table = np.zeros((len(self.layers), self.types), bool)
+        for row, (source, destination), layer in zip(table, self.ends, self.layers.values(), strict=True):
+            # the direction may have been set after the layer was made
+            row[list({"in": (destination,), "out": (source,), "both": (source, destination)}[layer.direction])] = True
+        return table
 
     def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
         """Node values, [n, ...]; 0 at nodes of types that no relation leads to.
@@ -65,11 +76,10 @@ class PerRelation(Module):
         for code, layer in self.layers.items():
             with graph.relation(code, 1 / self.relations):
                 made.append(layer(graph, h, **columns))
-        if self.applies is None:
-            masks = None
-        else:
+        masks, applies = None, self.applies
+        if applies is not None:
             types = graph.node("type", made[0].shape[0])
-            masks = [embedding(self.applies[i], types) for i in range(len(made))]
+            masks = [embedding(row.astype(made[0].dtype), types) for row in applies]
         return self._combined(made, masks)
 
     def _combined(self, made: list[Any], masks: list[Any] | None) -> Any:
@@ -134,8 +144,8 @@ def per_relation(layers: Callable[[Any], Layer] | Mapping[Any, Layer], relations
         if not isinstance(layer, Layer) or layer.sum is None:
             raise ConfigError(f"per_relation: relation {names[code]!r} has {type(layer).__name__}; expected a gt.Layer that sums messages")
     given = dict(sorted(given.items()))
-    applies = _applies(given, names, list(types)) if types else None
-    return PerRelation(given, applies, len(names), combine, Attention(width) if combine == "attention" else None)
+    ends = [_ends(names[code], list(types)) for code in given] if types else []
+    return PerRelation(given, ends, len(types), len(names), combine, Attention(width) if combine == "attention" else None)
 
 
 def _code(key: Any, names: list[Any]) -> int:
@@ -147,17 +157,12 @@ def _code(key: Any, names: list[Any]) -> int:
     return found[0]
 
 
-def _applies(layers: dict[int, Layer], names: list[Any], types: list[str]) -> np.ndarray:
-    """Whether a relation leads to a type, [layers, types] numbers 0 and 1."""
-    table = np.zeros((len(layers), len(types)), default_dtype())
-    for row, (code, layer) in zip(table, layers.items(), strict=True):
-        name = names[code]
-        if not (isinstance(name, tuple) and len(name) == 3 and {name[0], name[2]} <= set(types)):
-            raise ConfigError(f"per_relation: relation {name!r} does not name two of the types {', '.join(types)}; leave out types, so "
-                              "that every layer counts at every node")
-        ends = {"in": name[2:], "out": name[:1], "both": name[::2]}[layer.direction]
-        row[[types.index(end) for end in ends]] = 1
-    return table
+def _ends(name: Any, types: list[str]) -> tuple[int, int]:
+    """Codes of the types at the source and at the destination of a relation."""
+    if not (isinstance(name, tuple) and len(name) == 3 and {name[0], name[2]} <= set(types)):
+        raise ConfigError(f"per_relation: relation {name!r} does not name two of the types {', '.join(types)}; leave out types, so "
+                          "that every layer counts at every node")
+    return types.index(name[0]), types.index(name[2])
 
 
 def _beside(x: Any, h: Any) -> Any:

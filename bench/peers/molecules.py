@@ -60,7 +60,8 @@ class Net(nn.Module):
     def forward(self, batch: Any, share: float) -> torch.Tensor:
         h = F.dropout(F.relu(self.atoms(batch.x) + self.bias), share)
         for conv, bonds, norm in zip(self.convs, self.bonds, self.norms, strict=True):
-            h = F.dropout(F.relu(norm(conv(h, batch.edge_index, bonds(batch.edge_attr)))), share)
+            h = norm(conv(h, batch.edge_index, bonds(batch.edge_attr)))
+            h = F.dropout(h if norm is self.norms[-1] else F.relu(h), share)
         return self.head(global_mean_pool(h, batch.batch, batch.num_graphs))
 
 

@@ -129,7 +129,8 @@ def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
 def _finished(model: Network, module: Any, i: int, z: Any, h: Any) -> Any:
     """Norm, activation and residual after layer i, which computed z from h."""
     skips = model.residual != "none" and z.shape[1:] == h.shape[1:]
-    z = module.activation(module.norms[i](z + h if skips and model.residual == "before" else z))
+    z = module.norms[i](z + h if skips and model.residual == "before" else z)
+    z = module.activation(z) if i < model.activated else z
     return z + h if skips and model.residual == "after" else z
 
 

@@ -119,7 +119,9 @@ def hgt(layer: HGT, library: str, metadata: Metadata | None) -> Counterpart:
     silent = [(t, "none", t) for t in types if t not in {r[2] for r in relations}]
     options = {"in_channels": layer.weight.shape[1], "out_channels": layer.out.shape[1], "heads": layer.prior.shape[1],
                "metadata": (types, relations + silent)}
-    weight, bias, out, out_bias = (array_of(p) for p in (layer.weight, layer.bias, layer.out, layer.out_bias))
+    weight, bias, out = (array_of(p) for p in (layer.weight, layer.bias, layer.out))
+    # HGTConv always has these biases
+    out_bias = np.zeros(out.shape[:2], out.dtype) if layer.out_bias is None else array_of(layer.out_bias)
     skip = np.ones(len(types), weight.dtype) if layer.skip is None else array_of(layer.skip)
     state: State = {"k_rel.weight": _by_head(layer.key, len(silent)), "v_rel.weight": _by_head(layer.value, len(silent))}
     for i, name in enumerate(types):
@@ -154,7 +156,7 @@ def per_relation(layer: PerRelation, library: str, metadata: Metadata | None, co
     types, relations = _named("PerRelation", "HeteroConv", (n_types, layer.relations), metadata)
     own = {relations[code]: part for code, part in layer.layers.items()}
     leads = np.array([[name[2] == t for t in types] for name in own])
-    if not np.array_equal(leads, np.ones_like(leads) if layer.applies is None else layer.applies > 0):
+    if not np.array_equal(leads, np.ones_like(leads) if layer.applies is None else layer.applies):
         raise ConfigError("PerRelation: layers of HeteroConv count at the nodes that their relation in metadata leads to, those of this "
                           "module at others; give types to gt.per_relation, and metadata in the order of their codes")
     for part in own.values():
