@@ -117,6 +117,9 @@ def network_keys(rng: np.random.Generator, model: str) -> dict[str, Any]:
         "gat_e": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
         "gipa": {"heads": (1, 2), "reduce": ("sum", "mean", "max"), "attention_dropout": (0.0, 0.3), "edge_drop": (0.0, 0.2)},
     }
+    if model == "mlp":
+        # it passes no messages
+        del keys["direction"]
     return keys | {key: one(rng, *values) for key, values in own.get(model, {}).items()}
 
 

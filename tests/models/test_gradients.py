@@ -34,22 +34,22 @@ RELATIONS, TYPES = 3, 2
 
 
 @cache
-def connected():
+def connected(types):
     """A graph in which every node has an in-edge, as a partition of one rank."""
     rng = np.random.default_rng(3)
     n, nodes = 24, np.arange(24)
     src, dst = np.concatenate((rng.integers(0, n, 110), rng.permutation(n))), np.concatenate((rng.integers(0, n, 110), nodes))
     dst[:20] = 3
     graph = graphs.fill(src, dst, n, edge_columns={"relation": rng.integers(0, RELATIONS, len(src))},
-                        node_columns={"type": rng.integers(0, TYPES, n)})
+                        node_columns={"type": rng.integers(0, types, n)})
     return build_partition(graph, SerialComm(), dtype=np.float64)
 
 
-def gradients(name, draw, decoder, options):
+def gradients(name, draw, decoder, types, options):
     """The largest number in the gradient of each parameter, in general position, of a random linear function of the outputs."""
-    rng, part = np.random.default_rng(draw), connected()
+    rng, part = np.random.default_rng(draw), connected(types)
     with dtype_scope("float64"):
-        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=TYPES, layers=3, decoder=decoder,
+        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=types, layers=3, decoder=decoder,
                             **declared(name, hidden=6, heads=2), **options)
     for p in model.parameters():
         p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
@@ -62,19 +62,19 @@ def gradients(name, draw, decoder, options):
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
-@pytest.mark.parametrize("name", MODELS)
-def test_every_parameter_has_a_gradient(name, norm):
+@pytest.mark.parametrize(("name", "types"), [*((name, TYPES) for name in MODELS), ("hgt", 1)])
+def test_every_parameter_has_a_gradient(name, types, norm):
     """A parameter may have no gradient for some weights, such as one behind a ReLU; then other weights are tried."""
     own = [dict(zip(OWN[name], values, strict=True)) for values in product(*OWN[name].values())]
     ways = own, (False, True), ("none", "concat", "max"), ("none", "edge")
     # one half of the choices; every two options meet with all their values
     half = (x for places, x in zip(product(*(range(len(way)) for way in ways)), product(*ways), strict=True) if sum(places) % 2 == 0)
     for i, (mine, residual, jumping, decoder) in enumerate(half):
-        options = {**mine, "norm": norm, "residual": residual, "jumping": jumping, "direction": ("in", "both")[i // 2 % 2],
-                   "dropout": (0.0, 0.3)[i % 2]}
+        options = {**mine, "norm": norm, "residual": residual, "jumping": jumping, "dropout": (0.0, 0.3)[i % 2],
+                   "direction": ("in", "both")[i // 2 % 2] if name != "mlp" else "in"}
         flat = None
         for draw in range(DRAWS):
-            sizes = gradients(name, draw, decoder, options)
+            sizes = gradients(name, draw, decoder, types, options)
             none = {p for p, size in sizes.items() if size < 1e-12 * np.median(list(sizes.values()))}
             flat = none if flat is None else flat & none
             if not flat:
