@@ -8,7 +8,9 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ColumnError, ConfigError
 from graphtheta.models import GAT, RGCN, SAGE
+from graphtheta.models.build import assemble
 from graphtheta.ops import dtype_scope
+from graphtheta.ops.autodiff.init import init_scope
 
 D, WIDTH = 4, 6
 COUNTS = {"paper": 14, "author": 11, "subject": 5}
@@ -74,6 +76,46 @@ def test_a_node_of_a_type_that_no_relation_leads_to_is_zero() -> None:
         out = gt.forward(model, GRAPH)
         assert np.abs(out[GRAPH.nodes_of("paper")]).min() > 0
         assert not out[14:].any()
+
+
+def of_design(direction: str, made_for: str = "in") -> gt.Model:
+    """A network whose layers are layers by relation, which are made for a direction."""
+    def layer(d_in, d_out, d_edge, last, o, *, relations):
+        made = gt.per_relation(lambda code: SAGE(d_in, d_out), relations)
+        for part in made.layers.values():
+            part.direction = made_for
+        return made, d_out
+
+    design = gt.Design(layer, relational=True)
+    with dtype_scope("float64"), init_scope(1):
+        return assemble("mine", design, D, 3, 0, "none", design.options(hidden=5, dropout=0.0, direction=direction),
+                        relations=len(TRIPLES))
+
+
+def test_a_design_of_layers_by_relation_has_directions() -> None:
+    """Along out-edges is along the in-edges of the reversed graph; both is along a graph with both."""
+    graph = gt.Graph(GRAPH.edge_index, GRAPH.n_nodes, x=GRAPH.x, edge_columns={"relation": GRAPH.edge_columns["relation"]})
+    turned = graph.replace(edge_index=graph.edge_index[::-1])
+    both = gt.Graph(np.concatenate((graph.edge_index, turned.edge_index), axis=1), graph.n_nodes, x=graph.x,
+                    edge_columns={"relation": np.tile(graph.edge_columns["relation"], 2)})
+    inward = gt.forward(of_design("in"), graph)
+    np.testing.assert_allclose(gt.forward(of_design("out"), turned), inward, atol=1e-12)
+    np.testing.assert_allclose(gt.forward(of_design("both"), graph), gt.forward(of_design("in"), both), atol=1e-12)
+    # layers that were made for one direction keep it
+    np.testing.assert_allclose(gt.forward(of_design("in", made_for="out"), turned), inward, atol=1e-12)
+    with pytest.raises(ConfigError, match="direction='both': SAGE, a layer of mine, was made for direction 'out'"):
+        of_design("both", made_for="out")
+
+
+def test_the_types_that_a_relation_leads_to_follow_the_direction_of_its_layer() -> None:
+    model = combined("sum", True)
+    found = [model.layer.applies]
+    for direction in ("out", "both"):
+        for layer in model.layer.layers.values():
+            layer.direction = direction
+        found.append(model.layer.applies)
+    ends = [[[name in t[i] for name in COUNTS] for t in TRIPLES] for i in (2, 0)]
+    np.testing.assert_array_equal(found, [*ends, np.logical_or(*ends)])
 
 
 def test_means_of_relations_are_those_of_rgcn() -> None:

@@ -81,6 +81,7 @@ def test_every_model_is_built_by_name(name):
     ("gcn", {"activation": "swish"}, "relu, elu"),
     ("gcn", {"jumping": "lstm"}, "concat, max"),
     ("gcn", {"direction": "up"}, "in, out, both"),
+    ("mlp", {"direction": "out"}, "direction='out' has no effect: the layers of mlp pass no messages"),
     ("gcn", {"decoder": "cosine"}, "dot, hadamard, edge"),
     ("sage", {"aggregator": "lstm"}, "mean, max, sum"),
     ("gipa", {"reduce": "min"}, "sum, mean, max"),
