@@ -16,6 +16,7 @@ from graphtheta.errors import UserFunctionError
 from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Called, Gradients, Node, Parameter, Tape, Var, Vjp, space_of, value_of
+from ...ops.edge.aggregator import aggregators
 from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
@@ -24,7 +25,7 @@ from ..view.scored_pairs import PairPlan, Pairs
 from ..view.view import GraphView
 from .context import ActiveGraph, Superstep
 from .layer import Model
-from .module import lost
+from .module import lost, refuse_parameters
 from .stages import Stages
 from .traffic import Traffic
 
@@ -174,12 +175,16 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
             and sum; by default the order for as many rows before as after it.
 
     Raises:
-        UserFunctionError: The model uses a parameter that is not among its parameters.
+        UserFunctionError: The model uses a parameter that is not among its parameters, or an
+            aggregator holds one.
     """
     graph = _empty_graph(partition, counts)
     tape = _Watching(graph)
     with tape:
         out = model.run(graph)
+    for step in graph.supersteps:
+        for aggregator in () if step.made_by is None else aggregators(step.made_by.sum).values():
+            refuse_parameters(aggregator, step.layer)
     # before _stored_widths runs checkpoint segments again
     operations, traffic = list(tape.seen), list(graph.traffic)
     unread, layers = _unread(model, tape), graph.flow.hops(graph.directions)

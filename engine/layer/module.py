@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, UserFunctionError
 
 from ...ops.autodiff.tape import Parameter
 from ...ops.functions.norm import RunningStats
-
-# largest number of objects that the search for a lost parameter visits
-MOST_SEARCHED = 100_000
+from .reached import reached
 
 
 class Module:
@@ -96,40 +94,27 @@ def lost(model: Module, parameter: Parameter) -> str:
             "holds it from gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer is made")
 
 
+def refuse_parameters(aggregator: Any, owner: str) -> None:
+    """Check that an aggregator holds no parameters that are trained; they would have no gradients.
+
+    Args:
+        aggregator: The aggregator.
+        owner: Name of its layer, for the message.
+
+    Raises:
+        UserFunctionError: It holds one, or its methods read one.
+    """
+    name = type(aggregator).__name__
+    methods = [(f"{name}.{key}", value) for cls in type(aggregator).__mro__ if not cls.__module__.startswith("graphtheta.")
+               for key, value in vars(cls).items()]
+    for start, root in [("self", aggregator), *methods]:
+        for path, x, _ in reached(root, start):
+            if isinstance(x, Parameter) and x.requires_grad:
+                raise UserFunctionError(f"{owner}: its aggregator {name} holds a parameter {list(x.shape)} (it is {path}), which would "
+                                        "never be trained: aggregators cannot hold parameters yet; keep it in the layer, and use it in "
+                                        "gather, on the message, or in apply, on the total")
+
+
 def _path_to(model: Module, parameter: Parameter) -> tuple[str, str] | None:
     """Path of a parameter that is reached only through non-modules, and the type of its holder."""
-    queue: list[tuple[str, Any, Any]] = [("self", model, None)]
-    seen: set[int] = set()
-    for path, x, holder in queue:
-        if x is parameter:
-            return path, type(holder).__name__
-        if id(x) in seen or len(seen) > MOST_SEARCHED or isinstance(x, (np.ndarray, str, bytes, type)):
-            continue
-        seen.add(id(x))
-        parts = _parts(x) or [*getattr(x, "__dict__", {}).items()]
-        parts += [(name, getattr(x, name, None)) for cls in type(x).__mro__ for name in _slots(cls)]
-        parts += [(cell, value) for cell, value in _closure(x)]
-        queue += [(f"{path}.{name}", value, x) for name, value in parts]
-    return None
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = vars(cls).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _closure(x: Any) -> list[tuple[str, Any]]:
-    """Variables of enclosing functions that a function or bound method reads."""
-    function = getattr(x, "__func__", x)
-    cells, code = getattr(function, "__closure__", None), getattr(function, "__code__", None)
-    if not cells or code is None:
-        return []
-    return [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, cells, strict=False) if _is_filled(cell)]
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  (an empty cell raises)
-    except ValueError:
-        return False
-    return True
+    return next(((path, type(holder).__name__) for path, x, holder in reached(model) if x is parameter), None)

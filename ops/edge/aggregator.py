@@ -8,7 +8,9 @@ from which each edge computes the gradient of its own message, so backward moves
 
 A state is a dict of arrays with one row per destination. The caller fixes the order of merging
 (chunks in edge order, workers in rank order). ``scale`` is the importance weight of a sampled
-edge: the number of edges that it represents.
+edge: the number of edges that it represents. An edge of weight k counts as k equal edges, in
+``accumulate`` and in ``backward``; an aggregator that does not count it so, because it is a
+statistic of the sample itself, says so by ``weighted``.
 
 To add an aggregator, give an object of a subclass of ``Aggregator`` to ``AGGREGATORS.add``; then
 ``sum = "its name"`` works in any layer. It runs on the reference back end, because only built-in
@@ -77,12 +79,15 @@ class Aggregator(ABC):
         linear: Whether the total is linear in the message, so that a product with a matrix may be done to the total instead.
         partial: Columns of the state that other workers return to the master; None for all.
         shared: Columns of the state that they receive from it before a further pass.
+        weighted: Whether importance weights count; False for a statistic of the sample itself, such
+            as its largest message.
     """
 
     name: str
     linear = False
     partial: tuple[str, ...] | None = None
     shared: tuple[str, ...] = ()
+    weighted = True
 
     @abstractmethod
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
@@ -196,6 +201,7 @@ class Max(Aggregator):
     """Largest message per column; of equal ones the edge with the lowest global id wins and gets the gradient."""
 
     name = "max"
+    weighted = False
     _sign = 1
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:

@@ -37,6 +37,8 @@ class TopK(Aggregator):
         ConfigError: k is out of range.
     """
 
+    weighted = False
+
     def __init__(self, k: int):
         if not isinstance(k, int) or not 1 <= k <= MOST:
             raise ConfigError(f"TopK({k!r}): expected an integer from 1 to {MOST}, because each message is a column of "
@@ -106,6 +108,7 @@ class Median(Aggregator):
     """
 
     name = "median"
+    weighted = False
     partial = ("count", "below", "edge")
     shared = ("pivot",)
 

@@ -1,0 +1,63 @@
+"""What an object leads to: its attributes and items, and the variables that functions read."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dis import get_instructions
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+# largest number of objects that a search visits
+MOST_SEARCHED = 100_000
+
+
+def reached(root: Any, path: str = "self") -> Iterator[tuple[str, Any, Any]]:
+    """An object and all that it leads to, the nearest first: the path of each, the object, and the one that leads to it.
+
+    Args:
+        root: The object.
+        path: Its name.
+    """
+    queue: list[tuple[str, Any, Any]] = [(path, root, None)]
+    seen: set[int] = set()
+    for where, x, holder in queue:
+        yield where, x, holder
+        if id(x) in seen or len(seen) > MOST_SEARCHED or isinstance(x, (np.ndarray, str, bytes, type, ModuleType)):
+            continue
+        seen.add(id(x))
+        queue += [(f"{where}.{name}", value, x) for name, value in _parts(x)]
+
+
+def _parts(x: Any) -> list[tuple[Any, Any]]:
+    if isinstance(x, (list, tuple)):
+        return list(enumerate(x))
+    if isinstance(x, dict):
+        return list(x.items())
+    slots = [(name, getattr(x, name, None)) for cls in type(x).__mro__ for name in _slots(cls)]
+    function = getattr(x, "__func__", x)
+    return [*getattr(x, "__dict__", {}).items(), *slots, *(variables(function).items() if isinstance(function, FunctionType) else ())]
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def variables(function: FunctionType) -> dict[str, Any]:
+    """Variables of enclosing functions, and global ones, that a function reads, as far as they have values."""
+    known = function.__globals__
+    found = {name: known[name] for name in global_names(function.__code__) if name in known}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            # it has no value yet
+            continue
+    return found
+
+
+def global_names(code: CodeType) -> set[str]:
+    """Names of global variables that code reads or assigns, functions inside it included."""
+    own = {step.argval for step in get_instructions(code) if step.opname.endswith("_GLOBAL")}
+    return own.union(*(global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
