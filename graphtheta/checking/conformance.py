@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from graphtheta.checking import trial
+from graphtheta.checking.outside import Outside
 from graphtheta.checking.trial import Case, Numbers, Samples
+from graphtheta.checking.weighted import repeating, sampled
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
@@ -30,6 +32,8 @@ ROUNDING, SAME = 1e-9, 1e-12
 NOTHING = 1e-12
 # one placement of each shape: edges with their source, with their destination, with neither
 PLACEMENTS = ("1d-src", "1d-dst", "vertex-cut")
+# as of the key self_loops of a job
+LOOPS = ("auto", "yes", "no")
 # number of points at which a gradient must vanish to be reported as zero
 POINTS = 3
 
@@ -41,17 +45,19 @@ class Report:
     gradients: float
     permutation: float
     workers: float
+    weights: float
     backends: float
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return "\n".join([f"gradients against finite differences: {self.gradients:.1e}", f"renumbered nodes: {self.permutation:.1e}",
                           f"1 to 4 workers, {', '.join(PLACEMENTS)}: {self.workers:.1e}",
+                          f"importance weights against repeated edges: {self.weights:.1e}",
                           f"fused against reference back end: {self.backends:.1e}", *self.notes])
 
 
 def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = None, *, node_columns: Mapping[str, Any] | None = None,
-          edge_columns: Mapping[str, Any] | None = None, tolerance: float = 1e-6) -> Report:
+          edge_columns: Mapping[str, Any] | None = None, self_loops: str = "auto", tolerance: float = 1e-6) -> Report:
     """Check a layer (or a whole model that returns node values).
 
     Args:
@@ -62,6 +68,8 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
         node_columns, edge_columns: Values of the named columns that it reads, arrays [m] or
             [m, k]. Rows of the small graph are drawn from them:
             ``edge_columns={"type": range(4)}`` gives codes 0 to 3.
+        self_loops: As the key of a job: "yes" adds the missing self loops to the small graph, "no"
+            drops all, and "auto" adds them for layers that are made for them.
         tolerance: Largest relative error allowed for gradients; the other checks allow 1e-9.
 
     Returns:
@@ -70,22 +78,31 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
     Raises:
         CheckError: A check failed; the message says which, and by how much.
         ConfigError: The widths cannot be inferred, or ``layer`` is not a layer or model object.
-        DataError: A column has no rows, or cannot be a column of a graph.
+        DataError: A column has no rows, or cannot be a column of a graph; or the layer reads an
+            integer column, and self loops that have no value in it are added.
         GraphThetaError: The layer does not run.
     """
     if not isinstance(layer, (Layer, Model)):
         what = f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
         raise ConfigError(f"gt.check was given {what}; expected a layer object, such as gt.check(MyLayer(4, 3))")
-    subject = _Subject.of(layer, d_in, d_edge, (trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")))
-    with backend_scope("reference"), np.errstate(all="ignore"):
-        subject.check_finite()
-        subject.check_stateless()
-        subject.check_trained()
-        gradients = subject.check_gradients(tolerance)
-        permutation, workers = subject.check_permutation(), subject.check_workers()
-    with np.errstate(all="ignore"):
-        backends = subject.check_backends()
-    return Report(gradients, permutation, workers, backends, subject.notes)
+    if self_loops not in LOOPS:
+        raise ConfigError(f"self_loops {self_loops!r} is not known; choose from {', '.join(LOOPS)}")
+    outside = Outside(trial.copied(layer))
+    try:
+        samples = trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")
+        subject = _Subject.of(layer, d_in, d_edge, samples, self_loops, outside)
+        with backend_scope("reference"), np.errstate(all="ignore"):
+            subject.check_finite()
+            subject.check_stateless()
+            subject.check_history()
+            subject.check_trained()
+            gradients = subject.check_gradients(tolerance)
+            permutation, workers, weights = subject.check_permutation(), subject.check_workers(), subject.check_weights()
+        with np.errstate(all="ignore"):
+            backends = subject.check_backends()
+    finally:
+        outside.restore()
+    return Report(gradients, permutation, workers, weights, backends, subject.notes)
 
 
 @dataclass
@@ -93,6 +110,8 @@ class _Subject:
     """The model under test. Each check runs copies of it; its parameters are at generic values.
 
     Attributes:
+        other: Another graph with other values.
+        outside: The state that the model may reach outside of itself.
         layers: The supersteps of the model.
         unread: Names of parameters that no operation reads.
         notes: Which layers run on the reference back end.
@@ -101,21 +120,26 @@ class _Subject:
     name: str
     model: Model
     case: Case
+    other: Case
+    outside: Outside
     layers: Layers
     unread: list[str]
     notes: list[str]
 
     @classmethod
-    def of(cls, layer: Layer | Model, d_in: int | None, d_edge: int | None, samples: Samples) -> _Subject:
-        # a dry run may leave state in the model, so it gets a copy of its own
-        case, found = trial.fitting(trial.copied(layer), d_in, d_edge, samples)
+    def of(cls, layer: Layer | Model, d_in: int | None, d_edge: int | None, samples: Samples, loops: str, outside: Outside) -> _Subject:
+        # a dry run may leave state in the model, so it gets a copy of its own, and outside of it
+        fitting = trial.fitting(trial.copied(layer), d_in, d_edge, samples, loops)
+        outside.restore()
+        found = fitting.probe
         with backend_scope("fused"):
             slow = dict.fromkeys(fallback_text(step.layer, reason) for step in found.supersteps if step.program is not None
                                  for reason in fallbacks(step.program))
         model = trial.copied(layer)
         trial.make_double(model)
         trial.move_parameters(model, 0)
-        return cls(type(layer).__name__, model, case, found.layers, found.unread, list(slow))
+        return cls(name=type(layer).__name__, model=model, case=fitting.case, other=fitting.other, outside=outside, layers=found.layers,
+                   unread=found.unread, notes=list(slow))
 
     def copy(self) -> Model:
         """A model that has not run."""
@@ -172,16 +196,32 @@ class _Subject:
                 self.fail(f"a change of {name} has another effect on a layer that has run than on a new one: the layer caches something "
                           "computed from it in an earlier call; compute it in each call")
 
-    def _outcome(self, model: Model) -> Any:
+    def check_history(self) -> None:
+        """What a pass computes does not depend on an earlier pass over another graph."""
+        for training in (False, True):
+            self.outside.restore()
+            expected = self.run(case=self.other, training=training)
+            self.outside.restore()
+            used = self.copy()
+            self.run(used, training=training)
+            found = self._outcome(used, self.other, training)
+            changed = self._changed(used, *self.outside.changed())
+            self.outside.restore()
+            if isinstance(found, Exception) or trial.furthest(expected, found)[0] > SAME:
+                self.fail(f"after a pass over one graph, it computes other values on a second graph than a new layer does there{changed}: "
+                          "the layer stores something of the first graph; compute it in each pass, or give it to the graph as a column")
+
+    def _outcome(self, model: Model, case: Case | None = None, training: bool = False) -> Any:
         try:
-            return self.run(model)
+            return self.run(model, case, training)
         except (GraphThetaError, ValueError, TypeError, ArithmeticError, LookupError) as error:
             # the layer may not allow the changed setting
             return error
 
-    def _changed(self, used: Model) -> str:
-        """The attributes that a run of the model has changed, in words."""
-        found = [f"self.{name}" for before, after in zip(self.model.modules(), used.modules(), strict=False) for name in vars(after)
+    def _changed(self, used: Model, *outside: str) -> str:
+        """The attributes that a run of the model has changed, and names of variables outside of it, in words."""
+        found = [*outside]
+        found += [f"self.{name}" for before, after in zip(self.model.modules(), used.modules(), strict=False) for name in vars(after)
                  if repr(vars(before).get(name)) != repr(vars(after)[name]) and not isinstance(vars(after)[name], Module)]
         return f", and {', '.join(found[:3])} changed" if found else ""
 
@@ -241,6 +281,19 @@ class _Subject:
 
                 error, name = trial.furthest(expected, run_simulated(size, program)[0])
                 worst = max(worst, self.bound(error, ROUNDING, f"its {name} changes with the number of workers or the partition"))
+        return worst
+
+    def check_weights(self) -> float:
+        """In a sampled view, an edge of importance weight k is k equal edges."""
+        expected, worst = trial.run(self.copy(), self.case, self.layers, view_of=sampled), 0.0
+        for layer, aggregator, model in repeating(self.copy()):
+            error, name = trial.furthest(expected, trial.run(model, self.case, self.layers, view_of=sampled))
+            text = (f"its {name} changes where k equal edges take the place of one with importance "
+                    f"weight k in a sampled view: the aggregator {aggregator} of {layer} ignores scale, "
+                    "or one of its methods does; accumulate and backward must count an edge k times if "
+                    "its scale is k. For a statistic of the sample itself, such as its largest message, "
+                    "set weighted = False in the class of the aggregator")
+            worst = max(worst, self.bound(error, ROUNDING, text))
         return worst
 
     def check_backends(self) -> float:

@@ -14,16 +14,19 @@ import numpy as np
 
 from graphtheta.data.columns import take_rows
 from graphtheta.data.graph import Graph
+from graphtheta.data.transform import mean_of_in_edges
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Layer, Model
-from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError, UserFunctionError
+from graphtheta.inference.self_loops import check_loops, with_loops
 from graphtheta.ops.autodiff.tape import Parameter, Tape, Var
 from graphtheta.rng import Purpose, integers, key, normal, shuffle
 
@@ -44,11 +47,24 @@ class Case:
 
     def renumbered(self) -> tuple[Case, np.ndarray]:
         """The case with renumbered nodes and reordered edges, and the new number of each node."""
-        order, edges = shuffle(key(3, Purpose.CHECK), np.arange(N_NODES)), shuffle(key(4, Purpose.CHECK), np.arange(N_EDGES))
+        order, edges = (shuffle(key(k, Purpose.CHECK), np.arange(n)) for k, n in ((3, N_NODES), (4, self.graph.n_edges)))
         number = np.empty_like(order)
         number[order] = np.arange(N_NODES)
         columns = take_rows(self.graph.node_columns, order), take_rows(self.graph.edge_columns, edges)
         return _with_inputs(number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns), number
+
+    def with_loops(self, loops: str, model: Model) -> tuple[Case, frozenset[str]]:
+        """The case with the self loops that a job adds or drops, and the names of the integer edge columns that the added ones lack.
+
+        Args:
+            loops: As the key ``self_loops`` of a job.
+            model: The model of the job.
+        """
+        looped = with_loops(self.graph, loops, model)
+        # also float64
+        kept = self.attr if looped.info.edges is None else self.attr[looped.info.edges]
+        added = mean_of_in_edges(self.graph, self.attr, looped.graph.dst[looped.info.n_edges:])
+        return replace(self, graph=looped.graph, attr=np.concatenate((kept, added))), looped.unknown
 
 
 class _SingleLayer(Model):
@@ -95,11 +111,27 @@ def sample(columns: Mapping[str, Any] | None, kind: str) -> dict[str, np.ndarray
     return found
 
 
-def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples) -> tuple[Case, Probe]:
-    """A case of widths that fit the model, and the model's dry run on it.
+@dataclass(frozen=True)
+class Fitting:
+    """Inputs that fit a model.
+
+    Attributes:
+        case: The case on which it is checked.
+        other: A case of the same widths with other edges and values.
+        probe: Its dry run.
+    """
+
+    case: Case
+    other: Case
+    probe: Probe
+
+
+def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples, loops: str) -> Fitting:
+    """Cases of widths that fit the model, and the model's dry run.
 
     Raises:
         ConfigError: The widths cannot be inferred.
+        DataError: The model reads a column that self loops lack that a job adds.
         GraphThetaError: The model does not run, whatever the widths.
     """
     parameters = model.parameters()
@@ -109,8 +141,11 @@ def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples
     for a in [d_in] if d_in is not None else sizes:
         for b in [d_edge] if d_edge is not None else sizes:
             try:
-                case = _case(a, b, samples)
-                return case, probe(model, build_partition(case.graph, SerialComm(), dtype=dtype))
+                (case, unknown), (other, _) = (_case(a, b, samples, draw).with_loops(loops, model) for draw in (0, 1))
+                partition = build_partition(case.graph, SerialComm(), dtype=dtype)
+                found = probe(model, partition)
+                check_loops(model, partition, unknown)
+                return Fitting(case, other, found)
             except (ShapeError, UserFunctionError) as error:
                 reasons.setdefault(str(error), error)
     first = next(iter(reasons.values()))
@@ -120,18 +155,19 @@ def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples
                       f"{first}; give gt.check(layer, d_in=..., d_edge=...)")
 
 
-def _case(d_in: int, d_edge: int, samples: Samples) -> Case:
-    k, nodes, edges = key(0, Purpose.CHECK), np.arange(N_NODES), np.arange(N_EDGES)
+def _case(d_in: int, d_edge: int, samples: Samples, draw: int) -> Case:
+    k, nodes, edges = key(10 * draw, Purpose.CHECK), np.arange(N_NODES), np.arange(N_EDGES)
     src, dst = integers(k, edges, N_NODES - 3, 2).T
     dst[:25] = 2
     src[25:29] = dst[25:29]
     src[30:35], dst[30:35] = src[40:45], dst[40:45]
-    columns = _drawn(samples[0], nodes), _drawn(samples[1], edges)
+    columns = _drawn(samples[0], nodes, draw), _drawn(samples[1], edges, draw)
     return _with_inputs(np.stack((src, dst)), normal(k + 1, nodes, d_in), normal(k + 2, edges, d_edge), columns)
 
 
-def _drawn(columns: dict[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
-    return {name: rows[integers(key(2, Purpose.CHECK, len(ids), i), ids, len(rows))] for i, (name, rows) in enumerate(columns.items())}
+def _drawn(columns: dict[str, np.ndarray], ids: np.ndarray, draw: int) -> dict[str, np.ndarray]:
+    return {name: rows[integers(key(2 + 10 * draw, Purpose.CHECK, len(ids), i), ids, len(rows))]
+            for i, (name, rows) in enumerate(columns.items())}
 
 
 def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray, columns: Samples) -> Case:
@@ -139,27 +175,30 @@ def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray, column
 
 
 def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, edge_placement: str = DEFAULT_PLACEMENT, *,
-        training: bool = False) -> Numbers:
+        training: bool = False, view_of: Callable[[Partition, Layers], GraphView] = whole) -> Numbers:
     """Values of a model, and gradients of their product with fixed weights, by global id.
 
     Args:
         layers: Supersteps of the model, as its dry run found them.
+        view_of: Makes the view; values and gradients of other nodes than those in it are 0.
 
     Collective: all ranks of comm.
     """
     comm = comm if comm is not None else SerialComm()
     partition = build_partition(case.graph, comm, edge_placement, dtype=np.float64)
-    view = whole(partition, layers)
-    x = Var(case.x[partition.masters], view.space, needs_grad=True)
+    view = view_of(partition, layers)
+    rows_of = partition.masters if view.rows is None else partition.masters[view.rows]
+    x = Var(case.x[rows_of], view.space, needs_grad=True)
     attr = Var(case.attr[partition.edge_gid], needs_grad=True)
     parameters = model.parameters()
     with Tape(training=training, all_sum=comm.all_sum) as tape:
         out = model(view, **{"x": x, "edge.attr": attr})
         total = GradientSum(comm, parameters)
-        gradients = tape.backward(out, weights(partition.masters, out.shape), final=total.add)
+        targets = rows_of[: out.shape[0]]
+        gradients = tape.backward(out, weights(targets, out.shape), final=total.add)
     found: Numbers = {}
-    for name, ids, like, rows in (("values", partition.masters, None, out.value),
-                                  ("gradient of x", partition.masters, case.x, gradients.of(x)),
+    for name, ids, like, rows in (("values", targets, None, out.value),
+                                  ("gradient of x", rows_of, case.x, gradients.of(x)),
                                   ("gradient of edge.attr", partition.edge_gid, case.attr, gradients.of(attr))):
         everywhere = np.zeros((N_NODES, *out.shape[1:])) if like is None else np.zeros_like(like)
         if rows is not None:

@@ -1,13 +1,15 @@
 """gt.check: what it finds, and in which words."""
 from __future__ import annotations
 
+from functools import lru_cache
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.errors import CheckError, ColumnError, DataError, GraphThetaError, ShapeError, UserFunctionError
+from graphtheta.checking import trial
+from graphtheta.errors import CheckError, ColumnError, ConfigError, DataError, GraphThetaError, ShapeError, UserFunctionError
 from graphtheta.models import GAT, GATE, GCN, GIN, SAGE, BatchNorm
 from graphtheta.models.mlp import MLP
 from graphtheta.ops import PRIMITIVES
@@ -156,6 +158,164 @@ class Cancelled(Base):
         return gt.softmax(edge.src.z + self.v) * edge.src.z
 
 
+class Remembers(Base):
+    """Subtracts a sum over the first graph that it sees, which it stores somewhere."""
+
+    def apply(self, node, total):
+        return total - self.stored(lambda: float(np.sum(np.asarray(node.h.value))))
+
+
+class StoredInSelf(Remembers):
+    def stored(self, compute):
+        if not hasattr(self, "first"):
+            self.first = compute()
+        return self.first
+
+
+class StoredInClass(Remembers):
+    first = None
+
+    def stored(self, compute):
+        if StoredInClass.first is None:
+            StoredInClass.first = compute()
+        return self.first
+
+
+class AddedToClass(Remembers):
+    def stored(self, compute):
+        if not hasattr(type(self), "added"):
+            type(self).added = compute()
+        return type(self).added
+
+
+FIRST = {}
+
+
+class StoredInGlobal(Remembers):
+    def stored(self, compute):
+        return FIRST.setdefault("sum", compute())
+
+
+class Memory:
+    """An object, and its class, that keep a number."""
+
+    numbers = []
+
+    def __init__(self):
+        self.first = None
+
+
+MEMORY = Memory()
+
+
+class StoredInObject(Remembers):
+    def stored(self, compute):
+        MEMORY.first = compute() if MEMORY.first is None else MEMORY.first
+        return MEMORY.first
+
+
+class StoredInItsClass(Remembers):
+    def stored(self, compute):
+        MEMORY.numbers.append(compute())
+        return MEMORY.numbers[0]
+
+
+class AssignedGlobal(Remembers):
+    def stored(self, compute):
+        global assigned
+        try:
+            return assigned
+        except NameError:
+            assigned = compute()
+        return assigned
+
+
+def by_helper(compute):
+    by_helper.first = getattr(by_helper, "first", None) or compute()
+    return by_helper.first
+
+
+class StoredByHelper(Remembers):
+    def stored(self, compute):
+        return by_helper(compute)
+
+
+@lru_cache
+def by_shape(shape):
+    return LAST[-1]
+
+
+LAST = []
+
+
+class StoredInFunctionCache(Remembers):
+    def stored(self, compute):
+        LAST.append(compute())
+        return by_shape("any")
+
+
+def stored_in_closure():
+    first = []
+
+    class StoredInClosure(Remembers):
+        def stored(self, compute):
+            first.append(compute())
+            return first[0]
+
+    return StoredInClosure()
+
+
+class Total(gt.Aggregator):
+    """A sum, which may ignore importance weights.
+
+    Args:
+        forward, backward: Whether they count.
+    """
+
+    name = "mine"
+
+    def __init__(self, forward=True, backward=True):
+        self.counts = forward, backward
+
+    def start(self, n, shapes, dtype):
+        return {"a": np.zeros((n, *shapes[0]), dtype)}
+
+    def accumulate(self, state, seg, parts, gid, scale):
+        state["a"][seg.row] += seg.add(self.scaled(parts[0], scale, self.counts[0]))
+
+    def merge(self, state, rows, other):
+        state["a"][rows] += other["a"]
+
+    def finish(self, state):
+        return state["a"]
+
+    def backward_state(self, state, total, g):
+        return {"g": g}
+
+    def backward(self, columns, parts, gid, scale):
+        return [self.scaled(columns["g"], scale, self.counts[1])]
+
+    @staticmethod
+    def scaled(x, scale, counts):
+        return x * scale[:, None] if counts and scale is not None else x
+
+
+class Summed(Base):
+    def __init__(self, aggregator):
+        super().__init__()
+        self.sum = aggregator
+
+    def apply(self, node, total):
+        parts = [total] if isinstance(self.sum, gt.Aggregator) else [total.mine, total.median]
+        return gt.tanh(sum(parts[1:], parts[0]))
+
+
+def statistic():
+    aggregator = Total(forward=False, backward=False)
+    aggregator.weighted = False
+    return aggregator
+
+
 class InAPlainObject(Base):
     def __init__(self):
         super().__init__()
@@ -176,6 +336,22 @@ FAULTS = {
     "state": (Counting, r"Counting: a second call computes other values, and self\.calls changed: the layer keeps state"),
     "stale setting": (Remembering, r"Remembering: a change of self\.scale has another effect on a layer that has run"),
     "stale weights": (RememberingWeights, "RememberingWeights: a change of its parameters has another effect"),
+    "stored in the layer": (StoredInSelf, r"StoredInSelf: after a pass over one graph.*new layer does there, and self\.first changed: "),
+    "stored in its class": (StoredInClass, r"after a pass over one graph.*and StoredInClass\.first changed: the layer stores something"),
+    "added to its class": (AddedToClass, r"after a pass over one graph.*and AddedToClass\.added changed"),
+    "stored in a global": (StoredInGlobal, r"after a pass over one graph.*and the global FIRST changed"),
+    "stored in an object": (StoredInObject, r"after a pass over one graph.*and the global MEMORY changed"),
+    "stored in the class of an object": (StoredInItsClass, r"after a pass over one graph.*and Memory\.numbers changed"),
+    "an assigned global": (AssignedGlobal, r"after a pass over one graph.*and the global assigned changed"),
+    "stored by a helper": (StoredByHelper, r"after a pass over one graph.*and by_helper\.first changed"),
+    "stored in the cache of a function": (StoredInFunctionCache, r"after a pass over one graph.*the cache of by_shape changed"),
+    "stored in a closure": (stored_in_closure, r"after a pass over one graph.*and the variable first changed"),
+    "weights ignored": (lambda: Summed(Total(False, False)),
+                        r"Summed: its .* changes where k equal.*aggregator Total of Summed ignores scale.*weighted = False"),
+    "weights ignored backward": (lambda: Summed(Total(True, False)),
+                                 r"Summed: its gradient of .* changes where k equal.*Total of Summed ignores scale"),
+    "weights ignored beside a statistic": (lambda: Summed((Total(False, True), "median")),
+                                           r"changes where k equal.*the aggregator Total of Summed"),
     "unread parameter": (Unread, r"Unread: no operation reads v, so it is not trained"),
     "useless parameter": (Useless, r"Useless: the gradient of v is zero, so it is not trained"),
     "bias before batch norm": (lambda: Normed(True), r"Normed: the gradient of layer\.bias is zero up to rounding.*Adam.*bias=False"),
@@ -250,6 +426,113 @@ def test_a_parameter_that_is_not_found_is_named_with_its_place():
         gt.check(InAPlainObject(), 4, 2)
 
 
+@pytest.mark.parametrize("make", [lambda: Summed(Total()), lambda: Summed((Total(), "median")), lambda: Summed(statistic())])
+def test_weights_that_count_and_statistics_pass(make):
+    assert gt.check(make(), d_in=4, d_edge=2).weights < 1e-12
+
+
+def test_the_check_leaves_state_outside_of_the_layer_alone():
+    for make in (StoredInClass, AddedToClass, StoredInGlobal, StoredInObject, StoredInItsClass, AssignedGlobal, StoredByHelper,
+                 StoredInFunctionCache):
+        with pytest.raises(CheckError, match="after a pass over one graph"):
+            gt.check(make(), d_in=4, d_edge=2)
+    assert StoredInClass.first is None and not hasattr(AddedToClass, "added") and not hasattr(by_helper, "first")
+    assert not FIRST and not LAST and not MEMORY.numbers and MEMORY.first is None and "assigned" not in globals() and not by_shape.cache_info().currsize
+
+
+class Factor(Total):
+    """A sum times a parameter, which it finds in one of several places."""
+
+    shared_factor = None
+
+    def __init__(self, place):
+        super().__init__()
+        factor = gt.Parameter.ones(3)
+        if place == "attribute":
+            self.factor = factor
+        elif place == "module":
+            self.inner = {"linear": gt.Linear(3, 3)}
+        elif place == "method":
+            self.scaled = lambda x, scale, counts: x * np.asarray(factor.value)
+        elif place == "class":
+            self.__class__ = type("Factor", (Total,), {"factor": factor})
+
+
+@pytest.mark.parametrize(("place", "path"), [("attribute", r"self\.factor"), ("module", r"self\.inner\.linear\.weight"),
+                                             ("method", r"self\.scaled\.factor"), ("class", r"Factor\.factor")])
+def test_a_parameter_in_an_aggregator_is_refused(place, path):
+    class Net(gt.Model):
+        def __init__(self, d_in, d_out):
+            self.layer, self.out = Summed(Factor(place)), gt.Linear(3, d_out)
+
+        def forward(self, graph):
+            return self.out(self.layer(graph, graph.x))
+
+    words = rf"Summed: its aggregator Factor holds a parameter .*\(it is {path}\).*aggregators cannot hold parameters yet"
+    with pytest.raises(UserFunctionError, match=words):
+        gt.check(Summed(Factor(place)), d_in=4, d_edge=2)
+    graph = gt.Graph([[0, 1], [1, 2]], 4, x=np.eye(4), y=[0, 1, 0, 1], train=np.ones(4, bool))
+    with pytest.raises(UserFunctionError, match=words):
+        gt.Trainer(Net, graph, epochs=1).fit()
+
+
+# ---- self loops
+
+
+class Looped(Base):
+    """Its values are infinite where a node has no in-edge."""
+
+    self_loops = True
+    sum = "mean"
+
+    def apply(self, node, total):
+        return total / gt.cast(node.in_degree, total.dtype)
+
+
+class LoopedFloats(Looped):
+    def gather(self, edge):
+        return edge.src.z * edge.size
+
+
+class LoopedCodes(Looped):
+    def gather(self, edge):
+        return edge.src.z * edge.type
+
+
+def test_self_loops_are_those_of_a_job():
+    gt.check(Looped(), d_in=4, d_edge=2)
+    columns = {"size": [0.5, 1.5, -2.0], "type": range(3)}
+    gt.check(LoopedFloats(), d_in=4, d_edge=2, edge_columns=columns)
+    with pytest.raises(CheckError, match=r"not finite: nan at node \d+, which has 0 in-edges"):
+        gt.check(Looped(), d_in=4, d_edge=2, self_loops="no")
+    words = r"LoopedCodes reads edge.type, an integer column without a value for the self loops that"
+    with pytest.raises(DataError, match=words):
+        gt.check(LoopedCodes(), d_in=4, d_edge=2, edge_columns=columns)
+    with pytest.raises(CheckError, match="not finite"):
+        gt.check(LoopedCodes(), d_in=4, d_edge=2, edge_columns=columns, self_loops="no")
+    with pytest.raises(CheckError, match="not finite"):
+        gt.check(Inverse(), 4, 2)
+    gt.check(Inverse(), 4, 2, self_loops="yes")
+    with pytest.raises(ConfigError, match="self_loops 'maybe' is not known; choose from auto, yes, no"):
+        gt.check(Looped(), d_in=4, self_loops="maybe")
+
+
+def test_the_case_of_a_job_has_its_self_loops():
+    """Loops, means of attributes and float columns, and no codes; the numbers of edges come first."""
+    columns = {}, {"size": np.array([0.5, 1.5, -2.0]), "type": np.arange(3)}
+    plain = trial.fitting(trial.copied(Base()), 4, 2, columns, "auto").case
+    looped = trial.fitting(trial.copied(Looped()), 4, 2, columns, "auto").case
+    graph = plain.graph.with_self_loops(columns={"type": -1})
+    np.testing.assert_array_equal(looped.graph.edge_index, graph.edge_index)
+    assert graph.n_edges > plain.graph.n_edges == len(plain.attr)
+    for name in columns[1]:
+        np.testing.assert_array_equal(looped.graph.edge_columns[name], graph.edge_columns[name])
+    np.testing.assert_allclose(looped.attr, graph.edge_attr, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(looped.attr[: len(plain.attr)], plain.attr)
+    bare = trial.fitting(trial.copied(Looped()), 4, 2, columns, "no").case
+    assert not np.any(bare.graph.src == bare.graph.dst) and len(bare.attr) == bare.graph.n_edges < plain.graph.n_edges
+
+
 def test_a_private_parameter_is_found():
     class Private(gt.Layer):
         def __init__(self):
@@ -272,7 +555,7 @@ def test_what_is_right_passes_and_is_left_alone(make):
     layer = make()
     before = {name: p.value.copy() for name, p in layer.named_parameters()}
     report = gt.check(layer)
-    assert max(report.permutation, report.workers, report.backends) < 1e-9 and report.gradients < 1e-6 and not report.notes
+    assert max(report.permutation, report.workers, report.weights, report.backends) < 1e-9 and report.gradients < 1e-6 and not report.notes
     for name, p in layer.named_parameters():
         np.testing.assert_array_equal(p.value, before[name])
 

@@ -1,0 +1,192 @@
+"""State outside of a model that its methods reach: attributes of classes, global variables, those of enclosing functions.
+
+Searched are the classes of a model, its layers and their aggregators, and the classes and functions
+that they refer to in the same files.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from types import CellType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.layer.reached import global_names
+from graphtheta.ops.edge.aggregator import aggregators
+
+# of arrays with more numbers no copy is made
+MOST_COPIED = 1_000_000
+
+
+class Outside:
+    """The variables outside of a model that its methods reach, and the values that they have now.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: Model):
+        classes = dict.fromkeys(cls for x in _parts(model) for cls in type(x).__mro__ if not _of_the_package(cls) and cls is not object)
+        self._files = {cls.__module__ for cls in classes}
+        self._searched: set[int] = set()
+        self._spaces: list[_Space] = []
+        self._caches: list[Any] = []
+        for cls in classes:
+            self._search(cls)
+
+    def restore(self) -> None:
+        """Give the variables the values that they had when this object was made, and empty the caches of functions."""
+        for space in self._spaces:
+            space.restore()
+        for cached in self._caches:
+            cached.cache_clear()
+
+    def changed(self) -> list[str]:
+        """Names of the variables whose values differ from those when this object was made."""
+        full = [f"the cache of {cached.__name__}" for cached in self._caches if cached.cache_info().currsize]
+        return [name for space in self._spaces for name in space.changed()] + full
+
+    def _search(self, x: Any) -> None:
+        """Note the variables of a class or function, and search those that they lead to."""
+        if hasattr(x, "cache_clear") and id(x) not in self._searched:
+            self._searched.add(id(x))
+            self._caches.append(x)
+        for wrapper in ("fget", "__func__", "__wrapped__"):
+            x = getattr(x, wrapper, x)
+        if not isinstance(x, (type, FunctionType)) or x.__module__ not in self._files or id(x) in self._searched:
+            return
+        self._searched.add(id(x))
+        made = [_attributes(x)]
+        if isinstance(x, FunctionType):
+            made += [_globals(x), _closure(x)]
+        for variables in made:
+            self._spaces.append(_Space(variables, self._files))
+            for value in variables.read().values():
+                self._search(value)
+                self._search(type(value))
+
+
+def _parts(model: Model) -> Iterator[Any]:
+    for module in model.modules():
+        yield module
+        yield from aggregators(module.sum).values() if isinstance(module, Layer) else ()
+
+
+def _of_the_package(cls: type) -> bool:
+    return f"{cls.__module__}.".startswith("graphtheta.")
+
+
+@dataclass(frozen=True)
+class _Variables:
+    """Variables in one place.
+
+    Attributes:
+        prefix: Put before a name in messages.
+        read: Returns the values by name.
+        write: Sets a value.
+        remove: Removes a variable.
+    """
+
+    prefix: str
+    read: Callable[[], dict[str, Any]]
+    write: Callable[[str, Any], None]
+    remove: Callable[[str], None]
+
+
+def _attributes(x: Any) -> _Variables:
+    """The attributes of a class or function."""
+    def read() -> dict[str, Any]:
+        return {name: value for name, value in vars(x).items() if not name.startswith("__")}
+
+    return _Variables(f"{x.__name__}.", read, partial(setattr, x), partial(delattr, x))
+
+
+def _globals(function: FunctionType) -> _Variables:
+    """The global variables that a function reads or assigns."""
+    known, names = function.__globals__, sorted(global_names(function.__code__))
+
+    def read() -> dict[str, Any]:
+        return {name: known[name] for name in names if name in known}
+
+    return _Variables("the global ", read, known.__setitem__, known.__delitem__)
+
+
+def _closure(function: FunctionType) -> _Variables:
+    """The variables of enclosing functions that a function reads or assigns."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+    def read() -> dict[str, Any]:
+        # an empty cell is equal to another one
+        return {name: cell.cell_contents for name, cell in cells.items() if cell != CellType()}
+
+    def write(name: str, value: Any) -> None:
+        cells[name].cell_contents = value
+
+    def remove(name: str) -> None:
+        del cells[name].cell_contents
+
+    return _Variables("the variable ", read, write, remove)
+
+
+class _Space:
+    """Variables in one place, and the values that they have now.
+
+    Args:
+        variables: The variables.
+        files: Modules of classes of whose objects the attributes belong to the values.
+    """
+
+    def __init__(self, variables: _Variables, files: set[str]):
+        self._variables, self._files = variables, files
+        self._values = variables.read()
+        self._contents = {name: self._content(value) for name, value in self._values.items()}
+
+    def changed(self) -> list[str]:
+        now = self._variables.read()
+        return [self._variables.prefix + name for name in sorted(now.keys() | self._values.keys())
+                if now.get(name) is not self._values.get(name)
+                or repr(self._content(now.get(name))) != repr(self._contents.get(name))]
+
+    def restore(self) -> None:
+        now = self._variables.read()
+        for name in now.keys() - self._values.keys():
+            self._variables.remove(name)
+        for name, value in self._values.items():
+            if name not in now or now[name] is not value:
+                self._variables.write(name, value)
+            if (content := self._contents[name]) is not None:
+                _refill(_changeable(value, self._files), deepcopy(content))
+
+    def _content(self, value: Any) -> Any:
+        """A copy of what can be changed inside a value; None without such a thing, or without a copy."""
+        inside = _changeable(value, self._files)
+        if inside is None or (isinstance(inside, np.ndarray) and inside.size > MOST_COPIED):
+            return None
+        try:
+            return deepcopy(inside)
+        except (TypeError, ValueError, RuntimeError):
+            return None
+
+
+def _changeable(value: Any, files: set[str]) -> Any:
+    """The container that can be changed inside a value, such as the attributes of an object; None without one."""
+    if isinstance(value, (dict, list, set, np.ndarray)):
+        return value
+    if isinstance(value, (type, FunctionType)) or type(value).__module__ not in files | {"types"}:
+        return None
+    return getattr(value, "__dict__", None)
+
+
+def _refill(x: Any, content: Any) -> None:
+    if isinstance(content, np.ndarray):
+        x[...] = content
+        return
+    x.clear()
+    if isinstance(content, list):
+        x.extend(content)
+    else:
+        x.update(content)
