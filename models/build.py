@@ -92,17 +92,30 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
     width = sum(widths) if o.jumping == "concat" else width
     readout, width = (None, width) if o.readout == "none" else make_readout(o.readout, width)
     head = NodeHead(width, (), end) if head_follows else None
-    made = Network(layers, widths, activation=design.activation if o.activation == "auto" else o.activation, dropout=o.dropout, norm=o.norm,
-                   residual=design.residual if o.residual else "none", jumping=o.jumping, embed=embed, readout=readout, head=head,
-                   decoder=_decoder(decoder, o.hidden if o.layers else d_in, d_out, d_edge), plain_end=not head_follows,
-                   activated=design.activated)
+    made = Network(
+        layers,
+        widths,
+        activation=design.activation if o.activation == "auto" else o.activation,
+        dropout=o.dropout,
+        norm=o.norm,
+        residual=design.residual if o.residual else "none",
+        jumping=o.jumping,
+        embed=embed,
+        readout=readout,
+        head=head,
+        decoder=_decoder(decoder, o.hidden if o.layers else d_in, d_out, d_edge),
+        plain_end=not head_follows,
+        activated=design.activated,
+    )
     if o.decay_first_layer_only and o.layers:
         made.decay_first_layer_only()
     return made
 
 
 def _turn(name: str, module: Module, direction: str) -> None:
-    """Give a direction to the layers inside a module that sum messages; with "in" they keep their own.
+    """Give a direction to the layers inside a module that sum messages.
+
+    With "in", the default of a job, they keep their own.
 
     Raises:
         ConfigError: There are none, or one was made for another direction.
@@ -111,11 +124,14 @@ def _turn(name: str, module: Module, direction: str) -> None:
     if direction == "in":
         return
     if not summing:
-        raise ConfigError(f"direction={direction!r} has no effect: the layers of {name} pass no messages; leave it out")
+        raise ConfigError(f"direction={direction!r} has no effect: the layers of {name} pass no "
+                          "messages; leave it out")
     for layer in summing:
         if layer.direction not in ("in", direction):
-            raise ConfigError(f"direction={direction!r}: {type(layer).__name__}, a layer of {name}, was made for direction "
-                              f"{layer.direction!r}; leave it out")
+            raise ConfigError(
+                f"direction={direction!r}: {type(layer).__name__}, a layer of {name}, was "
+                f"made for direction {layer.direction!r}; leave it out"
+            )
         layer.direction = direction
 
 

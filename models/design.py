@@ -63,9 +63,9 @@ class NetworkOptions(Options):
     readout: Literal["none", "sum", "mean", "max", "attention", "set2set"] = "none"
     """For labels of whole graphs: how their values are made from those of their nodes."""
     activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
-    """Activation of the embedding and between layers, where the model has one; auto uses that of the published model."""
+    """Activation of the embedding and between layers; auto uses that of the published model."""
     direction: Literal["in", "out", "both"] = "in"
-    """Edges along which a node aggregates messages: incoming (in), outgoing (out), or both; layers made for out or both keep it."""
+    """Edges along which a node aggregates messages: incoming (in), outgoing (out), or both."""
     decay_first_layer_only: bool = False
     """Apply weight decay to the first layer only, as in the original GCN."""
 

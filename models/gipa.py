@@ -10,9 +10,10 @@ Transform runs the perceptrons of the ends, gather those of the edge and the sof
 apply combines. Edge drop removes edges from a training step: their weight is 0 and the softmax
 runs over the others.
 
-Departures: heads are flattened here; the residual between layers, batch norm, activation and the dropout between
-layers belong to the network. Its residual is the input of a layer, after norm and activation of the one before; that
-of the published code is the value before them, without dropout, and begins at the second layer. Source of sizes and defaults: https://github.com/yongchao-liu/gipa.
+Departures: heads are flattened here; the residual between layers, batch norm, activation and the
+dropout between layers belong to the network. Its residual is the input of a layer, after norm and
+activation of the one before; that of the published code is the value before them, and begins at the
+second layer. Source of sizes and defaults: https://github.com/yongchao-liu/gipa.
 """
 from __future__ import annotations
 

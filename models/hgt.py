@@ -12,7 +12,7 @@ As in the code of the paper and in PyTorch Geometric, layers follow each other w
 between them; one follows the embedding.
 
 Departures, as in PyTorch Geometric: relu in place of tanh after the embedding, the skip connection
-is left out where input and output have different widths, and there is no relative temporal encoding.
+is left out where input and output have different widths, no relative temporal encoding.
 One matrix embeds nodes of all types, and dropout stands in front of a layer, not of its skip
 connection.
 """
@@ -57,8 +57,17 @@ class HGT(Layer):
         ConfigError: The heads do not divide the output.
     """
 
-    def __init__(self, d_in: int, d_out: int, relations: int, types: int, heads: int = 1, *, attention_dropout: float = 0.0,
-                 bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        relations: int,
+        types: int,
+        heads: int = 1,
+        *,
+        attention_dropout: float = 0.0,
+        bias: bool = True,
+    ):
         if d_out % heads:
             raise ConfigError(f"HGT: {heads} heads do not divide the width {d_out}; choose another number of heads")
         d = d_out // heads
@@ -99,7 +108,15 @@ class HGT(Layer):
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: HeadOptions, *, relations: int, types: int) -> tuple[Layer, int]:
     width = o.heads * d_out
-    made = HGT(d_in, width, relations, types, o.heads, attention_dropout=o.attention_dropout, bias=o.has_bias(last))
+    made = HGT(
+        d_in,
+        width,
+        relations,
+        types,
+        o.heads,
+        attention_dropout=o.attention_dropout,
+        bias=o.has_bias(last),
+    )
     return made, width
 
 

@@ -67,11 +67,29 @@ class Network(Model):
             they have different widths with ``jumping="max"``.
     """
 
-    def __init__(self, layers: Sequence[Module], widths: Sequence[int], *, activation: str = "relu", dropout: float = 0.0,
-                 norm: str = "none", residual: str = "none", jumping: str = "none", embed: MLP | None = None, head: MLP | None = None,
-                 readout: Callable[..., Any] | None = None, decoder: Layer | None = None, plain_end: bool = True, activated: str = "all"):
-        choices = {"residual": (residual, RESIDUALS), "jumping": (jumping, JUMPING), "activation": (activation, ACTIVATIONS),
-                   "activated": (activated, ACTIVATED)}
+    def __init__(
+        self,
+        layers: Sequence[Module],
+        widths: Sequence[int],
+        *,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        norm: str = "none",
+        residual: str = "none",
+        jumping: str = "none",
+        embed: MLP | None = None,
+        head: MLP | None = None,
+        readout: Callable[..., Any] | None = None,
+        decoder: Layer | None = None,
+        plain_end: bool = True,
+        activated: str = "all",
+    ):
+        choices = {
+            "residual": (residual, RESIDUALS),
+            "jumping": (jumping, JUMPING),
+            "activation": (activation, ACTIVATIONS),
+            "activated": (activated, ACTIVATED),
+        }
         for name, (given, allowed) in choices.items():
             if given not in allowed:
                 raise ConfigError(f"{name} {given!r} is not known; choose from {', '.join(allowed)}")

@@ -51,20 +51,29 @@ class Attention(Module):
 class PerRelation(Module):
     """Layers by relation; call it as a layer, ``self.layer(graph, h)``."""
 
-    def __init__(self, layers: dict[int, Layer], ends: list[tuple[int, int]], types: int, relations: int, combine: str,
-                 attention: Attention | None):
+    def __init__(
+        self,
+        layers: dict[int, Layer],
+        ends: list[tuple[int, int]],
+        types: int,
+        relations: int,
+        combine: str,
+        attention: Attention | None,
+    ):
         self.layers, self.combine, self.attention = layers, combine, attention
         self.ends, self.types, self.relations = ends, types, relations
 
     @property
     def applies(self) -> np.ndarray | None:
-        """Whether the relation of a layer leads to a type, [layers, types] bool; None without types."""
+        """Whether relations of layers lead to types, [layers, types] bool; None without types."""
         if not self.types:
             return None
         table = np.zeros((len(self.layers), self.types), bool)
-        for row, (source, destination), layer in zip(table, self.ends, self.layers.values(), strict=True):
+        layers = zip(self.layers.values(), self.ends, strict=True)
+        for i, (layer, (source, destination)) in enumerate(layers):
             # the direction may have been set after the layer was made
-            row[list({"in": (destination,), "out": (source,), "both": (source, destination)}[layer.direction])] = True
+            receiving = {"in": [destination], "out": [source], "both": [source, destination]}
+            table[i, receiving[layer.direction]] = True
         return table
 
     def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
@@ -76,7 +85,8 @@ class PerRelation(Module):
         for code, layer in self.layers.items():
             with graph.relation(code, 1 / self.relations):
                 made.append(layer(graph, h, **columns))
-        masks, applies = None, self.applies
+        masks = None
+        applies = self.applies
         if applies is not None:
             types = graph.node("type", made[0].shape[0])
             masks = [embedding(row.astype(made[0].dtype), types) for row in applies]
@@ -145,7 +155,8 @@ def per_relation(layers: Callable[[Any], Layer] | Mapping[Any, Layer], relations
             raise ConfigError(f"per_relation: relation {names[code]!r} has {type(layer).__name__}; expected a gt.Layer that sums messages")
     given = dict(sorted(given.items()))
     ends = [_ends(names[code], list(types)) for code in given] if types else []
-    return PerRelation(given, ends, len(types), len(names), combine, Attention(width) if combine == "attention" else None)
+    attention = Attention(width) if combine == "attention" else None
+    return PerRelation(given, ends, len(types), len(names), combine, attention)
 
 
 def _code(key: Any, names: list[Any]) -> int:
@@ -160,8 +171,10 @@ def _code(key: Any, names: list[Any]) -> int:
 def _ends(name: Any, types: list[str]) -> tuple[int, int]:
     """Codes of the types at the source and at the destination of a relation."""
     if not (isinstance(name, tuple) and len(name) == 3 and {name[0], name[2]} <= set(types)):
-        raise ConfigError(f"per_relation: relation {name!r} does not name two of the types {', '.join(types)}; leave out types, so "
-                          "that every layer counts at every node")
+        raise ConfigError(
+            f"per_relation: relation {name!r} does not name two of the types {', '.join(types)}; "
+            "leave out types, so that every layer counts at every node"
+        )
     return types.index(name[0]), types.index(name[2])
 
 

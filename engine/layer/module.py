@@ -105,16 +105,19 @@ def refuse_parameters(aggregator: Any, owner: str) -> None:
         UserFunctionError: It holds one, or its methods read one.
     """
     name = type(aggregator).__name__
-    methods = [(f"{name}.{key}", value) for cls in type(aggregator).__mro__ if not cls.__module__.startswith("graphtheta.")
-               for key, value in vars(cls).items()]
+    classes = [c for c in type(aggregator).__mro__ if not c.__module__.startswith("graphtheta.")]
+    methods = [(f"{name}.{key}", value) for c in classes for key, value in vars(c).items()]
     for start, root in [("self", aggregator), *methods]:
         for path, x, _ in reached(root, start):
             if isinstance(x, Parameter) and x.requires_grad:
-                raise UserFunctionError(f"{owner}: its aggregator {name} holds a parameter {list(x.shape)} (it is {path}), which would "
-                                        "never be trained: aggregators cannot hold parameters yet; keep it in the layer, and use it in "
-                                        "gather, on the message, or in apply, on the total")
+                raise UserFunctionError(
+                    f"{owner}: its aggregator {name} holds a parameter {list(x.shape)} (it is {path}), "
+                    "which would never be trained: aggregators cannot hold parameters yet; keep it "
+                    "in the layer, and use it in gather, on the message, or in apply, on the total"
+                )
 
 
 def _path_to(model: Module, parameter: Parameter) -> tuple[str, str] | None:
     """Path of a parameter that is reached only through non-modules, and the type of its holder."""
-    return next(((path, type(holder).__name__) for path, x, holder in reached(model) if x is parameter), None)
+    found = ((path, type(holder).__name__) for path, x, holder in reached(model) if x is parameter)
+    return next(found, None)

@@ -1,4 +1,5 @@
 """What an object leads to: its attributes and items, and the variables that functions read."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ MOST_SEARCHED = 100_000
 
 
 def reached(root: Any, path: str = "self") -> Iterator[tuple[str, Any, Any]]:
-    """An object and all that it leads to, the nearest first: the path of each, the object, and the one that leads to it.
+    """An object and all that it leads to, the nearest first.
+
+    Yields the path of each, the object, and the one that leads to it.
 
     Args:
         root: The object.
@@ -23,7 +26,11 @@ def reached(root: Any, path: str = "self") -> Iterator[tuple[str, Any, Any]]:
     seen: set[int] = set()
     for where, x, holder in queue:
         yield where, x, holder
-        if id(x) in seen or len(seen) > MOST_SEARCHED or isinstance(x, (np.ndarray, str, bytes, type, ModuleType)):
+        if (
+            id(x) in seen
+            or len(seen) > MOST_SEARCHED
+            or isinstance(x, (np.ndarray, str, bytes, type, ModuleType))
+        ):
             continue
         seen.add(id(x))
         queue += [(f"{where}.{name}", value, x) for name, value in _parts(x)]
@@ -36,7 +43,11 @@ def _parts(x: Any) -> list[tuple[Any, Any]]:
         return list(x.items())
     slots = [(name, getattr(x, name, None)) for cls in type(x).__mro__ for name in _slots(cls)]
     function = getattr(x, "__func__", x)
-    return [*getattr(x, "__dict__", {}).items(), *slots, *(variables(function).items() if isinstance(function, FunctionType) else ())]
+    return [
+        *getattr(x, "__dict__", {}).items(),
+        *slots,
+        *(variables(function).items() if isinstance(function, FunctionType) else ()),
+    ]
 
 
 def _slots(cls: type) -> tuple[str, ...]:
@@ -45,7 +56,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def variables(function: FunctionType) -> dict[str, Any]:
-    """Variables of enclosing functions, and global ones, that a function reads, as far as they have values."""
+    """Variables of enclosing functions, and global ones, that a function reads and that are set."""
     known = function.__globals__
     found = {name: known[name] for name in global_names(function.__code__) if name in known}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -60,4 +71,6 @@ def variables(function: FunctionType) -> dict[str, Any]:
 def global_names(code: CodeType) -> set[str]:
     """Names of global variables that code reads or assigns, functions inside it included."""
     own = {step.argval for step in get_instructions(code) if step.opname.endswith("_GLOBAL")}
-    return own.union(*(global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+    return own.union(
+        *(global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType))
+    )

@@ -56,8 +56,16 @@ class Report:
                           f"fused against reference back end: {self.backends:.1e}", *self.notes])
 
 
-def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = None, *, node_columns: Mapping[str, Any] | None = None,
-          edge_columns: Mapping[str, Any] | None = None, self_loops: str = "auto", tolerance: float = 1e-6) -> Report:
+def check(
+    layer: Layer | Model,
+    d_in: int | None = None,
+    d_edge: int | None = None,
+    *,
+    node_columns: Mapping[str, Any] | None = None,
+    edge_columns: Mapping[str, Any] | None = None,
+    self_loops: str = "auto",
+    tolerance: float = 1e-6,
+) -> Report:
     """Check a layer (or a whole model that returns node values).
 
     Args:
@@ -97,7 +105,9 @@ def check(layer: Layer | Model, d_in: int | None = None, d_edge: int | None = No
             subject.check_history()
             subject.check_trained()
             gradients = subject.check_gradients(tolerance)
-            permutation, workers, weights = subject.check_permutation(), subject.check_workers(), subject.check_weights()
+            permutation = subject.check_permutation()
+            workers = subject.check_workers()
+            weights = subject.check_weights()
         with np.errstate(all="ignore"):
             backends = subject.check_backends()
     finally:
@@ -127,7 +137,15 @@ class _Subject:
     notes: list[str]
 
     @classmethod
-    def of(cls, layer: Layer | Model, d_in: int | None, d_edge: int | None, samples: Samples, loops: str, outside: Outside) -> _Subject:
+    def of(
+        cls,
+        layer: Layer | Model,
+        d_in: int | None,
+        d_edge: int | None,
+        samples: Samples,
+        loops: str,
+        outside: Outside,
+    ) -> _Subject:
         # a dry run may leave state in the model, so it gets a copy of its own, and outside of it
         fitting = trial.fitting(trial.copied(layer), d_in, d_edge, samples, loops)
         outside.restore()
@@ -138,8 +156,16 @@ class _Subject:
         model = trial.copied(layer)
         trial.make_double(model)
         trial.move_parameters(model, 0)
-        return cls(name=type(layer).__name__, model=model, case=fitting.case, other=fitting.other, outside=outside, layers=found.layers,
-                   unread=found.unread, notes=list(slow))
+        return cls(
+            name=type(layer).__name__,
+            model=model,
+            case=fitting.case,
+            other=fitting.other,
+            outside=outside,
+            layers=found.layers,
+            unread=found.unread,
+            notes=list(slow),
+        )
 
     def copy(self) -> Model:
         """A model that has not run."""
@@ -208,8 +234,11 @@ class _Subject:
             changed = self._changed(used, *self.outside.changed())
             self.outside.restore()
             if isinstance(found, Exception) or trial.furthest(expected, found)[0] > SAME:
-                self.fail(f"after a pass over one graph, it computes other values on a second graph than a new layer does there{changed}: "
-                          "the layer stores something of the first graph; compute it in each pass, or give it to the graph as a column")
+                self.fail(
+                    "after a pass over one graph, it computes other values on a second graph than "
+                    f"a new layer does there{changed}: the layer stores something of the first "
+                    "graph; compute it in each pass, or give it to the graph as a column"
+                )
 
     def _outcome(self, model: Model, case: Case | None = None, training: bool = False) -> Any:
         try:
@@ -219,10 +248,15 @@ class _Subject:
             return error
 
     def _changed(self, used: Model, *outside: str) -> str:
-        """The attributes that a run of the model has changed, and names of variables outside of it, in words."""
+        """What a run of the model has changed, in words: its attributes, and variables outside."""
         found = [*outside]
-        found += [f"self.{name}" for before, after in zip(self.model.modules(), used.modules(), strict=False) for name in vars(after)
-                 if repr(vars(before).get(name)) != repr(vars(after)[name]) and not isinstance(vars(after)[name], Module)]
+        found += [
+            f"self.{name}"
+            for before, after in zip(self.model.modules(), used.modules(), strict=False)
+            for name in vars(after)
+            if repr(vars(before).get(name)) != repr(vars(after)[name])
+            and not isinstance(vars(after)[name], Module)
+        ]
         return f", and {', '.join(found[:3])} changed" if found else ""
 
     def check_trained(self) -> None:
@@ -285,14 +319,19 @@ class _Subject:
 
     def check_weights(self) -> float:
         """In a sampled view, an edge of importance weight k is k equal edges."""
-        expected, worst = trial.run(self.copy(), self.case, self.layers, view_of=sampled), 0.0
+        worst = 0.0
+        expected = trial.run(self.copy(), self.case, self.layers, view_of=sampled)
         for layer, aggregator, model in repeating(self.copy()):
-            error, name = trial.furthest(expected, trial.run(model, self.case, self.layers, view_of=sampled))
-            text = (f"its {name} changes where k equal edges take the place of one with importance "
-                    f"weight k in a sampled view: the aggregator {aggregator} of {layer} ignores scale, "
-                    "or one of its methods does; accumulate and backward must count an edge k times if "
-                    "its scale is k. For a statistic of the sample itself, such as its largest message, "
-                    "set weighted = False in the class of the aggregator")
+            error, name = trial.furthest(
+                expected, trial.run(model, self.case, self.layers, view_of=sampled)
+            )
+            text = (
+                f"its {name} changes where k equal edges take the place of one with importance "
+                f"weight k in a sampled view: the aggregator {aggregator} of {layer} ignores "
+                "scale, or one of its methods does; accumulate and backward must count an edge k "
+                "times if its scale is k. For a statistic of the sample itself, such as its "
+                "largest message, set weighted = False in the class of the aggregator"
+            )
             worst = max(worst, self.bound(error, ROUNDING, text))
         return worst
 

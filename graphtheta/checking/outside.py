@@ -1,14 +1,16 @@
-"""State outside of a model that its methods reach: attributes of classes, global variables, those of enclosing functions.
+"""State outside of a model that its methods reach.
 
-Searched are the classes of a model, its layers and their aggregators, and the classes and functions
-that they refer to in the same files.
+It is in attributes of classes, global variables and those of enclosing functions. Searched are the
+classes of a model, its layers and their aggregators, and the classes and functions that they refer
+to in the same files.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from types import CellType, FunctionType
 from typing import Any
 
@@ -18,6 +20,7 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.layer.reached import global_names
 from graphtheta.ops.edge.aggregator import aggregators
 
+CACHED = type(lru_cache(int))
 # of arrays with more numbers no copy is made
 MOST_COPIED = 1_000_000
 
@@ -30,7 +33,12 @@ class Outside:
     """
 
     def __init__(self, model: Model):
-        classes = dict.fromkeys(cls for x in _parts(model) for cls in type(x).__mro__ if not _of_the_package(cls) and cls is not object)
+        classes = dict.fromkeys(
+            cls
+            for x in _parts(model)
+            for cls in type(x).__mro__
+            if not _of_the_package(cls) and cls is not object
+        )
         self._files = {cls.__module__ for cls in classes}
         self._searched: set[int] = set()
         self._spaces: list[_Space] = []
@@ -39,7 +47,7 @@ class Outside:
             self._search(cls)
 
     def restore(self) -> None:
-        """Give the variables the values that they had when this object was made, and empty the caches of functions."""
+        """Give variables the values that they had when this object was made; empty caches."""
         for space in self._spaces:
             space.restore()
         for cached in self._caches:
@@ -47,17 +55,25 @@ class Outside:
 
     def changed(self) -> list[str]:
         """Names of the variables whose values differ from those when this object was made."""
-        full = [f"the cache of {cached.__name__}" for cached in self._caches if cached.cache_info().currsize]
+        full = [
+            f"the cache of {cached.__name__}"
+            for cached in self._caches
+            if cached.cache_info().currsize
+        ]
         return [name for space in self._spaces for name in space.changed()] + full
 
     def _search(self, x: Any) -> None:
         """Note the variables of a class or function, and search those that they lead to."""
-        if hasattr(x, "cache_clear") and id(x) not in self._searched:
+        if isinstance(x, CACHED) and id(x) not in self._searched:
             self._searched.add(id(x))
             self._caches.append(x)
         for wrapper in ("fget", "__func__", "__wrapped__"):
             x = getattr(x, wrapper, x)
-        if not isinstance(x, (type, FunctionType)) or x.__module__ not in self._files or id(x) in self._searched:
+        if (
+            not isinstance(x, (type, FunctionType))
+            or x.__module__ not in self._files
+            or id(x) in self._searched
+        ):
             return
         self._searched.add(id(x))
         made = [_attributes(x)]
@@ -99,6 +115,7 @@ class _Variables:
 
 def _attributes(x: Any) -> _Variables:
     """The attributes of a class or function."""
+
     def read() -> dict[str, Any]:
         return {name: value for name, value in vars(x).items() if not name.startswith("__")}
 
@@ -147,9 +164,12 @@ class _Space:
 
     def changed(self) -> list[str]:
         now = self._variables.read()
-        return [self._variables.prefix + name for name in sorted(now.keys() | self._values.keys())
-                if now.get(name) is not self._values.get(name)
-                or repr(self._content(now.get(name))) != repr(self._contents.get(name))]
+        return [
+            self._variables.prefix + name
+            for name in sorted(now.keys() | self._values.keys())
+            if now.get(name) is not self._values.get(name)
+            or repr(self._content(now.get(name))) != repr(self._contents.get(name))
+        ]
 
     def restore(self) -> None:
         now = self._variables.read()
@@ -162,7 +182,7 @@ class _Space:
                 _refill(_changeable(value, self._files), deepcopy(content))
 
     def _content(self, value: Any) -> Any:
-        """A copy of what can be changed inside a value; None without such a thing, or without a copy."""
+        """A copy of what can be changed inside a value; None if there is no such thing or copy."""
         inside = _changeable(value, self._files)
         if inside is None or (isinstance(inside, np.ndarray) and inside.size > MOST_COPIED):
             return None
@@ -173,7 +193,7 @@ class _Space:
 
 
 def _changeable(value: Any, files: set[str]) -> Any:
-    """The container that can be changed inside a value, such as the attributes of an object; None without one."""
+    """What can be changed inside a value, such as the attributes of an object; None if nothing."""
     if isinstance(value, (dict, list, set, np.ndarray)):
         return value
     if isinstance(value, (type, FunctionType)) or type(value).__module__ not in files | {"types"}:

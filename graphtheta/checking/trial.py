@@ -47,18 +47,24 @@ class Case:
 
     def renumbered(self) -> tuple[Case, np.ndarray]:
         """The case with renumbered nodes and reordered edges, and the new number of each node."""
-        order, edges = (shuffle(key(k, Purpose.CHECK), np.arange(n)) for k, n in ((3, N_NODES), (4, self.graph.n_edges)))
+        order, edges = (
+            shuffle(key(k, Purpose.CHECK), np.arange(n))
+            for k, n in ((3, N_NODES), (4, self.graph.n_edges))
+        )
         number = np.empty_like(order)
         number[order] = np.arange(N_NODES)
         columns = take_rows(self.graph.node_columns, order), take_rows(self.graph.edge_columns, edges)
         return _with_inputs(number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns), number
 
     def with_loops(self, loops: str, model: Model) -> tuple[Case, frozenset[str]]:
-        """The case with the self loops that a job adds or drops, and the names of the integer edge columns that the added ones lack.
+        """The case with the self loops that a job adds or drops.
 
         Args:
             loops: As the key ``self_loops`` of a job.
             model: The model of the job.
+
+        Returns:
+            The case, and the names of integer edge columns without a value for added loops.
         """
         looped = with_loops(self.graph, loops, model)
         # also float64
@@ -126,7 +132,9 @@ class Fitting:
     probe: Probe
 
 
-def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples, loops: str) -> Fitting:
+def fitting(
+    model: Model, d_in: int | None, d_edge: int | None, samples: Samples, loops: str
+) -> Fitting:
     """Cases of widths that fit the model, and the model's dry run.
 
     Raises:
@@ -141,7 +149,8 @@ def fitting(model: Model, d_in: int | None, d_edge: int | None, samples: Samples
     for a in [d_in] if d_in is not None else sizes:
         for b in [d_edge] if d_edge is not None else sizes:
             try:
-                (case, unknown), (other, _) = (_case(a, b, samples, draw).with_loops(loops, model) for draw in (0, 1))
+                case, unknown = _case(a, b, samples, draw=0).with_loops(loops, model)
+                other, _ = _case(a, b, samples, draw=1).with_loops(loops, model)
                 partition = build_partition(case.graph, SerialComm(), dtype=dtype)
                 found = probe(model, partition)
                 check_loops(model, partition, unknown)
@@ -174,8 +183,16 @@ def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray, column
     return Case(Graph(edge_index, N_NODES, x=x, edge_attr=attr, node_columns=columns[0], edge_columns=columns[1]), x, attr)
 
 
-def run(model: Model, case: Case, layers: Layers, comm: Comm | None = None, edge_placement: str = DEFAULT_PLACEMENT, *,
-        training: bool = False, view_of: Callable[[Partition, Layers], GraphView] = whole) -> Numbers:
+def run(
+    model: Model,
+    case: Case,
+    layers: Layers,
+    comm: Comm | None = None,
+    edge_placement: str = DEFAULT_PLACEMENT,
+    *,
+    training: bool = False,
+    view_of: Callable[[Partition, Layers], GraphView] = whole,
+) -> Numbers:
     """Values of a model, and gradients of their product with fixed weights, by global id.
 
     Args:

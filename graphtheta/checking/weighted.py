@@ -1,8 +1,9 @@
-"""A sampled view with importance weights, and aggregators that are given repeated edges in their place.
+"""A sampled view with importance weights, and aggregators that are given repeated edges instead.
 
-An edge of importance weight k represents k edges, so it must count as k equal ones. The weights here
-are integers, so that an aggregator can be given these edges themselves.
+An edge of importance weight k represents k edges, so it must count as k equal ones. The weights
+here are integers, so that an aggregator can be given these edges themselves.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -24,7 +25,10 @@ MOST = 3
 
 
 class _Sampler:
-    """Keeps most edges, with a weight from 1 to 3; the same ones in every hop, as layers need that share edge values."""
+    """Keeps most edges, with weights from 1 to 3, the same in every hop.
+
+    Layers that share edge values need one sample.
+    """
 
     name = "weighted"
     hops = None
@@ -53,14 +57,18 @@ def sampled(partition: Partition, layers: Layers) -> GraphView:
 
 
 def repeating(model: Model) -> Iterator[tuple[str, str, Model]]:
-    """A model that repeats edges for one of its aggregators, for each in which weights count, after the names of layer and aggregator."""
+    """For each aggregator in which weights count, a model that repeats edges for it.
+
+    Yields the names of layer and aggregator before it.
+    """
     for path, layer in model.named_modules():
         for name, aggregator in aggregators(layer.sum).items() if isinstance(layer, Layer) else ():
             if aggregator.weighted:
                 other = deepcopy(model)
                 changed = dict(other.named_modules())[path]
                 repeated = _Repeated(aggregator)
-                changed.sum = repeated if not name else {**aggregators(changed.sum), name: repeated}  # type: ignore[attr-defined]
+                assert isinstance(changed, Layer)
+                changed.sum = {**aggregators(layer.sum), name: repeated} if name else repeated
                 yield type(layer).__name__, type(aggregator).__name__, other
 
 
@@ -74,9 +82,22 @@ class _Repeated(Aggregator):
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return self.inner.start(n, shapes, dtype)
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         at, first = _copies(gid, scale)
-        self.inner.accumulate(state, Segments(seg.row, first[seg.start], seg.of_edge[at]), [x[at] for x in parts], gid[at], None)
+        self.inner.accumulate(
+            state,
+            Segments(seg.row, first[seg.start], seg.of_edge[at]),
+            [x[at] for x in parts],
+            gid[at],
+            None,
+        )
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         self.inner.merge(state, rows, other)
@@ -96,10 +117,15 @@ class _Repeated(Aggregator):
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return self.inner.backward_state(state, total, g)
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         at, first = _copies(gid, scale)
         repeated = {name: x[at] for name, x in columns.items()}
-        return [np.add.reduceat(g, first) for g in self.inner.backward(repeated, [x[at] for x in parts], gid[at], None)]
+        return [
+            np.add.reduceat(g, first)
+            for g in self.inner.backward(repeated, [x[at] for x in parts], gid[at], None)
+        ]
 
 
 def _copies(gid: np.ndarray, scale: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

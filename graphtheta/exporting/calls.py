@@ -180,7 +180,9 @@ def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
     for i, ((code, part), conv) in enumerate(zip(layer.layers.items(), module.convs.values(), strict=True)):
         counts.append(h.new_ones(len(h), dtype=torch.bool))
         if layer.applies is not None:
-            counts[i] = torch.as_tensor(layer.applies[i], device=h.device)[given.types(layer.applies.shape[1])]
+            counts[i] = torch.as_tensor(layer.applies[i], device=h.device)[
+                given.types(layer.applies.shape[1])
+            ]
         made.append(call(part, conv, h, given.of_edges(relation == code)))
     found, counts = torch.stack(made), torch.stack(counts)[..., None]
     if layer.combine == "max":

@@ -121,7 +121,9 @@ def hgt(layer: HGT, library: str, metadata: Metadata | None) -> Counterpart:
                "metadata": (types, relations + silent)}
     weight, bias, out = (array_of(p) for p in (layer.weight, layer.bias, layer.out))
     # HGTConv always has these biases
-    out_bias = np.zeros(out.shape[:2], out.dtype) if layer.out_bias is None else array_of(layer.out_bias)
+    out_bias = (
+        np.zeros(out.shape[:2], out.dtype) if layer.out_bias is None else array_of(layer.out_bias)
+    )
     skip = np.ones(len(types), weight.dtype) if layer.skip is None else array_of(layer.skip)
     state: State = {"k_rel.weight": _by_head(layer.key, len(silent)), "v_rel.weight": _by_head(layer.value, len(silent))}
     for i, name in enumerate(types):

@@ -9,7 +9,15 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.checking import trial
-from graphtheta.errors import CheckError, ColumnError, ConfigError, DataError, GraphThetaError, ShapeError, UserFunctionError
+from graphtheta.errors import (
+    CheckError,
+    ColumnError,
+    ConfigError,
+    DataError,
+    GraphThetaError,
+    ShapeError,
+    UserFunctionError,
+)
 from graphtheta.models import GAT, GATE, GCN, GIN, SAGE, BatchNorm
 from graphtheta.models.mlp import MLP
 from graphtheta.ops import PRIMITIVES
@@ -326,35 +334,92 @@ class InAPlainObject(Base):
 
 
 FAULTS = {
-    "infinite gradient": (Distance, r"Distance: its gradient of x is not finite: nan at node 2, which has 28 in-edges, 3 of them self "
-                                    r"loops.*gt\.sqrt\(gt\.maximum"),
+    "infinite gradient": (
+        Distance,
+        r"Distance: its gradient of x is not finite: nan at node 2, which has 28 in-edges, 3 of them self "
+        r"loops.*gt\.sqrt\(gt\.maximum",
+    ),
     "NaN values": (Logarithm, r"Logarithm: its values are not finite: -?(inf|nan) at node \d+"),
-    "0 / 0": (Inverse, r"Inverse: its values are not finite: nan at node \d+, which has 0 in-edges"),
-    "draw in transform": (lambda: Noise("transform"), "Noise: two equal models.*draws random numbers"),
+    "0 / 0": (
+        Inverse,
+        r"Inverse: its values are not finite: nan at node \d+, which has 0 in-edges",
+    ),
+    "draw in transform": (
+        lambda: Noise("transform"),
+        "Noise: two equal models.*draws random numbers",
+    ),
     "draw in gather": (lambda: Noise("gather"), "Noise: two equal models.*draws random numbers"),
     "draw in apply": (lambda: Noise("apply"), "Noise: two equal models.*draws random numbers"),
-    "state": (Counting, r"Counting: a second call computes other values, and self\.calls changed: the layer keeps state"),
-    "stale setting": (Remembering, r"Remembering: a change of self\.scale has another effect on a layer that has run"),
-    "stale weights": (RememberingWeights, "RememberingWeights: a change of its parameters has another effect"),
-    "stored in the layer": (StoredInSelf, r"StoredInSelf: after a pass over one graph.*new layer does there, and self\.first changed: "),
-    "stored in its class": (StoredInClass, r"after a pass over one graph.*and StoredInClass\.first changed: the layer stores something"),
-    "added to its class": (AddedToClass, r"after a pass over one graph.*and AddedToClass\.added changed"),
-    "stored in a global": (StoredInGlobal, r"after a pass over one graph.*and the global FIRST changed"),
-    "stored in an object": (StoredInObject, r"after a pass over one graph.*and the global MEMORY changed"),
-    "stored in the class of an object": (StoredInItsClass, r"after a pass over one graph.*and Memory\.numbers changed"),
-    "an assigned global": (AssignedGlobal, r"after a pass over one graph.*and the global assigned changed"),
-    "stored by a helper": (StoredByHelper, r"after a pass over one graph.*and by_helper\.first changed"),
-    "stored in the cache of a function": (StoredInFunctionCache, r"after a pass over one graph.*the cache of by_shape changed"),
-    "stored in a closure": (stored_in_closure, r"after a pass over one graph.*and the variable first changed"),
-    "weights ignored": (lambda: Summed(Total(False, False)),
-                        r"Summed: its .* changes where k equal.*aggregator Total of Summed ignores scale.*weighted = False"),
-    "weights ignored backward": (lambda: Summed(Total(True, False)),
-                                 r"Summed: its gradient of .* changes where k equal.*Total of Summed ignores scale"),
-    "weights ignored beside a statistic": (lambda: Summed((Total(False, True), "median")),
-                                           r"changes where k equal.*the aggregator Total of Summed"),
+    "state": (
+        Counting,
+        r"Counting: a second call computes other values, and self\.calls changed: the layer keeps state",
+    ),
+    "stale setting": (
+        Remembering,
+        r"Remembering: a change of self\.scale has another effect on a layer that has run",
+    ),
+    "stale weights": (
+        RememberingWeights,
+        "RememberingWeights: a change of its parameters has another effect",
+    ),
+    "stored in the layer": (
+        StoredInSelf,
+        r"StoredInSelf: after a pass over one graph.*new layer does there, and self\.first changed: ",
+    ),
+    "stored in its class": (
+        StoredInClass,
+        r"after a pass over one graph.*and StoredInClass\.first changed: the layer stores something",
+    ),
+    "added to its class": (
+        AddedToClass,
+        r"after a pass over one graph.*and AddedToClass\.added changed",
+    ),
+    "stored in a global": (
+        StoredInGlobal,
+        r"after a pass over one graph.*and the global FIRST changed",
+    ),
+    "stored in an object": (
+        StoredInObject,
+        r"after a pass over one graph.*and the global MEMORY changed",
+    ),
+    "stored in the class of an object": (
+        StoredInItsClass,
+        r"after a pass over one graph.*and Memory\.numbers changed",
+    ),
+    "an assigned global": (
+        AssignedGlobal,
+        r"after a pass over one graph.*and the global assigned changed",
+    ),
+    "stored by a helper": (
+        StoredByHelper,
+        r"after a pass over one graph.*and by_helper\.first changed",
+    ),
+    "stored in the cache of a function": (
+        StoredInFunctionCache,
+        r"after a pass over one graph.*the cache of by_shape changed",
+    ),
+    "stored in a closure": (
+        stored_in_closure,
+        r"after a pass over one graph.*and the variable first changed",
+    ),
+    "weights ignored": (
+        lambda: Summed(Total(False, False)),
+        r"Summed: its .* changes where k equal.*aggregator Total of Summed ignores scale.*weighted = False",
+    ),
+    "weights ignored backward": (
+        lambda: Summed(Total(True, False)),
+        r"Summed: its gradient of .* changes where k equal.*Total of Summed ignores scale",
+    ),
+    "weights ignored beside a statistic": (
+        lambda: Summed((Total(False, True), "median")),
+        r"changes where k equal.*the aggregator Total of Summed",
+    ),
     "unread parameter": (Unread, r"Unread: no operation reads v, so it is not trained"),
     "useless parameter": (Useless, r"Useless: the gradient of v is zero, so it is not trained"),
-    "bias before batch norm": (lambda: Normed(True), r"Normed: the gradient of layer\.bias is zero up to rounding.*Adam.*bias=False"),
+    "bias before batch norm": (
+        lambda: Normed(True),
+        r"Normed: the gradient of layer\.bias is zero up to rounding.*Adam.*bias=False",
+    ),
     "bias before softmax": (Cancelled, r"Cancelled: the gradient of v is zero up to rounding"),
 }
 
@@ -426,18 +491,34 @@ def test_a_parameter_that_is_not_found_is_named_with_its_place():
         gt.check(InAPlainObject(), 4, 2)
 
 
-@pytest.mark.parametrize("make", [lambda: Summed(Total()), lambda: Summed((Total(), "median")), lambda: Summed(statistic())])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Summed(Total()), lambda: Summed((Total(), "median")), lambda: Summed(statistic())],
+)
 def test_weights_that_count_and_statistics_pass(make):
     assert gt.check(make(), d_in=4, d_edge=2).weights < 1e-12
 
 
 def test_the_check_leaves_state_outside_of_the_layer_alone():
-    for make in (StoredInClass, AddedToClass, StoredInGlobal, StoredInObject, StoredInItsClass, AssignedGlobal, StoredByHelper,
-                 StoredInFunctionCache):
+    for make in (
+        StoredInClass,
+        AddedToClass,
+        StoredInGlobal,
+        StoredInObject,
+        StoredInItsClass,
+        AssignedGlobal,
+        StoredByHelper,
+        StoredInFunctionCache,
+    ):
         with pytest.raises(CheckError, match="after a pass over one graph"):
             gt.check(make(), d_in=4, d_edge=2)
-    assert StoredInClass.first is None and not hasattr(AddedToClass, "added") and not hasattr(by_helper, "first")
-    assert not FIRST and not LAST and not MEMORY.numbers and MEMORY.first is None and "assigned" not in globals() and not by_shape.cache_info().currsize
+    assert (
+        StoredInClass.first is None
+        and not hasattr(AddedToClass, "added")
+        and not hasattr(by_helper, "first")
+    )
+    assert not FIRST and not LAST and not MEMORY.numbers and MEMORY.first is None
+    assert "assigned" not in globals() and not by_shape.cache_info().currsize
 
 
 class Factor(Total):
@@ -458,8 +539,15 @@ class Factor(Total):
             self.__class__ = type("Factor", (Total,), {"factor": factor})
 
 
-@pytest.mark.parametrize(("place", "path"), [("attribute", r"self\.factor"), ("module", r"self\.inner\.linear\.weight"),
-                                             ("method", r"self\.scaled\.factor"), ("class", r"Factor\.factor")])
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("attribute", r"self\.factor"),
+        ("module", r"self\.inner\.linear\.weight"),
+        ("method", r"self\.scaled\.factor"),
+        ("class", r"Factor\.factor"),
+    ],
+)
 def test_a_parameter_in_an_aggregator_is_refused(place, path):
     class Net(gt.Model):
         def __init__(self, d_in, d_out):
@@ -505,7 +593,9 @@ def test_self_loops_are_those_of_a_job():
     gt.check(LoopedFloats(), d_in=4, d_edge=2, edge_columns=columns)
     with pytest.raises(CheckError, match=r"not finite: nan at node \d+, which has 0 in-edges"):
         gt.check(Looped(), d_in=4, d_edge=2, self_loops="no")
-    words = r"LoopedCodes reads edge.type, an integer column without a value for the self loops that"
+    words = (
+        r"LoopedCodes reads edge.type, an integer column without a value for the self loops that"
+    )
     with pytest.raises(DataError, match=words):
         gt.check(LoopedCodes(), d_in=4, d_edge=2, edge_columns=columns)
     with pytest.raises(CheckError, match="not finite"):
@@ -513,7 +603,9 @@ def test_self_loops_are_those_of_a_job():
     with pytest.raises(CheckError, match="not finite"):
         gt.check(Inverse(), 4, 2)
     gt.check(Inverse(), 4, 2, self_loops="yes")
-    with pytest.raises(ConfigError, match="self_loops 'maybe' is not known; choose from auto, yes, no"):
+    with pytest.raises(
+        ConfigError, match="self_loops 'maybe' is not known; choose from auto, yes, no"
+    ):
         gt.check(Looped(), d_in=4, self_loops="maybe")
 
 
@@ -530,7 +622,10 @@ def test_the_case_of_a_job_has_its_self_loops():
     np.testing.assert_allclose(looped.attr, graph.edge_attr, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(looped.attr[: len(plain.attr)], plain.attr)
     bare = trial.fitting(trial.copied(Looped()), 4, 2, columns, "no").case
-    assert not np.any(bare.graph.src == bare.graph.dst) and len(bare.attr) == bare.graph.n_edges < plain.graph.n_edges
+    assert (
+        not np.any(bare.graph.src == bare.graph.dst)
+        and len(bare.attr) == bare.graph.n_edges < plain.graph.n_edges
+    )
 
 
 def test_a_private_parameter_is_found():
@@ -555,7 +650,11 @@ def test_what_is_right_passes_and_is_left_alone(make):
     layer = make()
     before = {name: p.value.copy() for name, p in layer.named_parameters()}
     report = gt.check(layer)
-    assert max(report.permutation, report.workers, report.weights, report.backends) < 1e-9 and report.gradients < 1e-6 and not report.notes
+    assert (
+        max(report.permutation, report.workers, report.weights, report.backends) < 1e-9
+        and report.gradients < 1e-6
+        and not report.notes
+    )
     for name, p in layer.named_parameters():
         np.testing.assert_array_equal(p.value, before[name])
 

@@ -51,6 +51,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "rgcn sum": {"relation_sum": True, "norm": "batch"}, "rgat": {"heads": 3, "out_heads": 2}, "rgat bases": {"heads": 2, "bases": 2},
     "simple_hgn": {"heads": 2, "residual": True}, "simple_hgn wide": {"heads": 2, "d_relation": 3, "norm": "batch", "out_heads": 3},
     "hgt": {"heads": 2, "norm": "layer"}, "hgt residual": {"heads": 3, "residual": True, "jumping": "max", "layers": 3},
+    "hgt batch": {"heads": 2, "norm": "batch"},
 }
 LAYERS: dict[str, Callable[[], Layer]] = {
     "rgcn": lambda: RGCN(D, 6, R), "rgcn plain": lambda: RGCN(D, 6, R, aggregator="sum", root=False, bias=False),
@@ -60,6 +61,7 @@ LAYERS: dict[str, Callable[[], Layer]] = {
     "rgat mixed": lambda: RGAT(D, 3, R, 2, mixed_heads=True, concat=False), "simple_hgn": lambda: SimpleHGN(D, 3, R, 2, slope=0.1),
     "simple_hgn narrow": lambda: SimpleHGN(D, 5, R, 2, d_relation=2, concat=False, residual=True, bias=False),
     "hgt": lambda: HGT(D, D, R, T, 2), "hgt narrow": lambda: HGT(D, 6, R, T, 3),
+    "hgt plain": lambda: HGT(D, D, R, T, 2, bias=False),
 }
 
 

@@ -1,8 +1,9 @@
-"""How networks compose their layers: order of norm, activation, dropout, residual and jumping knowledge, against PyTorch.
+"""How networks compose their layers, against PyTorch: norm, activation, dropout, residual, jumping.
 
 Only the layers themselves are those of the engine; everything between them is written here once
 more. Dropout is replaced by a function that commutes with nothing, so that its place shows.
 """
+
 from __future__ import annotations
 
 from itertools import product
@@ -29,20 +30,32 @@ torch = pytest.importorskip("torch")
 
 D, A, C, RELATIONS, TYPES = 4, 3, 3, 3, 2
 ACTIVATIONS = {"relu": torch.relu, "elu": torch.nn.functional.elu, "tanh": torch.tanh}
-# as published: activation, the layers that it follows, whether an embedding and a head belong to it, and where the network adds residuals
+# as published: activation, the layers that it follows, whether there are an embedding and a head,
+# and where the network adds residuals
 PUBLISHED = {
-    "gcn": ("relu", "all", False, "after"), "sage": ("relu", "all", False, "after"), "gin": ("relu", "all", False, "after"),
-    "gine": ("relu", "inner", True, "after"), "gat": ("elu", "all", False, "after"), "gat_e": ("elu", "all", False, "none"),
-    "gipa": ("relu", "all", True, "before"), "rgcn": ("relu", "all", False, "after"), "rgat": ("elu", "all", False, "after"),
-    "simple_hgn": ("elu", "all", False, "none"), "hgt": ("relu", "none", True, "after"), "mlp": ("relu", "all", False, "after"),
+    "gcn": ("relu", "all", False, "after"),
+    "sage": ("relu", "all", False, "after"),
+    "gin": ("relu", "all", False, "after"),
+    "gine": ("relu", "inner", True, "after"),
+    "gat": ("elu", "all", False, "after"),
+    "gat_e": ("elu", "all", False, "none"),
+    "gipa": ("relu", "all", True, "before"),
+    "rgcn": ("relu", "all", False, "after"),
+    "rgat": ("elu", "all", False, "after"),
+    "simple_hgn": ("elu", "all", False, "none"),
+    "hgt": ("relu", "none", True, "after"),
+    "mlp": ("relu", "all", False, "after"),
 }
 
 
 @pytest.fixture(scope="module")
 def part():
     rng = np.random.default_rng(8)
-    graph = graphs.random_graph(seed=8, edge_columns={"relation": rng.integers(0, RELATIONS, 90)},
-                                node_columns={"type": rng.integers(0, TYPES, 24)})
+    graph = graphs.random_graph(
+        seed=8,
+        edge_columns={"relation": rng.integers(0, RELATIONS, 90)},
+        node_columns={"type": rng.integers(0, TYPES, 24)},
+    )
     return build_partition(graph, SerialComm(), dtype=np.float64)
 
 
@@ -68,7 +81,14 @@ class Through(torch.autograd.Function):
     def backward(ctx, g):
         tape, out, x, parameters = ctx.taped
         found = tape.backward(out, g.numpy())
-        return None, None, *(None if found.of(p) is None else torch.from_numpy(np.array(found.of(p))) for p in (x, *parameters))
+        return (
+            None,
+            None,
+            *(
+                None if found.of(p) is None else torch.from_numpy(np.array(found.of(p)))
+                for p in (x, *parameters)
+            ),
+        )
 
 
 class Composed:
@@ -92,7 +112,9 @@ class Composed:
 
     def layer(self, i, h):
         layer = self.net.layers[i]
-        return Through.apply(self.part, layer, h, *(self.w[f"layers.{i}.{n}"] for n, _ in layer.named_parameters()))
+        return Through.apply(
+            self.part, layer, h, *(self.w[f"layers.{i}.{n}"] for n, _ in layer.named_parameters())
+        )
 
     def __call__(self, x):
         h, w = x, self.w
@@ -106,7 +128,11 @@ class Composed:
                 skips = z.shape == h.shape
                 z = z + h if skips and self.place == "before" else z
                 z = self.normed(i, z)
-                z = self.act(z) if self.activated == "all" or (self.activated == "inner" and i < n - 1) else z
+                z = (
+                    self.act(z)
+                    if self.activated == "all" or (self.activated == "inner" and i < n - 1)
+                    else z
+                )
                 z = z + h if skips and self.place == "after" else z
             h = z
             reached.append(h)
@@ -127,7 +153,9 @@ def ours(net, part, x, weights):
     with Tape(training=True) as tape:
         out = net(view, x=x)
         found = tape.backward(out, weights)
-    return np.array(out.value), {"x": found.of(x)} | {n: found.of(p) for n, p in net.named_parameters()}
+    return np.array(out.value), {"x": found.of(x)} | {
+        n: found.of(p) for n, p in net.named_parameters()
+    }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -136,16 +164,29 @@ def test_networks_compose_as_documented(name, part, monkeypatch):
     monkeypatch.setattr(network_module, "read_out", lambda layer, graph, h: cos(h))
     assert PUBLISHED.keys() == REGISTERED.keys()
     rng = np.random.default_rng(0)
-    ways = product(("none", "batch", "layer"), (False, True), ("none", "concat", "max"), (False, True))
+    ways = product(
+        ("none", "batch", "layer"), (False, True), ("none", "concat", "max"), (False, True)
+    )
     for i, (norm, residual, jumping, readout) in enumerate(ways):
         # further options take turns
         depth, activation = 1 + (i + i // 3) % 3, ("auto", "tanh")[(i // 2) % 2]
         direction = ("in", "out", "both")[(i // 4) % 3] if name not in ("mlp", "rgcn") else "in"
         options = {"norm": norm, "residual": residual, "jumping": jumping, "activation": activation}
         with dtype_scope("float64"), init_scope(i):
-            net = build_model(name, D, C, A, relations=RELATIONS, types=TYPES, layers=depth, direction=direction, dropout=0.5,
-                              readout="sum" if readout else "none", **options,
-                              **declared(name, hidden=(4, 6)[i % 2], heads=1 + i % 2, out_heads=2))
+            net = build_model(
+                name,
+                D,
+                C,
+                A,
+                relations=RELATIONS,
+                types=TYPES,
+                layers=depth,
+                direction=direction,
+                dropout=0.5,
+                readout="sum" if readout else "none",
+                **options,
+                **declared(name, hidden=(4, 6)[i % 2], heads=1 + i % 2, out_heads=2),
+            )
         for p in net.parameters():
             p.value = p.value + 0.2 * rng.standard_normal(p.shape)
         theirs = Composed(name, net, part, readout=readout, **options)
@@ -154,10 +195,18 @@ def test_networks_compose_as_documented(name, part, monkeypatch):
         weights = rng.standard_normal(out.shape)
         (out * torch.from_numpy(weights)).sum().backward()
         values, gradients = ours(net, part, part.node.read("x"), weights)
-        np.testing.assert_allclose(values, out.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=str(options))
+        np.testing.assert_allclose(
+            values, out.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=str(options)
+        )
         for n, g in gradients.items():
             other = x.grad if n == "x" else theirs.w[n].grad
-            np.testing.assert_allclose(g, other.numpy(), rtol=1e-8, atol=1e-10 * max(1, np.abs(g).max()), err_msg=f"{n}, {options}")
+            np.testing.assert_allclose(
+                g,
+                other.numpy(),
+                rtol=1e-8,
+                atol=1e-10 * max(1, np.abs(g).max()),
+                err_msg=f"{n}, {options}",
+            )
 
 
 @pytest.mark.parametrize("residual", ["none", "after", "before"])
@@ -168,5 +217,7 @@ def test_without_layers_features_are_dropped_once(part, residual, headed):
         net = Network([], [], dropout=0.5, residual=residual, head=head)
     x = part.node.read("x")
     values, _ = ours(net, part, x, np.ones((len(x), C if headed else D)))
-    expected = np.sin(x) if head is None else np.sin(x) @ head.weights[0].value + head.biases[0].value
+    expected = (
+        np.sin(x) if head is None else np.sin(x) @ head.weights[0].value + head.biases[0].value
+    )
     np.testing.assert_allclose(values, expected, atol=1e-12)

@@ -49,8 +49,18 @@ def gradients(name, draw, decoder, types, options):
     """The largest number in the gradient of each parameter, in general position, of a random linear function of the outputs."""
     rng, part = np.random.default_rng(draw), connected(types)
     with dtype_scope("float64"):
-        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=types, layers=3, decoder=decoder,
-                            **declared(name, hidden=6, heads=2), **options)
+        model = build_model(
+            name,
+            4,
+            3,
+            3,
+            relations=RELATIONS,
+            types=types,
+            layers=3,
+            decoder=decoder,
+            **declared(name, hidden=6, heads=2),
+            **options,
+        )
     for p in model.parameters():
         p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
     seeds = None if decoder == "none" else EdgeTask(part, part.edge.read("train")).masked(part.edge.read("train"))
@@ -70,8 +80,14 @@ def test_every_parameter_has_a_gradient(name, types, norm):
     # one half of the choices; every two options meet with all their values
     half = (x for places, x in zip(product(*(range(len(way)) for way in ways)), product(*ways), strict=True) if sum(places) % 2 == 0)
     for i, (mine, residual, jumping, decoder) in enumerate(half):
-        options = {**mine, "norm": norm, "residual": residual, "jumping": jumping, "dropout": (0.0, 0.3)[i % 2],
-                   "direction": ("in", "both")[i // 2 % 2] if name != "mlp" else "in"}
+        options = {
+            **mine,
+            "norm": norm,
+            "residual": residual,
+            "jumping": jumping,
+            "dropout": (0.0, 0.3)[i % 2],
+            "direction": ("in", "both")[i // 2 % 2] if name != "mlp" else "in",
+        }
         flat = None
         for draw in range(DRAWS):
             sizes = gradients(name, draw, decoder, types, options)

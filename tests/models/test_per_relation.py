@@ -88,22 +88,45 @@ def of_design(direction: str, made_for: str = "in") -> gt.Model:
 
     design = gt.Design(layer, relational=True)
     with dtype_scope("float64"), init_scope(1):
-        return assemble("mine", design, D, 3, 0, "none", design.options(hidden=5, dropout=0.0, direction=direction),
-                        relations=len(TRIPLES))
+        return assemble(
+            "mine",
+            design,
+            D,
+            3,
+            0,
+            "none",
+            design.options(hidden=5, dropout=0.0, direction=direction),
+            relations=len(TRIPLES),
+        )
 
 
 def test_a_design_of_layers_by_relation_has_directions() -> None:
     """Along out-edges is along the in-edges of the reversed graph; both is along a graph with both."""
-    graph = gt.Graph(GRAPH.edge_index, GRAPH.n_nodes, x=GRAPH.x, edge_columns={"relation": GRAPH.edge_columns["relation"]})
+    graph = gt.Graph(
+        GRAPH.edge_index,
+        GRAPH.n_nodes,
+        x=GRAPH.x,
+        edge_columns={"relation": GRAPH.edge_columns["relation"]},
+    )
     turned = graph.replace(edge_index=graph.edge_index[::-1])
-    both = gt.Graph(np.concatenate((graph.edge_index, turned.edge_index), axis=1), graph.n_nodes, x=graph.x,
-                    edge_columns={"relation": np.tile(graph.edge_columns["relation"], 2)})
+    both = gt.Graph(
+        np.concatenate((graph.edge_index, turned.edge_index), axis=1),
+        graph.n_nodes,
+        x=graph.x,
+        edge_columns={"relation": np.tile(graph.edge_columns["relation"], 2)},
+    )
     inward = gt.forward(of_design("in"), graph)
     np.testing.assert_allclose(gt.forward(of_design("out"), turned), inward, atol=1e-12)
-    np.testing.assert_allclose(gt.forward(of_design("both"), graph), gt.forward(of_design("in"), both), atol=1e-12)
+    np.testing.assert_allclose(
+        gt.forward(of_design("both"), graph), gt.forward(of_design("in"), both), atol=1e-12
+    )
     # layers that were made for one direction keep it
-    np.testing.assert_allclose(gt.forward(of_design("in", made_for="out"), turned), inward, atol=1e-12)
-    with pytest.raises(ConfigError, match="direction='both': SAGE, a layer of mine, was made for direction 'out'"):
+    np.testing.assert_allclose(
+        gt.forward(of_design("in", made_for="out"), turned), inward, atol=1e-12
+    )
+    with pytest.raises(
+        ConfigError, match="direction='both': SAGE, a layer of mine, was made for direction 'out'"
+    ):
         of_design("both", made_for="out")
 
 

@@ -69,26 +69,45 @@ def test_every_model_is_built_by_name(name):
     assert len(model.parameters()) == len({p.name for p in model.parameters()})
 
 
-@pytest.mark.parametrize(("name", "options", "said"), [
-    ("gcnn", {}, "did you mean 'gcn'"),
-    ("gcn", {"hiden": 3}, "did you mean 'hidden'"),
-    ("gcn", {"heads": 2}, "heads.*no meaning for gcn, only for gat, gat_e, gipa"),
-    ("gipa", {"feature_dropout": 0.2}, "no meaning for gipa, only for gat, gat_e"),
-    ("gcn", {"layers": -1}, "layers: got -1, expected at least 0"),
-    ("gcn", {"layers": 0}, "layers=0 gives the features to a decoder of links, and gcn has none"),
-    ("gcn", {"dropout": 1.0}, "less than 1"),
-    ("gcn", {"norm": "group"}, "none, batch, layer"),
-    ("gcn", {"activation": "swish"}, "relu, elu"),
-    ("gcn", {"jumping": "lstm"}, "concat, max"),
-    ("gcn", {"direction": "up"}, "in, out, both"),
-    ("mlp", {"direction": "out"}, "direction='out' has no effect: the layers of mlp pass no messages"),
-    ("gcn", {"decoder": "cosine"}, "dot, hadamard, edge"),
-    ("sage", {"aggregator": "lstm"}, "mean, max, sum"),
-    ("gipa", {"reduce": "min"}, "sum, mean, max"),
-    ("gcn", {"decoder": "dot"}, "one score per link"),
-    ("gcn", {"layers": 0, "jumping": "max", "decoder": "edge"}, "jumping='max' reads the values of layers, and there are none"),
-    ("gcn", {"layers": 0, "jumping": "concat", "decoder": "edge"}, "jumping='concat' reads the values of layers, and there are none"),
-])
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("gcnn", {}, "did you mean 'gcn'"),
+        ("gcn", {"hiden": 3}, "did you mean 'hidden'"),
+        ("gcn", {"heads": 2}, "heads.*no meaning for gcn, only for gat, gat_e, gipa"),
+        ("gipa", {"feature_dropout": 0.2}, "no meaning for gipa, only for gat, gat_e"),
+        ("gcn", {"layers": -1}, "layers: got -1, expected at least 0"),
+        (
+            "gcn",
+            {"layers": 0},
+            "layers=0 gives the features to a decoder of links, and gcn has none",
+        ),
+        ("gcn", {"dropout": 1.0}, "less than 1"),
+        ("gcn", {"norm": "group"}, "none, batch, layer"),
+        ("gcn", {"activation": "swish"}, "relu, elu"),
+        ("gcn", {"jumping": "lstm"}, "concat, max"),
+        ("gcn", {"direction": "up"}, "in, out, both"),
+        (
+            "mlp",
+            {"direction": "out"},
+            "direction='out' has no effect: the layers of mlp pass no messages",
+        ),
+        ("gcn", {"decoder": "cosine"}, "dot, hadamard, edge"),
+        ("sage", {"aggregator": "lstm"}, "mean, max, sum"),
+        ("gipa", {"reduce": "min"}, "sum, mean, max"),
+        ("gcn", {"decoder": "dot"}, "one score per link"),
+        (
+            "gcn",
+            {"layers": 0, "jumping": "max", "decoder": "edge"},
+            "jumping='max' reads the values of layers, and there are none",
+        ),
+        (
+            "gcn",
+            {"layers": 0, "jumping": "concat", "decoder": "edge"},
+            "jumping='concat' reads the values of layers, and there are none",
+        ),
+    ],
+)
 def test_bad_choices(name, options, said):
     with pytest.raises(ConfigError, match=said):
         build_model(name, 5, 3, 2, **options)
