@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class _Sampler:
     Layers that share edge values need one sample.
     """
 
-    name = "weighted"
+    name: ClassVar[str] = "weighted"
     hops = None
 
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
@@ -61,14 +61,15 @@ def repeating(model: Model) -> Iterator[tuple[str, str, Model]]:
 
     Yields the names of layer and aggregator before it.
     """
-    for path, layer in model.named_modules():
-        for name, aggregator in aggregators(layer.sum).items() if isinstance(layer, Layer) else ():
+    layers = [(path, layer) for path, layer in model.named_modules() if isinstance(layer, Layer)]
+    for path, layer in layers:
+        known = aggregators(layer.sum)
+        for name, aggregator in known.items():
             if aggregator.weighted:
                 other = deepcopy(model)
-                changed = dict(other.named_modules())[path]
+                changed: Any = dict(other.named_modules())[path]
                 repeated = _Repeated(aggregator)
-                assert isinstance(changed, Layer)
-                changed.sum = {**aggregators(layer.sum), name: repeated} if name else repeated
+                changed.sum = {**known, name: repeated} if name else repeated
                 yield type(layer).__name__, type(aggregator).__name__, other
 
 
