@@ -18,7 +18,7 @@ import numpy as np
 
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.layer.reached import global_names
-from graphtheta.ops.edge.aggregator import aggregators
+from graphtheta.ops.edge.aggregator import AGGREGATORS
 
 CACHED = type(lru_cache(int))
 # of arrays with more numbers no copy is made
@@ -37,7 +37,7 @@ class Outside:
             cls
             for x in _parts(model)
             for cls in type(x).__mro__
-            if not _of_the_package(cls) and cls is not object
+            if not _of_the_package(cls) and cls.__module__ != "builtins"
         )
         self._files = {cls.__module__ for cls in classes}
         self._searched: set[int] = set()
@@ -87,9 +87,14 @@ class Outside:
 
 
 def _parts(model: Model) -> Iterator[Any]:
+    """The modules of a model, and the aggregators that its layers name."""
     for module in model.modules():
         yield module
-        yield from aggregators(module.sum).values() if isinstance(module, Layer) else ()
+        given = module.sum if isinstance(module, Layer) else ()
+        several = list(given.values()) if isinstance(given, dict) else given
+        for x in several if isinstance(several, (list, tuple)) else [several]:
+            # a run refuses what is none
+            yield AGGREGATORS.get(x) if isinstance(x, str) else x
 
 
 def _of_the_package(cls: type) -> bool:

@@ -19,6 +19,7 @@ aggregators have a compiled form.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -379,7 +380,7 @@ def aggregators(sums: Any) -> dict[str, Aggregator]:
     """
     if sums is None:
         return {}
-    if isinstance(sums, (str, Aggregator)):
+    if isinstance(sums, str) or not isinstance(sums, Iterable):
         return {"": aggregator(sums)}
     named = sums if isinstance(sums, dict) else {x.name if isinstance(x, Aggregator) else x: x for x in sums}
     if not named or not all(isinstance(name, str) and name.isidentifier() for name in named):

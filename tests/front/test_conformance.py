@@ -676,6 +676,14 @@ def test_a_fall_back_is_reported(primitives):
     assert "Mine runs on the reference back end" in note and "test_conformance_double" in note and note in str(report)
 
 
+@pytest.mark.parametrize(("wrong", "words"), [
+    (lambda messages: messages, r"Summed\.sum is a function"), ("avg", "sum = 'avg' is not an aggregator"),
+    (("sum", "avg"), "sum = 'avg' is not an aggregator"), (3, "sum = 3 is not an aggregator")])
+def test_what_is_no_aggregator_is_refused_as_in_a_run(wrong, words):
+    with pytest.raises(GraphThetaError, match=words):
+        gt.check(Summed(wrong), d_in=4, d_edge=2)
+
+
 def test_errors_of_the_layer_itself_come_through():
     class Wrong(Base):
         def gather(self, edge):
