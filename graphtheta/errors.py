@@ -20,6 +20,16 @@ class DataError(GraphThetaError, ValueError):
     """A graph, feature, label or split is inconsistent."""
 
 
+class DivergedError(DataError):
+    """Training has left the finite numbers: a loss, or what an update made, is NaN or infinite.
+
+    Attributes:
+        best_epoch: Epoch of the best model before, whose weights the model holds; 0 if there was none.
+    """
+
+    best_epoch = 0
+
+
 class FormatError(GraphThetaError, ValueError):
     """A file is unreadable, truncated, or not of the expected format."""
 

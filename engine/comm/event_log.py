@@ -6,13 +6,14 @@ blocks of the code.
 """
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+
+from graphtheta.strict_json import to_json
 
 # partner and array
 Message = tuple[int, np.ndarray]
@@ -118,14 +119,14 @@ class EventLog:
             else:
                 # local: the move is shown with its rank
                 event["id2"] = {"local": hex(number)}
-                timed.append((end, 1, json.dumps({**event, "ph": "e", "ts": end / 1000})))
+                timed.append((end, 1, to_json({**event, "ph": "e", "ts": end / 1000})))
             if args:
                 event["args"] = args
             # of spans that begin together the longest is the outermost
-            timed.append((begin, begin - end, json.dumps(event)))
+            timed.append((begin, begin - end, to_json(event)))
         timed.sort(key=lambda item: item[:2])
         return ",\n".join([*lines, *(text for _, _, text in timed)])
 
 
 def _about(name: str, rank: int, row: int, args: dict[str, Any]) -> str:
-    return json.dumps({"ph": "M", "pid": rank, "tid": row, "ts": 0, "name": name, "args": args})
+    return to_json({"ph": "M", "pid": rank, "tid": row, "ts": 0, "name": name, "args": args})

@@ -1,7 +1,6 @@
 """The timeline of all ranks: event logs with aligned clocks, written to one file at the end."""
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.errors import FormatError
+from graphtheta.strict_json import to_json
 
 from ..comm.call_site import collective
 from ..comm.communicator import Comm
@@ -100,7 +100,7 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
     """
     aside = path.with_name(path.name + ".part")
     with aside.open("w", encoding="utf-8") as f:
-        f.write('{"displayTimeUnit": "ms", "otherData": ' + json.dumps(about) + ', "traceEvents": [\n')
+        f.write('{"displayTimeUnit": "ms", "otherData": ' + to_json(about) + ', "traceEvents": [\n')
         for i, part in enumerate(parts):
             f.write(",\n" * (i > 0) + part)
         f.write("\n]}\n")

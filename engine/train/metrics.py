@@ -27,11 +27,12 @@ class Metric:
     kind         arrays of this worker's rows
     ===========  =====================================================================================
     "classes"    ``y`` [n] integers of at least 0, ``out`` [n, C]
-    "binary"     classes if there are two: ``y`` [n] of 0 and 1, ``out`` [n], the second output minus
-                 the first; above 0 predicts class 1
+    "binary"     classes if there are two: ``y`` [n], 1 for the positive class and else 0, ``out`` [n],
+                 its output minus the other one; above 0 predicts it
     "labels"     ``y`` [n, C] of 0 and 1 (NaN: unknown), ``out`` [n, C]; above 0 predicts the label
     "values"     ``y`` [n, ...] (NaN: unknown), ``out`` of the same shape
-    "ranks"      ``rank`` [n] float64, of each positive link among its negatives, counted from 1
+    "ranks"      ``rank`` [n] float64, of each positive link that has negatives among these, counted
+                 from 1
     "retrieved"  ``recall`` and ``ndcg`` of each source of links among the first k of
                  ``retrieval.TOPS`` candidates, [n, number of k] float64
     ===========  =====================================================================================
@@ -41,12 +42,15 @@ class Metric:
         sums: For each kind of rows that it fits, a function of their arrays whose results add up
             over workers: an array of the same shape and type on every worker, zeros for no rows.
             None if the metric is not a function of such sums.
+        merge: Puts the results of ``sums`` on all workers together, in the order of the ranks; None
+            to add them.
         value: Computes the metric from the sums over all workers; without sums, from the arrays
             of all rows, on rank 0.
         smaller_is_better: Whether the best model has the smallest value.
         default_for: Kinds of rows for which this metric chooses the best model by default.
         decides: Whether it compares decisions with labels. If the job has a threshold, ``out`` is
-            shifted for such a metric, so that the threshold is at 0.
+            1 for such a metric where it is passed, and -1 elsewhere.
+        undefined: When it is NaN although all outputs are numbers, to tell the user.
     """
 
     name: str
@@ -55,6 +59,8 @@ class Metric:
     smaller_is_better: bool = False
     default_for: tuple[str, ...] = ()
     decides: bool = False
+    merge: Callable[[Sequence[np.ndarray]], np.ndarray] | None = None
+    undefined: str = ""
 
     def fits(self, kinds: Sequence[str]) -> bool:
         """Whether it measures rows of one of these kinds."""
@@ -62,23 +68,44 @@ class Metric:
 
 
 COUNTS: Mapping[str, Sums] = {"classes": counts.class_sums, "labels": counts.label_sums}
+RECALLS: Mapping[str, Sums] = {"classes": counts.class_recalls, "labels": counts.label_recalls}
+CALIBRATION: Mapping[str, Sums] = {"classes": calibration.class_calibration_sums, "labels": calibration.label_calibration_sums}
+GATHERED: Mapping[str, None] = {"labels": None, "binary": None}
+ONE_CLASS = "all its known labels are of one class"
+NO_POSITIVES = "the positive class occurs in neither truth nor prediction"
+NO_CANDIDATES = "none of its links has a candidate to be ranked among"
+EQUAL_TARGETS = "all its targets of a column are equal"
+
+
+def _error(name: str, value: Callable[..., float], **settings: Any) -> Metric:
+    return Metric(name, {"values": regression.regression_sums}, value, merge=regression.merged, **settings)
+
+
+def _of_ranks(name: str, value: Callable[..., float], **settings: Any) -> Metric:
+    return Metric(name, {"ranks": ranking.ranking_sums}, value, undefined=NO_CANDIDATES, **settings)
+
+
+def _retrieval(name: str, at: int) -> Metric:
+    value = partial(retrieval.retrieval_mean, at=at)
+    return Metric(name, {"retrieved": retrieval.retrieval_sums}, value, undefined=NO_CANDIDATES)
+
+
 METRICS: Registry[Metric] = Registry("metric", lambda x: isinstance(x, Metric), ("auto", "loss"), (
     Metric("accuracy", {"classes": counts.class_sums}, counts.accuracy, decides=True, default_for=("classes",)),
-    Metric("balanced_accuracy", {"classes": counts.class_recalls, "labels": counts.label_recalls}, counts.balanced_accuracy, decides=True),
-    Metric("f1_micro", COUNTS, counts.f1, decides=True, default_for=("labels",)),
-    Metric("f1_macro", COUNTS, partial(counts.f1, average="macro"), decides=True),
-    Metric("f1", {"binary": counts.binary_sums}, counts.f1, decides=True),
-    Metric("auc", {"labels": None, "binary": None}, scores.auc),
-    Metric("average_precision", {"labels": None, "binary": None}, scores.average_precision),
-    Metric("ece", {"classes": calibration.class_calibration_sums, "labels": calibration.label_calibration_sums},
-           calibration.calibration_error, smaller_is_better=True),
-    Metric("mrr", {"ranks": ranking.ranking_sums}, ranking.mrr, default_for=("ranks",)),
-    *(Metric(f"hits{k}", {"ranks": ranking.ranking_sums}, partial(ranking.hits, k=k)) for k in ranking.KS),
-    *(Metric(f"{name}{k}", {"retrieved": retrieval.retrieval_sums}, partial(retrieval.retrieval_mean, at=at + len(retrieval.TOPS) * later))
-      for later, name in enumerate(("recall", "ndcg")) for at, k in enumerate(retrieval.TOPS)),
-    Metric("mae", {"values": regression.regression_sums}, regression.mae, smaller_is_better=True),
-    Metric("rmse", {"values": regression.regression_sums}, regression.rmse, smaller_is_better=True),
-    Metric("r2", {"values": regression.regression_sums}, regression.r2, default_for=("values",)),
+    Metric("balanced_accuracy", RECALLS, counts.balanced_accuracy, decides=True),
+    Metric("f1_micro", COUNTS, counts.f1, decides=True, default_for=("labels",), undefined=NO_POSITIVES),
+    Metric("f1_macro", COUNTS, partial(counts.f1, average="macro"), decides=True, undefined=NO_POSITIVES),
+    Metric("f1", {"binary": counts.binary_sums}, counts.f1, decides=True, undefined=NO_POSITIVES),
+    Metric("auc", GATHERED, scores.auc, undefined=ONE_CLASS),
+    Metric("average_precision", GATHERED, scores.average_precision),
+    Metric("ece", CALIBRATION, calibration.calibration_error, smaller_is_better=True),
+    _of_ranks("mrr", ranking.mrr, default_for=("ranks",)),
+    *(_of_ranks(f"hits{k}", partial(ranking.hits, k=k)) for k in ranking.KS),
+    *(_retrieval(f"recall{k}", at) for at, k in enumerate(retrieval.TOPS)),
+    *(_retrieval(f"ndcg{k}", len(retrieval.TOPS) + at) for at, k in enumerate(retrieval.TOPS)),
+    _error("mae", regression.mae, smaller_is_better=True),
+    _error("rmse", regression.rmse, smaller_is_better=True),
+    _error("r2", regression.r2, default_for=("values",), undefined=EQUAL_TARGETS),
 ))
 
 
@@ -116,15 +143,17 @@ def measure(comm: Comm, kind: str, *rows: np.ndarray, decided: np.ndarray | None
         comm: The workers.
         kind: Kind of the rows.
         *rows: The arrays of this worker's rows.
-        decided: Replaces the last of them for metrics that decide; None if they read the same.
+        decided: Replaces the last of them for metrics that decide: 1 where something is predicted, and -1 elsewhere; None if they read
+            the same.
 
     Collective: all ranks of comm.
     """
-    found, shared = {}, dict[Any, Any]()
+    found = dict[str, float]()
+    shared = dict[Any, Any]()
     for m in fitting((kind,)):
         sums = m.sums[kind]
         given = rows if decided is None or not m.decides else (*rows[:-1], decided)
-        read = sums, given is rows
+        read = sums, m.merge, given is rows
         if sums is None:
             if read not in shared:
                 shared[read] = [_joined(comm.gather_rows(x)) for x in given]
@@ -132,7 +161,8 @@ def measure(comm: Comm, kind: str, *rows: np.ndarray, decided: np.ndarray | None
             found[m.name] = comm.broadcast(value)
             continue
         if read not in shared:
-            shared[read] = comm.all_sum(sums(*given))
+            own = sums(*given)
+            shared[read] = comm.all_sum(own) if m.merge is None else m.merge(comm.all_gather(own))
         found[m.name] = float(m.value(shared[read]))
     return found
 

@@ -1,7 +1,6 @@
 """The commands that work on graphs and models. Each reads its flags, then runs on all ranks together."""
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -19,10 +18,11 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, DivergedError, GraphThetaError
+from graphtheta.inductive.trained import EARLIER_POSITIVE, Trained
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
-from graphtheta.logger import start_logging
+from graphtheta.logger import logger, start_logging
 from graphtheta.memory.bound import MemoryBound
 from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.outputs.file import write_file
@@ -34,6 +34,8 @@ from graphtheta.recovery.progress import Result
 from graphtheta.recovery.weights import WEIGHTS
 from graphtheta.reports.runlog import RESULT_FILE, RunLog
 from graphtheta.store.reader import check_store
+from graphtheta.strict_json import to_json
+from graphtheta.tasks.imbalance import RARER
 from graphtheta.train.opened import job_of
 from graphtheta.train.prepare import load_graph
 from graphtheta.triples.report import relation_report, report_text
@@ -70,7 +72,12 @@ def train_all(job: Job, comm: Comm) -> None:
         values = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
         rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in values.items()]
         say(f"\n{job.seeds} seeds, saved in {job.folder}\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
-        write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": values, "ranks": comm.size})
+        positive = sorted({result.positive for result in results})
+        if len(positive) > 1:
+            logger.warning(f"the positive class differs between the seeds ({', '.join(positive)}), so means of f1, auc and "
+                           "average_precision mix both; choose one with --positive")
+        say_positive(", ".join(positive))
+        write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": values, "ranks": comm.size, **as_entry(", ".join(positive))})
 
 
 def check_startable(jobs: list[Job], comm: Comm) -> None:
@@ -118,7 +125,13 @@ def train_once(job: Job, comm: Comm) -> Result:
             say(f"halo={job.halo}: rounding changes the loss of the first step by a relative {moved:.1e}")
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.setup.metric) as log:
-        result: Result = trainer.fit(log)
+        try:
+            result: Result = trainer.fit(log)
+        except DivergedError as error:
+            if not error.best_epoch:
+                raise
+            trainer.save(job.folder / WEIGHTS)
+            raise DivergedError(f"{error}; {job.folder / WEIGHTS} holds the best model before, of epoch {error.best_epoch}") from None
         if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
             if comm.rank == 0:
                 say(f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs")
@@ -142,11 +155,12 @@ def train_once(job: Job, comm: Comm) -> Result:
         if classes.splits:
             counts["classes"] = classes.model_dump()
         write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
-                                         "ranks": comm.size, **counts})
+                                              "ranks": comm.size, **as_entry(result.positive), **counts})
         if trainer.training.versions.most_bytes:
             say(f"older parameter versions used at most {amount(trainer.training.versions.most_bytes)} of memory")
         shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.setup.metric}
         say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
+        say_positive(result.positive)
     return result
 
 
@@ -180,6 +194,7 @@ def evaluate(argv: list[str]) -> int:
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
             say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
+            say_positive(trainer.positive)
         if options.classes:
             report = trainer.class_report()
             for split in scores if comm.rank == 0 else ():
@@ -318,7 +333,11 @@ def opened(job: Job, run: str, keys: dict[str, Any], comm: Comm, other: bool = F
     if "dataset" in keys or other:
         return graphtheta.open_run(run, comm=comm, **keys)
     trainer = graphtheta.Trainer(job=job, comm=comm)
-    trainer.load(Path(run, WEIGHTS))
+    trained = trainer.load(Path(run, WEIGHTS))
+    if job.positive == RARER:
+        # other keys, such as split, must not turn the metrics of the run round
+        facts = Trained.read_from(trained, str(Path(run, WEIGHTS))) if trained else None
+        trainer.setup.evaluator.positive = EARLIER_POSITIVE if facts is None else facts.positive
     return trainer
 
 
@@ -333,6 +352,17 @@ def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
     return run_main(program)
 
 
+def say_positive(name: str) -> None:
+    """Print which class f1, auc and average precision are about; nothing if the labels are not two classes."""
+    if name:
+        say(f"positive class: {name}")
+
+
+def as_entry(positive: str) -> dict[str, str]:
+    """The entry of a result for the positive class; none if the labels are not two classes."""
+    return {"positive": positive} if positive else {}
+
+
 def metrics_line(metrics: dict[str, float]) -> str:
     """Metrics in one line."""
     return ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in metrics.items())
@@ -341,4 +371,4 @@ def metrics_line(metrics: dict[str, float]) -> str:
 def write_json(path: Path, record: dict[str, Any]) -> None:
     """Write a record as indented JSON."""
     with atomic_file(path) as f:
-        f.write((json.dumps(record, indent=1) + "\n").encode())
+        f.write((to_json(record, indent=1) + "\n").encode())

@@ -1,7 +1,6 @@
 """``graphtheta plan``: predicts a job in several ways, and refuses one that cannot fit."""
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from graphtheta.planning.machine import known, machine
 from graphtheta.planning.plan import MODES, Row, planned
 from graphtheta.planning.report import MORE_WORKERS, Limit, refusal, report
 from graphtheta.planning.skeleton import SAMPLED_VIEWS, skeleton
+from graphtheta.strict_json import to_json
 from graphtheta.train.prepare import load_graph
 from graphtheta.wording import did_you_mean
 
@@ -188,6 +188,6 @@ def write_json(path: Path, figures: object) -> None:
     """
     try:
         with atomic_file(path) as f:
-            f.write((json.dumps(figures, indent=1) + "\n").encode())
+            f.write((to_json(figures, indent=1) + "\n").encode())
     except OSError as error:
         raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --json") from error

@@ -14,17 +14,18 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.positives import WEIGHT, Positives
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import EdgeTask, Seeds, Task
-from graphtheta.engine.train.metrics import measure
+from graphtheta.engine.train.metrics import METRICS, measure
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.scored_pairs import PairPlan
 from graphtheta.engine.view.view import GraphView
 from graphtheta.evaluation.past import Past
-from graphtheta.evaluation.threshold import Threshold
+from graphtheta.evaluation.threshold import Threshold, margin_of
+from graphtheta.logger import logger
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.losses.row_loss import Grouping
 from graphtheta.ops.metrics.counts import class_sums, label_sums
-from graphtheta.ops.metrics.ranking import ranks
+from graphtheta.ops.metrics.ranking import NO_RANK, ranks
 
 # the watchdog gives steps less time than other code
 RUNS_STEPS = True
@@ -40,7 +41,7 @@ class Decisions(NamedTuple):
 
     Attributes:
         counts: By split, true and false positives, false and true negatives of each class or label, [C, 4] int64.
-        thresholds: Probabilities above which a label, [C], or the second of two classes, [1], is predicted; None if all are 0.5.
+        thresholds: Probabilities above which a label, [C], or the positive one of two classes, [1], is predicted; None if all are 0.5.
     """
 
     counts: dict[str, np.ndarray]
@@ -57,12 +58,16 @@ class Evaluator(ABC):
 
     Attributes:
         by_blocks: Computes the outputs of a model for a view; None to compute them at once.
+        positive: Number of the positive class of rows of two classes.
     """
 
     by_blocks: Callable[[Model, GraphView], Var] | None = None
+    positive = 1
 
     def __init__(self, partition: Partition, layers: Layers, task: Task):
         self.partition, self.layers, self.task = partition, layers, task
+        # metrics, with their split, that the user knows not to be defined
+        self._told = set[str]()
 
     @property
     def job_comm(self) -> Comm:
@@ -70,11 +75,28 @@ class Evaluator(ABC):
         return self.partition.job_comm
 
     def metrics(self, model: Model) -> Metrics:
-        """Loss and all metrics of all splits that have rows.
+        """Loss and all metrics of all splits that have rows. Metrics that are not defined for these are NaN, which is logged once.
 
         Collective: all ranks of job_comm.
         """
-        return {f"{split}_{name}": value for split, found in self.measured(model) for name, value in found.items()}
+        found = dict[str, float]()
+        for split, values in self.measured(model):
+            found |= {f"{split}_{name}": value for name, value in values.items()}
+            self._tell_undefined(split, values)
+        return found
+
+    def _tell_undefined(self, split: str, values: Metrics) -> None:
+        """Log, once and on rank 0, which metrics of a split are not defined for its rows, and why."""
+        # without a loss the outputs are no numbers, and so is every metric
+        if self.job_comm.rank or not np.isfinite(values["loss"]):
+            return
+        reasons = dict[str, list[str]]()
+        for name, value in values.items():
+            if np.isnan(value) and name in METRICS and f"{split}_{name}" not in self._told:
+                self._told.add(f"{split}_{name}")
+                reasons.setdefault(METRICS[name].undefined or "its rows have no such value", []).append(name)
+        for reason, names in reasons.items():
+            logger.warning(f"{' and '.join(names)} of the {split} set {'are' if names[1:] else 'is'} not defined (NaN): {reason}")
 
     @abstractmethod
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
@@ -117,7 +139,7 @@ class Evaluator(ABC):
             grouping: Groups of all rows, an argument of ``Task.group_loss``; None if there are
                 none.
             weights: Weights of all rows in the loss, an argument of ``Task.mean_loss``.
-            decided: Outputs shifted by thresholds, for metrics that decide; None without a threshold.
+            decided: Outputs of 1 and -1, which thresholds decide, for metrics that decide; None without a threshold.
 
         Collective: all ranks of job_comm.
         """
@@ -129,10 +151,14 @@ class Evaluator(ABC):
         if self.task.kind == "labels" and value.ndim == 1:
             # links have one label each and no axis for it
             y, value = y.reshape(-1, 1), value[:, None]
-        y, value, decided = y[rows], value[rows], None if decided is None else decided[rows]
+        y = y[rows]
+        value = value[rows]
+        decided = None if decided is None else decided[rows]
         found = {"loss": loss, **measure(self.job_comm, self.task.kind, y, value, decided=decided)}
         if self.task.kind == "classes" and value.shape[1] == 2:
-            found |= measure(self.job_comm, "binary", y, value[:, 1] - value[:, 0], decided=None if decided is None else decided[:, 1])
+            said = (value if decided is None else decided).argmax(axis=1) == self.positive
+            found |= measure(self.job_comm, "binary", (y == self.positive).astype(np.int64), margin_of(value, self.positive),
+                             decided=np.where(said, 1, -1))
         return found
 
     def gathered(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
@@ -160,6 +186,7 @@ class RowEvaluator(Evaluator):
         masks: By split, [n] bool; a split that is empty on all workers is left out.
         weights: Weights of the rows in the loss, an argument of ``Task.mean_loss``.
         threshold: Decides which labels, or which of two classes, are predicted; None for 0.5.
+        positive: Number of the positive class of rows of two classes.
 
     Attributes:
         threshold: As the argument.
@@ -168,9 +195,15 @@ class RowEvaluator(Evaluator):
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, view: GraphView, *, ids: np.ndarray, y: np.ndarray,
-                 masks: dict[str, np.ndarray], weights: np.ndarray | None = None, threshold: Threshold | None = None):
+                 masks: dict[str, np.ndarray], weights: np.ndarray | None = None, threshold: Threshold | None = None,
+                 positive: int = 1):
         super().__init__(partition, layers, task)
-        self._view, self._ids, self._y, self._weights, self.threshold = view, ids, y, weights, threshold
+        self._view = view
+        self._ids = ids
+        self._y = y
+        self._weights = weights
+        self.threshold = threshold
+        self.positive = positive
         used = {split: mask for split, mask in masks.items() if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0}
         known = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
         self._masks = {split: mask & known for split, mask in used.items()}
@@ -183,14 +216,14 @@ class RowEvaluator(Evaluator):
             yield split, self.score(y, out, mask, weights=self._weights, decided=decided)
 
     def decided(self, out: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Outputs shifted by the thresholds, and these as probabilities; None each without a threshold.
+        """Decisions at the thresholds as outputs of 1 and -1, and the thresholds as probabilities; None each without a threshold.
 
         Collective: all ranks of job_comm.
         """
         if self.threshold is None:
             return None, None
         chosen = self._masks.get("val", np.zeros(len(out), bool))
-        return self.threshold.shifted(self.job_comm, self._y, out, chosen)
+        return self.threshold.decided(self.job_comm, self._y, out, chosen, self.positive)
 
     def decisions(self, model: Model) -> Decisions:
         """The decisions of a model for classes or labels, counted; none for values.
@@ -200,8 +233,9 @@ class RowEvaluator(Evaluator):
         if self.task.kind not in COUNTED:
             return Decisions({}, None)
         out = self.run(model, self._view).value
-        shifted, thresholds = self.decided(out)
-        out, count = out if shifted is None else shifted, COUNTED[self.task.kind]
+        decided, thresholds = self.decided(out)
+        out = out if decided is None else decided
+        count = COUNTED[self.task.kind]
         return Decisions({split: self.job_comm.all_sum(count(self._y[mask], out[mask])) for split, mask in self._masks.items()}, thresholds)
 
     def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
@@ -215,11 +249,11 @@ class RowEvaluator(Evaluator):
 class NodeEvaluator(RowEvaluator):
     """Evaluator of node labels: the column ``y`` and the masks of the partition."""
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, threshold: Threshold | None = None):
+    def __init__(self, partition: Partition, layers: Layers, task: Task, threshold: Threshold | None = None, positive: int = 1):
         masks = {split: partition.node.read(split) for split in SPLITS if split in partition.node}
         y = partition.node.read("y")
         super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=y, masks=masks,
-                         weights=task.weights_of(y, partition.node.read), threshold=threshold)
+                         weights=task.weights_of(y, partition.node.read), threshold=threshold, positive=positive)
 
 
 class EdgeEvaluator(RowEvaluator):
@@ -266,9 +300,8 @@ class LinkEvaluator(Evaluator):
             rows, grouping = np.ones(len(out), bool), Grouping(np.arange(len(out)), per)
             found = self.score(pairs.label.reshape(out.shape), Var(out, RowSpace(pairs.gid, "edge")), rows, grouping,
                                weights=pairs.columns.get(WEIGHT))
-            # negatives that could not be drawn rank below all others
-            table = np.where(np.isnan(pairs.label), -np.inf, out.reshape(-1)).reshape(-1, per)
-            yield split, found | measure(self.job_comm, "ranks", self.ranks(model, split, table))
+            rank = self.ranks(model, split, out.reshape(-1, per), ~np.isnan(pairs.label).reshape(-1, per))
+            yield split, found | measure(self.job_comm, "ranks", rank[rank != NO_RANK])
 
     def scored(self, model: Model, split: str) -> np.ndarray:
         """The outputs of a model for this worker's pairs of a split, in their order, [n, ...].
@@ -308,17 +341,18 @@ class LinkEvaluator(Evaluator):
     def _whole(self) -> GraphView:
         return whole(self.partition, self.layers)
 
-    def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
-        """The rank of each of this worker's links of a split, [n] float64.
+    def ranks(self, model: Model, split: str, scores: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """The rank of each of this worker's links of a split, [n] float64; ``NO_RANK`` for one without candidates.
 
         Args:
             model: The model.
             split: The split.
             scores: Of each link and its negatives, the link first, [n, 1 + negatives].
+            drawn: Which of these are links or negatives, and not places of negatives that could not be drawn, bool of this shape.
 
         Collective: all ranks of job_comm.
         """
-        return ranks(scores[:, 0], scores[:, 1:])
+        return ranks(scores[:, 0], scores[:, 1:], drawn[:, 1:])
 
     def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of test links, and their scores, [n] each.

@@ -1,4 +1,4 @@
-"""Thresholds: the probability above which a label, or the second of two classes, is predicted."""
+"""Thresholds: the probability above which a label, or the positive one of two classes, is predicted."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,32 +22,41 @@ class Threshold:
     value: float | tuple[float, ...] = 0.5
     goal: str = ""
 
-    def shifted(self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Outputs that are shifted so that decisions at the thresholds become decisions at 0.
+    def decided(self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray, positive: int) -> tuple[np.ndarray, np.ndarray]:
+        """Decisions, as outputs that are 1 for what is predicted and -1 for the rest.
 
         Args:
             comm: The workers.
             y: Labels, [n, C] of 0 and 1 (NaN: unknown); or classes, [n].
             out: Logits, [n, C]; or outputs of two classes, [n, 2].
             chosen: The rows on which thresholds are chosen, [n] bool; if there are none on any worker, they are 0.5.
+            positive: The class, of two, whose probability is compared.
 
         Returns:
-            [n, C] or [n, 2], and the thresholds as probabilities, [C] or [1].
+            [n, C] or [n, 2], of the type of ``out``, and the thresholds as probabilities, [C] or [1].
 
         Collective: all ranks of comm.
         """
         classes = y.ndim == 1
-        margin = out[:, 1:] - out[:, :1] if classes else out
+        margin = margin_of(out, positive)[:, None] if classes else out
         if self.goal:
-            cut = self._chosen(comm, y[:, None] if classes else y, margin, chosen)
+            cut = self._chosen(comm, (y == positive)[:, None] if classes else y, margin, chosen)
         else:
             cut = np.broadcast_to(scipy.special.logit(np.asarray(self.value)), margin.shape[1:])
-        margin = (margin - cut).astype(out.dtype)
-        return np.concatenate((np.zeros_like(margin), margin), axis=1) if classes else margin, scipy.special.expit(cut)
+        signs = np.where(margin > cut, 1, -1).astype(out.dtype)
+        if classes:
+            signs = np.concatenate((-signs, signs) if positive else (signs, -signs), axis=1)
+        return signs, scipy.special.expit(cut)
 
     def _chosen(self, comm: Comm, y: np.ndarray, margin: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        labels, margins = comm.gather_rows(y[chosen]), comm.gather_rows(margin[chosen])
+        labels = comm.gather_rows(y[chosen])
+        margins = comm.gather_rows(margin[chosen])
         best = None
         if labels is not None and margins is not None:
             best = best_thresholds(np.concatenate(labels), np.concatenate(margins), self.goal)
         return np.asarray(comm.broadcast(best))
+
+
+def margin_of(out: np.ndarray, positive: int) -> np.ndarray:
+    """The output of the positive one of two classes minus that of the other one, [n], of outputs [n, 2]."""
+    return np.asarray(out[:, positive] - out[:, 1 - positive])

@@ -1,7 +1,6 @@
 """How a graph is compared with an earlier one: by fingerprints of its nodes, or by their degrees alone."""
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
@@ -19,6 +18,7 @@ from graphtheta.inference.on_graph import ModelOnGraph
 from graphtheta.inference.program import program
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.recovery.tensors import checksum
+from graphtheta.strict_json import to_json
 from graphtheta.wording import did_you_mean
 
 # names of arrays that are kept: hashes of nodes and of their edges, and degrees, by whether edges are out-edges
@@ -61,13 +61,13 @@ def weights_hash(model: ModelOnGraph) -> str:
     job = model.job
     options = {key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")} | job.extra_options
     steps = [(step.layer, step.direction) for step in model.probe.supersteps]
-    return blake2b(json.dumps([texts, options, steps]).encode(), digest_size=16).hexdigest()
+    return blake2b(to_json([texts, options, steps]).encode(), digest_size=16).hexdigest()
 
 
 def program_hash(model: ModelOnGraph) -> str:
     """A hash of what a model computes, see ``graphtheta.inference.program``."""
     listed = program(model.model, model.partition, model.probe.layers)
-    return blake2b(json.dumps(listed).encode(), digest_size=16).hexdigest()
+    return blake2b(to_json(listed).encode(), digest_size=16).hexdigest()
 
 
 def check_comparison(model: ModelOnGraph, compare: str) -> None:

@@ -19,7 +19,6 @@ from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
 from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
-from graphtheta.evaluation.threshold import Threshold
 from graphtheta.inductive.grown import Grown, keep_layers
 from graphtheta.inductive.trained import Trained
 from graphtheta.inference.limited import Limited, limited
@@ -31,6 +30,7 @@ from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.schema.conform import conformed
 from graphtheta.splits.several import choose_split
 from graphtheta.tasks.edge import EdgeKind
+from graphtheta.tasks.imbalance import RARER
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import TASKS
 
@@ -105,8 +105,10 @@ class Inference(ModelOnGraph):
         task = kind.objective(looped.graph, partition)
         task.weighting = trained.weighting
         evaluator = kind.evaluator(partition, found.layers, task)
-        if isinstance(evaluator, RowEvaluator) and trained.thresholds is not None:
-            evaluator.threshold = Threshold(tuple(trained.thresholds))
+        if isinstance(evaluator, RowEvaluator):
+            if job.positive == RARER:
+                evaluator.positive = trained.positive
+            evaluator.threshold = trained.threshold(evaluator.positive) or evaluator.threshold
         limit = limited(job, partition, found)
         evaluator.by_blocks = None if limit is None else limit.outputs
         super().__init__(_Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit), _unlabelled(given, kind))

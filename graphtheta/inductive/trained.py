@@ -8,8 +8,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphtheta.data.graph import Graph
 from graphtheta.errors import ConfigError, FormatError
+from graphtheta.evaluation.threshold import Threshold
 from graphtheta.ops.losses.weighting import Weighting
 from graphtheta.schema.schema import Schema
+
+# the positive class of runs of versions that did not choose it
+EARLIER_POSITIVE = 1
 
 
 class Trained(BaseModel):
@@ -22,7 +26,8 @@ class Trained(BaseModel):
         class_weights: Weights of classes in the loss, see ``Weighting``; None if all weigh 1.
         weight_column, weight_mean: See ``Weighting``.
         weighted: Whether rows have weights in the loss.
-        thresholds: Probabilities above which labels are predicted, as they were chosen last; None if all are 0.5.
+        thresholds: Probabilities above which labels, or the positive class, are predicted, as they were chosen last; None if all are 0.5.
+        positive: Number of the positive class of two classes.
         prepared: How the dataset was prepared: the options "symmetric", "self_loops" and "normalise_features" of
             ``gt.load``. Empty for a graph that was given in Python.
     """
@@ -37,6 +42,7 @@ class Trained(BaseModel):
     weight_column: str
     weight_mean: float
     thresholds: list[float] | None
+    positive: int = EARLIER_POSITIVE
     prepared: dict[str, str]
 
     @property
@@ -44,6 +50,12 @@ class Trained(BaseModel):
         """Weights of rows in the loss; None if all weigh the same."""
         classes = None if self.class_weights is None else np.array(self.class_weights)
         return Weighting(classes, self.weight_column, self.weight_mean) if self.weighted else None
+
+    def threshold(self, positive: int) -> Threshold | None:
+        """The thresholds as those of a positive class, with which the same rows are predicted; None if none were chosen."""
+        if self.thresholds is None:
+            return None
+        return Threshold(tuple(x if positive == self.positive else 1 - x for x in self.thresholds))
 
     @classmethod
     def read_from(cls, text: str, where: str) -> Trained:

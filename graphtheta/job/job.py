@@ -107,6 +107,14 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ValueError(f"expected a number between 0 and 1, {' or '.join(GOALS)}{did_you_mean(str(value), GOALS)}")
         return str(value)
 
+    @field_validator("positive", mode="before")
+    @classmethod
+    def _check_positive(cls, value: Any) -> Any:
+        # classes may be named by numbers and truth values
+        if value is None or isinstance(value, (list, tuple, dict, set)) or not str(value):
+            raise ValueError("expected the name of a class, or auto")
+        return str(value)
+
     @field_validator("cluster_method")
     @classmethod
     def _check_method(cls, value: str) -> str:

@@ -5,7 +5,6 @@ the folder is renamed; it replaces an earlier output. Readers of data sets skip 
 """
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -17,6 +16,7 @@ from graphtheta.errors import FormatError
 from graphtheta.outputs.formats import Rows, check_format, files_of
 from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import LOCK_FILE, exclusive
+from graphtheta.strict_json import to_json
 
 MARK, WHAT = "_SUCCESS", "the output"
 OWN_FILE = re.compile(rf"part-\d{{5,}}-of-\d{{5,}}(\.\w+)?\.(parquet|csv|npy)(\.part)?|{MARK}(\.part)?|{re.escape(LOCK_FILE)}")
@@ -101,7 +101,7 @@ class PartFolder:
                 raise FormatError(f"{path}: a worker wrote {file['bytes']} bytes to this file, which rank 0 does not find; choose a "
                                   "folder on a file system that all workers share")
         with atomic_file(self._aside / MARK) as stream:
-            stream.write((json.dumps(mark, indent=1) + "\n").encode())
+            stream.write((to_json(mark, indent=1) + "\n").encode())
         (self._aside / LOCK_FILE).unlink(missing_ok=True)
         if self._folder.exists():
             os.replace(self._folder, self._old)

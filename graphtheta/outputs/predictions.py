@@ -75,6 +75,6 @@ def _codes(evaluator: Evaluator, out: np.ndarray) -> np.ndarray | None:
     """
     if evaluator.task.kind != "classes" or not isinstance(evaluator, RowEvaluator):
         return None
-    shifted, _ = evaluator.decided(out)
-    found: np.ndarray = np.argmax(out if shifted is None else shifted, axis=1)
+    decided, _ = evaluator.decided(out)
+    found: np.ndarray = np.argmax(out if decided is None else decided, axis=1)
     return found

@@ -29,6 +29,7 @@ from graphtheta.planning import messages, samples
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
 from graphtheta.planning.work import EDGES, NODES, Load, work_of
+from graphtheta.strict_json import to_json
 from graphtheta.train.trainer import Trainer
 
 # changes with the units of the cost model
@@ -137,7 +138,7 @@ def _stored() -> Path:
 def write(found: Machine, path: Path) -> None:
     """Write the speed of a machine to a file."""
     with atomic_file(path) as f:
-        f.write((json.dumps(asdict(found), indent=1) + "\n").encode())
+        f.write((to_json(asdict(found), indent=1) + "\n").encode())
 
 
 def read(path: Path) -> Machine:

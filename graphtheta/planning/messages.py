@@ -29,6 +29,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.wrapped import WrappedComm
 from graphtheta.engine.partition.exchange import Exchange, MovePlan
 from graphtheta.mpiexec import find_mpiexec, run
+from graphtheta.strict_json import to_json
 
 if TYPE_CHECKING:
     from graphtheta.train.trainer import Trainer
@@ -225,7 +226,7 @@ def main() -> int:
     comm = start()
     found = program(comm)
     if comm.rank == 0:
-        say(BEGIN + json.dumps(asdict(found)))
+        say(BEGIN + to_json(asdict(found)))
     return 0
 
 

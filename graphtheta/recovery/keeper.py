@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, Thread
@@ -26,6 +25,7 @@ from graphtheta.recovery.checkpoint import (
     sweep,
     write_checkpoint,
 )
+from graphtheta.strict_json import to_json
 
 # seconds between two checkpoints if checkpoint_every is 0
 MINUTE = 60.0
@@ -194,22 +194,23 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
     """
     if manifest.job_hash == job_hash(job):
         return
-    mine, defaults = job.model_dump(mode="json"), Job().model_dump(mode="json")
+    mine = job.model_dump(mode="json")
+    defaults = Job().model_dump(mode="json")
     for key in {**mine, **manifest.job}:
-        own, theirs = (keys.get(key, defaults.get(key)) for keys in (mine, manifest.job))
+        own = mine.get(key, defaults.get(key))
+        theirs = manifest.job.get(key, defaults.get(key))
         if key in FREE or own == theirs:
             continue
         own_text, shown = "not given" if own is None else _shown(own), "not given" if theirs is None else _shown(theirs)
         remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
         raise ConfigError(f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, all of its keys with "
                           f"--config {folder / 'job.yaml'}, or choose another folder with --out")
-    raise ConfigError(f"the run in {folder} was written by another version of graphtheta with other keys; choose another folder with --out")
 
 
 def job_hash(job: Job) -> str:
     """A hash of the keys that change numbers."""
     keys = {key: value for key, value in job.model_dump(mode="json").items() if key not in FREE}
-    return hashlib.blake2b(json.dumps(keys, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(to_json(keys, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _shown(value: Any) -> str:

@@ -21,12 +21,14 @@ class Result:
         metrics: Metrics of the best model ("test_accuracy", ...).
         history: One row per evaluated epoch.
         seconds: Time spent training.
+        positive: Name of the positive class, that f1, auc and average_precision are about; empty if there are not two classes.
     """
 
     best_epoch: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    positive: str = ""
 
 
 class Progress(BaseModel):
@@ -92,9 +94,9 @@ class Progress(BaseModel):
         """A copy that later progress does not change; items of lists are shared and immutable."""
         return self.model_copy(update={"losses": self.losses.copy(), "history": self.history.copy()})
 
-    def result(self) -> Result:
-        """The result of the run."""
-        return Result(self.best_epoch, self.metrics, self.history, self.seconds)
+    def result(self, positive: str = "") -> Result:
+        """The result of the run; ``positive`` is the name of the positive class."""
+        return Result(self.best_epoch, self.metrics, self.history, self.seconds, positive)
 
 
 class Pace:

@@ -19,6 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from graphtheta.errors import FormatError
+from graphtheta.strict_json import to_json
 
 METADATA = "__metadata__"
 # arrays whose names begin so have a row for each node; they may be larger than memory, and are mapped when they are read
@@ -60,7 +61,7 @@ def write_tensors(f: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mappi
             raise FormatError(f"{name}: an array of dtype {x.dtype} cannot be written; convert it to numbers first")
         head[name] = {"dtype": NAMES[x.dtype.str], "shape": list(x.shape), "data_offsets": [end, end + x.nbytes]}
         end += x.nbytes
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = to_json(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     f.write(len(text).to_bytes(8, "little") + text)
     for name in order:

@@ -13,6 +13,7 @@ from graphtheta.atomic import atomic_file
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
 from graphtheta.recovery.tensors import checksum, read_tensors, write_tensors
+from graphtheta.strict_json import to_json
 
 WEIGHTS = "weights.safetensors"
 REMEDY = f"give the {WEIGHTS} that 'graphtheta train' wrote"
@@ -46,7 +47,7 @@ def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failu
     Raises:
         FormatError: It cannot be written.
     """
-    texts = {"job": json.dumps(job.model_dump()), "checksums": json.dumps({name: checksum(x) for name, x in weights.items()})}
+    texts = {"job": to_json(job.model_dump()), "checksums": to_json({name: checksum(x) for name, x in weights.items()})}
     texts |= {"trained": trained} if trained else {}
     try:
         if failure is not None:
@@ -90,4 +91,4 @@ def read_saved(path: str | Path) -> Saved:
 
 
 def _of_texts(texts: Mapping[str, str]) -> str:
-    return f"{zlib.crc32(json.dumps(sorted(texts.items())).encode()):08x}"
+    return f"{zlib.crc32(to_json(sorted(texts.items())).encode()):08x}"

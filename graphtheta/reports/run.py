@@ -20,6 +20,7 @@ from graphtheta.tasks.class_report import ClassReport
 ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
 # those of them that are integers
 COUNTS = ("epoch", "step", "best_epoch")
+TEXTS = ("positive",)
 # largest number of metrics in a row; each has a plot
 MOST_NAMES = 100
 LARGEST = 1e100
@@ -87,13 +88,14 @@ def _text(path: Path) -> str:
 
 
 def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """A JSON mapping with these names, whose values are numbers and mappings."""
+    """A JSON mapping with these names, whose values are numbers and mappings, and texts among ``TEXTS``; null is NaN."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{where}: damaged ({error}); delete it, or train again") from None
     if not isinstance(record, dict) or not set(names) <= set(record) or len(record) > MOST_NAMES:
         raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
+    record = {name: float("nan") if value is None else value for name, value in record.items()}
     wrong = [name for name, value in record.items() if not _plain(name, value) and (name in names or not isinstance(value, dict))]
     if wrong:
         raise FormatError(f"{where}: {wrong[0]:.60} is not a number, or is out of range; delete it, or train again")
@@ -101,7 +103,9 @@ def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> bool:
-    """Whether it is a number that can be printed and drawn; a loss may be infinite or NaN."""
+    """Whether it is a number that can be printed and drawn; a loss may be infinite or NaN. Texts are shown as they are."""
+    if name in TEXTS:
+        return isinstance(value, str)
     if name in COUNTS:
         return type(value) is int and 0 <= value <= LARGEST
     return type(value) in (int, float) and (not abs(value) > LARGEST or value in (float("inf"), -float("inf")))

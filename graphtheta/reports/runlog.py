@@ -1,7 +1,6 @@
 """Writes the output folder of a run: metrics as JSON lines, job and profile."""
 from __future__ import annotations
 
-import json
 import sys
 from time import perf_counter
 from types import TracebackType
@@ -19,6 +18,7 @@ from graphtheta.job.job import Job
 from graphtheta.job.keyfile import JOB_FILE
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.reports.profile import LISTED, PROFILE_FILE, Book, Profile
+from graphtheta.strict_json import to_json
 
 METRICS_FILE, RESULT_FILE = "metrics.jsonl", "result.json"
 FIELDS = ("seconds", "wait", "bytes", "messages")
@@ -72,7 +72,7 @@ class RunLog:
                     old.unlink(missing_ok=True)
                 (job.folder / JOB_FILE).write_text(job.to_yaml(), encoding="utf-8")
                 self._file = (job.folder / METRICS_FILE).open("w", encoding="utf-8")
-                self._file.writelines(json.dumps(row) + "\n" for row in history)
+                self._file.writelines(to_json(row) + "\n" for row in history)
                 self._file.flush()
             except OSError as e:
                 error = FormatError(f"{job.folder}: the folder for results cannot be written: {e.strerror or e}; choose another with --out")
@@ -122,7 +122,7 @@ class RunLog:
         times = {"time": {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, mean, strict=True)}}
         self.rows.append({**row, **times})
         if self._file is not None:
-            self._file.write(json.dumps(self.rows[-1]) + "\n")
+            self._file.write(to_json(self.rows[-1]) + "\n")
             self._file.flush()
             self._show(row)
         return times

@@ -21,8 +21,9 @@ from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.view import GraphView
 from graphtheta.evaluation.evaluate import LinkEvaluator, Metrics
 from graphtheta.evaluation.past import Past
+from graphtheta.ops.metrics.ranking import NO_RANK
 from graphtheta.ops.metrics.retrieval import gains, retrieved
-from graphtheta.triples.ranking import Block, Ranked, rank_block, score_blocks, tie_width
+from graphtheta.triples.ranking import Block, Ranked, rank_block, score_blocks
 
 
 class RetrievalEvaluator(LinkEvaluator):
@@ -78,8 +79,10 @@ class RetrievalEvaluator(LinkEvaluator):
             wanted = np.zeros((len(block.queries), len(self._types) + 1), np.int64)
             wanted[block.query[block.target], kind[block.row[block.target]]] = 1
             rank = rank_among(comm, block, comm.all_max(wanted)[:, kind] == 0)
-            counts, hits, gain = (comm.all_sum(x) for x in gains(rank, block.query[block.target], len(block.queries)))
-            own = slice(*(min(max(i - block.begin, 0), len(counts)) for i in (asked.first, asked.first + len(asked.queries))))
+            ranked = rank != NO_RANK
+            counts, hits, gain = (comm.all_sum(x) for x in gains(rank[ranked], block.query[block.target][ranked], len(block.queries)))
+            numbers = block.begin + np.arange(len(counts))
+            own = (numbers >= asked.first) & (numbers < asked.first + len(asked.queries)) & (counts > 0)
             found.append(retrieved(counts[own], hits[own], gain[own]))
 
         score_blocks(self, view, model, asked, take)
@@ -89,6 +92,8 @@ class RetrievalEvaluator(LinkEvaluator):
 def rank_among(comm: Comm, block: Block, outside: np.ndarray) -> np.ndarray:
     """The rank of each target of this worker among all candidates and the other targets of its query, from 1, [n] float64.
 
+    It is ``NO_RANK`` if there are no candidates but the targets.
+
     Args:
         comm: The workers.
         block: The scores; they are overwritten.
@@ -96,18 +101,17 @@ def rank_among(comm: Comm, block: Block, outside: np.ndarray) -> np.ndarray:
 
     Collective: all ranks of comm.
     """
-    block.scores[outside] = -np.inf
-    query, score = block.query[block.target], block.scores[block.query, block.row][block.target].astype(np.float64)
-    width = tie_width(comm, block.scores)
-    rank = rank_block(comm, block.scores, block.query, block.row, block.target)
+    query = block.query[block.target]
+    score = block.scores[block.query, block.row][block.target]
+    rank = rank_block(comm, block.scores, block.query, block.row, block.target, outside)
     queries, scores = (np.concatenate(comm.all_gather(x)) for x in (query, score))
     order = np.argsort(queries, kind="stable")
-    queries, scores = queries[order], scores[order]
-    for i, (q, own) in enumerate(zip(query, score, strict=True)):
-        others = scores[slice(*np.searchsorted(queries, (q, q + 1)))]
-        level = np.abs(others - own) <= width[q]
+    queries = queries[order]
+    scores = scores[order]
+    for i in np.flatnonzero(rank != NO_RANK):
+        others = scores[slice(*np.searchsorted(queries, (query[i], query[i] + 1)))]
         # itself is level with itself
-        rank[i] += np.count_nonzero((others > own) & ~level) + (np.count_nonzero(level) - 1) / 2
+        rank[i] += np.count_nonzero(others > score[i]) + (np.count_nonzero(others == score[i]) - 1) / 2
     return rank
 
 

@@ -11,8 +11,10 @@ from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.step import QUIET, Training
 from graphtheta.engine.view.hop import hops
 from graphtheta.engine.view.view import GraphView
+from graphtheta.logger import logger
 from graphtheta.ops.autodiff.tape import Var
 from graphtheta.ops.functions.rows import prefix
+from graphtheta.ops.metrics.shared import ratio
 from graphtheta.staleness.approximate import Approximate
 
 # what the figures are called in a row of the log
@@ -40,7 +42,9 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
     passes have the parameters and the draws of the next step, forward and backward. The state of
     the run is unchanged. The error of an array is the norm of the difference over the norm of
     the exact one: of the outputs, of the values that the last layer reads, both at the targets of
-    the view, and of the gradients of all parameters together.
+    the view, and of the gradients of all parameters together. It is NaN if the exact array is 0.
+    All errors are NaN, and rank 0 says so, if the network has died: its exact outputs are all
+    equal, or are no numbers. Reused values agree with them then, however old they are.
 
     Args:
         training: The training, between two steps.
@@ -59,6 +63,12 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
     comm = training.job_comm
     found = {"outputs": _error(comm, reused[0], exact[0]), "gradients": _relative(reused[2], exact[2]),
              "embeddings": _error(comm, reused[1], exact[1])}
+    death = _death(comm, exact[0].values)
+    if death:
+        found = dict.fromkeys(found, float("nan"))
+        if comm.rank == 0:
+            logger.warning(f"step {training.step}: the audit has no errors to show (NaN), because the exact outputs {death}: the network "
+                           "has died, and old values do not differ from new ones; lower --lr, or change the model")
     return {AUDIT + name: float(x) for name, x in {**found, **figures}.items()}
 
 
@@ -90,9 +100,22 @@ def _error(comm: Comm, reused: Rows, exact: Rows) -> float:
     order = np.argsort(reused.ids)
     mine = reused.values[order[np.searchsorted(reused.ids, exact.ids, sorter=order)]].astype(np.float64)
     sums = comm.all_sum(np.array([np.sum(np.square(mine - exact.values)), np.sum(np.square(exact.values, dtype=np.float64))]))
-    return float(np.sqrt(sums[0] / sums[1])) if sums[1] else 0.0
+    return float(np.sqrt(ratio(sums[0], sums[1])))
 
 
 def _relative(reused: np.ndarray, exact: np.ndarray) -> float:
-    size = float(np.linalg.norm(exact))
-    return float(np.linalg.norm(reused - exact)) / size if size else 0.0
+    return ratio(float(np.linalg.norm(reused - exact)), float(np.linalg.norm(exact)))
+
+
+def _death(comm: Comm, outputs: np.ndarray) -> str:
+    """In what way the outputs of all workers, [n, ...] each, do not depend on their rows; empty if they do.
+
+    Collective: all ranks of comm.
+    """
+    rows = outputs.reshape(len(outputs), -1).astype(np.float64)
+    n, broken = comm.all_sum(np.array([len(rows), np.count_nonzero(~np.isfinite(rows))]))
+    if broken:
+        return "are NaN or infinite"
+    highest = comm.all_max(rows.max(axis=0, initial=-np.inf))
+    lowest = -comm.all_max((-rows).max(axis=0, initial=-np.inf))
+    return "are the same for all targets" if n > 1 and np.array_equal(highest, lowest) else ""

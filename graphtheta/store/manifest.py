@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from graphtheta.errors import DataError, FormatError
+from graphtheta.strict_json import to_json
 
 FILE = "store.json"
 FORMAT: Literal["graphtheta store"] = "graphtheta store"
@@ -107,7 +108,7 @@ class Manifest(BaseModel):
             DataError: ``meta`` holds something other than plain values.
         """
         try:
-            return json.dumps(self.model_dump(), indent=1)
+            return to_json(self.model_dump(), indent=1)
         except (TypeError, ValueError, RecursionError) as error:
             raise DataError(f"meta cannot be stored as JSON ({error}); give texts, numbers, lists and dicts by text") from None
 

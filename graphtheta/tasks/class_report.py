@@ -31,8 +31,9 @@ class ClassReport(BaseModel):
 
     Attributes:
         names: Of the classes or labels.
-        thresholds: Probabilities above which each label, or the second of two classes, is predicted; empty if all are 0.5.
+        thresholds: Probabilities above which each label, or the positive one of two classes, is predicted; empty if all are 0.5.
         splits: A report for each split; none if the task has no classes.
+        positive: Name of the positive class; empty if there are not two classes, or if an earlier version wrote the report.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -40,6 +41,7 @@ class ClassReport(BaseModel):
     names: list[str]
     thresholds: list[Share]
     splits: dict[str, Columns]
+    positive: str = ""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> ClassReport:
@@ -48,14 +50,14 @@ class ClassReport(BaseModel):
         return self
 
     @classmethod
-    def of(cls, found: Decisions, names: tuple[str, ...]) -> ClassReport:
+    def of(cls, found: Decisions, names: tuple[str, ...], positive: str = "") -> ClassReport:
         """The report of counted decisions; classes without names are numbered."""
         splits = {}
         for split, counts in found.counts.items():
             splits[split] = Columns(**{name: x.tolist() for name, x in class_report(counts).items()})
         n = max((len(counts) for counts in found.counts.values()), default=0)
         thresholds = [] if found.thresholds is None else found.thresholds.tolist()
-        return cls(names=[*names] or [str(i) for i in range(n)], thresholds=thresholds, splits=splits)
+        return cls(names=[*names] or [str(i) for i in range(n)], thresholds=thresholds, splits=splits, positive=positive)
 
     def rows(self, split: str) -> list[tuple[str, ...]]:
         """Cells of a table: each class, and its numbers of a split."""

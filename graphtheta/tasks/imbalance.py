@@ -1,7 +1,7 @@
-"""Weights and thresholds of a job, for classes that are rare."""
+"""Weights, thresholds and the positive class of a job, for classes that are rare."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from graphtheta.wording import did_you_mean
 
 # class weights by name
 WEIGHTS = ("none", "balanced")
+# the positive class is the one with fewer training labels
+RARER = "auto"
 
 
 def numbers_of(text: str) -> np.ndarray:
@@ -120,3 +122,39 @@ def threshold_of(text: str, labels: str, width: int) -> Threshold | None:
         raise ConfigError(f"threshold={text} decides between two classes, or on each of several labels; the data has "
                           f"{'real values' if labels == 'values' else f'{width} classes'}; drop --threshold")
     return Threshold(goal=text) if text in GOALS else Threshold(float(text))
+
+
+def positive_of(given: str, labels: str, names: Sequence[str], width: int) -> int | None:
+    """Number of the positive class of a job; None if the training labels decide, or if there are not two classes.
+
+    Args:
+        given: The key ``positive`` of the job.
+        labels: Kind of the labels.
+        names: Names of the classes; empty if they are numbered.
+        width: Number of classes.
+
+    Raises:
+        ConfigError: There is no such class, or the labels are not two classes.
+    """
+    two = labels == "classes" and width == 2
+    if given == RARER:
+        return None
+    if not two:
+        reason = {"values": "real values", "labels": "several labels, whose positive value is 1"}.get(labels, f"{width} classes")
+        raise ConfigError(f"positive={given} chooses one of two classes, but the data has {reason}; drop --positive")
+    # a name that is a number comes before the number
+    known = [*names, *(str(i) for i in range(width) if str(i) not in names)]
+    if given not in known:
+        shown = ", ".join(names or known)
+        raise ConfigError(f"positive={given}: there is no such class{did_you_mean(given, known)}; the classes are {shown}")
+    return known.index(given) if given in names else int(given)
+
+
+def rarer_class(task: NodeTask, partition: Partition) -> int:
+    """Number of the class, of two, that has fewer training labels; 1 if both have equally many.
+
+    Collective: all ranks of the partition.
+    """
+    y = task.labels_of_targets()
+    first, second = partition.halo_comm.all_sum(np.bincount(y[y >= 0], minlength=2))
+    return int(second <= first)

@@ -11,7 +11,7 @@ from graphtheta.errors import DataError
 from graphtheta.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.evaluation.threshold import Threshold
 from graphtheta.ops.losses.weighting import Weighting
-from graphtheta.tasks.imbalance import check_weights, threshold_of, weighting_of
+from graphtheta.tasks.imbalance import check_weights, positive_of, rarer_class, threshold_of, weighting_of
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.timed import TimedNodeEvaluator, timed_sampler
 
@@ -25,9 +25,10 @@ class NodeKind(TaskKind):
     name = "node"
     summary = "classes or values of nodes"
     # other kinds remove edges from neighbourhoods, or read values of edges
-    keys = ("precompute", "class_weights", "sample_weights", "threshold")
+    keys = ("precompute", "class_weights", "sample_weights", "threshold", "positive")
     label_kinds = ("classes", "labels", "values", "binary")
     _threshold: Threshold | None
+    _positive: int | None
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -44,6 +45,7 @@ class NodeKind(TaskKind):
         self._threshold = threshold_of(self.job.threshold, self.labels, self.width)
         check_weights(self.job, self.labels, self.width, graph.node_columns)
         self.class_names = graph.class_names
+        self._positive = positive_of(self.job.positive, self.labels, self.class_names, self.width)
         return graph
 
     @property
@@ -58,10 +60,17 @@ class NodeKind(TaskKind):
         return weighting_of(self.job, task, partition, self.width)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
+        positive = self._positive
+        if positive is None:
+            positive = self._rarer(partition, task)
         sampler = timed_sampler(self.job)
         if sampler is None:
-            return NodeEvaluator(partition, layers, task, self._threshold)
-        return TimedNodeEvaluator(partition, layers, task, self._threshold, sampler)
+            return NodeEvaluator(partition, layers, task, self._threshold, positive)
+        return TimedNodeEvaluator(partition, layers, task, self._threshold, sampler, positive)
+
+    def _rarer(self, partition: Partition, task: Task) -> int:
+        assert isinstance(task, NodeTask)
+        return rarer_class(task, partition) if "binary" in self.measured else 1
 
     def warning(self, graph: Graph) -> str:
         """A text if the values to predict are a few whole numbers from 0 on, which may be classes that were read as floats."""

@@ -49,7 +49,7 @@ class TimedNodeEvaluator(NodeEvaluator):
     """Evaluator of node labels that reads all edges up to the cutoff of each node, and no others.
 
     Args:
-        partition, layers, task, threshold: As for ``NodeEvaluator``.
+        partition, layers, task, threshold, positive: As for ``NodeEvaluator``.
         sampler: Gives the cutoffs; its other choices do not matter.
 
     Raises:
@@ -58,8 +58,9 @@ class TimedNodeEvaluator(NodeEvaluator):
     Collective: all ranks of job_comm.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, threshold: Threshold | None, sampler: Timed):
-        super().__init__(partition, layers, task, threshold)
+    def __init__(self, partition: Partition, layers: Layers, task: Task, threshold: Threshold | None, sampler: Timed,
+                 positive: int = 1):
+        super().__init__(partition, layers, task, threshold, positive)
         if isinstance(sampler, Checked):
             sampler.check(partition)
         self._past = Past(partition, layers, sampler)

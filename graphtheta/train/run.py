@@ -88,7 +88,7 @@ class Run(Session):
 
         Raises:
             TapeError: There is no recorded forward pass; each allows one ``backward``.
-            DataError: The loss is not finite.
+            DivergedError: The loss is not finite.
         """
         tape = self._tape
         if tape is None:

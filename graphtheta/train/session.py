@@ -19,7 +19,7 @@ from graphtheta.engine.layer.superstep import fallback_text
 from graphtheta.engine.runtime.start import start
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.train.update import Schedule
-from graphtheta.errors import ConfigError, DataError, FormatError
+from graphtheta.errors import ConfigError, DivergedError, FormatError
 from graphtheta.inductive.inference import Inference
 from graphtheta.inductive.trained import Trained
 from graphtheta.inference.on_graph import ModelOnGraph
@@ -30,10 +30,14 @@ from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.ops.losses.weighting import Weighting
 from graphtheta.ops.metrics.scores import GOALS
 from graphtheta.pipeline.profile import Pipeline
-from graphtheta.recovery.weights import read_weights, write_weights
+from graphtheta.recovery.weights import read_saved, write_weights
 from graphtheta.train.build import Choices, RunSetup, build
 from graphtheta.train.groups import Choice, Groups
 from graphtheta.train.make_model import source_of
+
+
+# what to do about numbers that are not finite
+CALMER = "lower --lr, or check features, targets and edge values for very large numbers"
 
 
 class Session(ModelOnGraph):
@@ -134,7 +138,7 @@ class Session(ModelOnGraph):
             more: The further numbers.
 
         Raises:
-            DataError: A sum of losses is not finite; on all ranks together.
+            DivergedError: A sum of losses is not finite; on all ranks together.
 
         Collective: all ranks.
         """
@@ -143,8 +147,7 @@ class Session(ModelOnGraph):
         wrong = np.flatnonzero(~np.isfinite(total[:n]))
         if len(wrong):
             step = first + int(wrong[0]) // self.setup.views_per_step + 1
-            raise DataError(f"the loss of step {step} is {total[wrong[0]]}; lower --lr, or "
-                            "check features, targets and edge values for very large numbers")
+            raise DivergedError(f"the loss of step {step} is {total[wrong[0]]}; {CALMER}")
         return total[:n], total[n:].tolist()
 
     def on(self, graph: Graph) -> Inference:
@@ -194,7 +197,8 @@ class Session(ModelOnGraph):
         weights = weighting or Weighting()
         return Trained(graph=setup.schema, read=read, task=setup.kind.name, weighted=weighting is not None,
                        class_weights=None if weights.classes is None else weights.classes.tolist(), weight_column=weights.column,
-                       weight_mean=weights.mean, thresholds=None if thresholds is None else thresholds.tolist(), prepared=setup.prepared)
+                       weight_mean=weights.mean, thresholds=None if thresholds is None else thresholds.tolist(),
+                       positive=setup.evaluator.positive, prepared=setup.prepared)
 
     def save(self, path: str | Path) -> None:
         """Write the weights and the job, on rank 0, with what is carried to other graphs; the file appears whole or not at all.
@@ -212,8 +216,11 @@ class Session(ModelOnGraph):
             error = e
         self.comm.agree(error)
 
-    def load(self, path: str | Path) -> None:
+    def load(self, path: str | Path) -> str:
         """Load the weights from a file that ``save`` wrote.
+
+        Returns:
+            What the file says about the graph of the training, as JSON, see ``Trained``; empty if an earlier version wrote it.
 
         Raises:
             FormatError: The file cannot be read.
@@ -221,9 +228,11 @@ class Session(ModelOnGraph):
 
         Collective: all ranks.
         """
-        error = None
+        error, trained = None, ""
         try:
-            self.model.load_state(load_values(self.setup.tables, self.partition.n_nodes, read_weights(path)[1]))
+            _, weights, trained = read_saved(path)
+            self.model.load_state(load_values(self.setup.tables, self.partition.n_nodes, weights))
         except (ConfigError, FormatError) as e:
             error = e
         self.comm.agree(error)
+        return trained

@@ -13,11 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.console import complain, say
+from graphtheta.data.columns import listed
 from graphtheta.data.scale import SCALES
 from graphtheta.embeddings.saved import gathered_tables, load_tables
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
+from graphtheta.engine.store.table import VALUE
 from graphtheta.engine.train.metrics import METRICS
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.engine.train.step import QUIET
+from graphtheta.errors import ConfigError, DivergedError, FormatError
+from graphtheta.inductive.trained import EARLIER_POSITIVE
 from graphtheta.job.keyfile import LARGEST_NUMBER
 from graphtheta.logger import logger
 from graphtheta.recovery.checkpoint import Checkpoint, Manifest
@@ -28,7 +32,7 @@ from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.staleness.approximate import PARTITION, Approximate, gathered, scattered
 from graphtheta.staleness.audit import OUTPUTS, audited
 from graphtheta.train.callback import Callback, Callbacks
-from graphtheta.train.session import Session
+from graphtheta.train.session import CALMER, Session
 
 
 class Log(Protocol):
@@ -77,6 +81,8 @@ class Trainer(Session):
             MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first step.
             FormatError: The timeline, or the checkpoint of a run that is asked to stop, cannot be
                 written; or another job is training in the folder.
+            DivergedError: A loss, or what an update made, is NaN or infinite; on all ranks together. The model holds the weights of the
+                best validation metric before.
             Stopped: The run was asked to stop and can be resumed; on all ranks together.
 
         Collective: all ranks.
@@ -98,16 +104,40 @@ class Trainer(Session):
                 self.setup.limit.check()
             if log is not None:
                 log.begin(run.history)
-            with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
-                self._train(run, log, calls, keeps)
-        if self._best is not None:
-            self.model.load_state(self._best)
-            for table, rows in zip(self.setup.tables, self._best_rows, strict=True):
-                table.set_values(rows)
-        else:
+            try:
+                with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
+                    self._train(run, log, calls, keeps)
+            except DivergedError as error:
+                self._take_best()
+                error.best_epoch = run.best_epoch
+                raise
+        if self._best is None:
             run.metrics = self.measure()
+        self._take_best()
         calls.call("on_end", run, self.step)
-        return run.result()
+        return run.result(self.positive)
+
+    def _take_best(self) -> None:
+        """Give the model the weights of the best evaluation; they stay as they are if there was none."""
+        if self._best is None:
+            return
+        self.model.load_state(self._best)
+        for table, rows in zip(self.setup.tables, self._best_rows, strict=True):
+            table.set_values(rows)
+
+    def _check_finite(self) -> None:
+        """Check what the last update made, which no loss has been computed from yet.
+
+        Raises:
+            DivergedError: It is not finite; on all ranks together.
+
+        Collective: all ranks.
+        """
+        arrays = self.model.state() | {table.name: table.arrays()[VALUE] for table in self.setup.tables}
+        own = [name for name, x in arrays.items() if not is_finite(x)]
+        names = dict.fromkeys(name for of_rank in self.comm.all_gather(own) for name in of_rank)
+        if names:
+            raise DivergedError(f"after step {self.step} the model has NaN or infinite values in {listed(list(names))}; {CALMER}")
 
     def _train(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
         """Train to the end of the run, a few updates at a time."""
@@ -121,6 +151,7 @@ class Trainer(Session):
                 run.ended = calls.agree(ends, self.comm)
                 over = run.over = self._is_over(run)
                 if code or over or due:
+                    self._check_finite()
                     # the state of other workers is gathered, so all ranks take part
                     held = {} if self._memory is None or not keeps else gathered(self.partition, self._memory.held())
                     tables = gathered_tables(self.setup.tables if keeps else (), self.partition, self._best_rows, keeper.folder)
@@ -132,6 +163,7 @@ class Trainer(Session):
         """End an epoch whose views are done; returns whether a callback ends training."""
         ends = False
         if (run.epoch + 1) % self.job.eval_every == 0 or run.epoch + 1 >= self._epochs:
+            self._check_finite()
             self._evaluate(run, log)
             ends = calls.call("on_evaluation", run, self.step)
         ends |= calls.call("on_epoch", run, self.step)
@@ -276,6 +308,8 @@ class Trainer(Session):
             if stored != n:
                 raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
                                   f"{stored:,}; give the same dataset, or choose another folder with --out")
+        if "positive" not in found.manifest.job:
+            self.setup.evaluator.positive = EARLIER_POSITIVE
         self.training.load_state({**found.manifest.counters, **found.arrays})
         self._best_rows = load_tables(self.setup.tables, self.partition, found.arrays)
         if self._memory is not None:
@@ -288,7 +322,7 @@ class Trainer(Session):
         """One pass over the training set; the mean loss of its steps.
 
         Raises:
-            DataError: The loss of a step is not finite; on all ranks together.
+            DivergedError: The loss of a step is not finite; on all ranks together.
 
         Collective: all ranks.
         """
@@ -305,3 +339,10 @@ class Trainer(Session):
         value = metrics[f"{split}_{metric}"]
         value = -value if METRICS[metric].smaller_is_better else value
         return (value if np.isfinite(value) else -np.inf), -metrics[f"{split}_loss"]
+
+
+def is_finite(x: np.ndarray) -> bool:
+    """Whether all numbers of an array are finite."""
+    # a sum needs no memory, but may overflow
+    with np.errstate(**QUIET):
+        return bool(np.isfinite(x.sum(dtype=np.float64)) or np.isfinite(x).all())

@@ -27,8 +27,7 @@ from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import LinkEvaluator
 from graphtheta.evaluation.past import Past
-from graphtheta.ops.metrics.ranking import ranking_sums
-from graphtheta.ops.metrics.shared import TIE
+from graphtheta.ops.metrics.ranking import NO_RANK, ranking_sums
 from graphtheta.triples.candidates import CandidateSweep
 from graphtheta.triples.known import SIDES, AnswerTable, Triples, relation_of, side_of, without_reciprocal
 from graphtheta.triples.positives import TriplePositives
@@ -132,7 +131,7 @@ class TripleEvaluator(LinkEvaluator):
             self._ranked[split] = [(time, Ranked.of(partition, triples, known(time))) for time, triples in of_times]
         self._reciprocal = links["test"].triples.sides != SIDES
 
-    def ranks(self, model: Model, split: str, scores: np.ndarray) -> np.ndarray:
+    def ranks(self, model: Model, split: str, scores: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         """Ranks of a split, for heads and for tails; arguments as for every evaluator of links.
 
         Collective: all ranks of job_comm.
@@ -233,42 +232,44 @@ def score_blocks(evaluator: LinkEvaluator, view: GraphView, model: Model, ranked
                           "return self.decoder(graph, h), and change scores in the decoder")
 
 
-def tie_width(comm: Comm, scores: np.ndarray) -> np.ndarray:
-    """How far apart scores of a query are that tie, [q] float64; of nodes that are no candidates they are -inf.
-
-    Collective: all ranks of comm.
-    """
-    largest = np.where(np.isinf(scores), 0, np.abs(scores)).max(axis=1, initial=0)
-    return np.asarray(TIE * np.finfo(scores.dtype).eps * comm.all_max(largest.astype(np.float64)))
-
-
-def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray, target: np.ndarray) -> np.ndarray:
+def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray, target: np.ndarray,
+               outside: np.ndarray | None = None) -> np.ndarray:
     """Ranks of the true answers of this worker among all nodes of all workers that are no known answers.
 
     Args:
         comm: The workers.
-        scores: Of the same queries on every rank and this worker's nodes, [q, n_masters], -inf for nodes
-            that are no candidates; known answers are overwritten.
+        scores: Of the same queries on every rank and this worker's nodes, [q, n_masters]; those of known answers and of nodes
+            outside are overwritten.
         query, row: Position of each known answer of this worker, [m] int64.
         target: Those to be ranked, [m] bool.
+        outside: Nodes that are no candidates, [q, n_masters] bool; None if all are.
 
     Returns:
-        [number of targets] float64; NaN if a score of the query is.
+        [number of targets] float64; ``NO_RANK`` if all candidates are known answers, NaN if a score of the query is.
 
     Collective: all ranks of comm.
     """
-    own = scores[query[target], row[target]].astype(np.float64)
+    own = scores[query[target], row[target]]
     counts = comm.all_gather(len(own))
     begin = sum(counts[: comm.rank])
-    true, of = np.zeros(sum(counts)), np.zeros(sum(counts), np.int64)
-    true[begin: begin + len(own)], of[begin: begin + len(own)] = own, query[target]
-    true, of = comm.all_sum(true), comm.all_sum(of)
+    true = np.zeros(sum(counts), scores.dtype)
+    of = np.zeros(sum(counts), np.int64)
+    true[begin: begin + len(own)] = own
+    of[begin: begin + len(own)] = query[target]
+    true = comm.all_sum(true)
+    of = comm.all_sum(of)
+    if outside is not None:
+        scores[outside] = -np.inf
     broken = comm.all_max(np.isnan(scores).any(axis=1).astype(np.float64))
-    width = tie_width(comm, scores)[of]
-    scores[query, row] = -np.inf
-    counted = np.zeros((len(of), 2))
-    for i, (q, low, high) in enumerate(zip(of, true - width, true + width, strict=True)):
-        counted[i] = np.count_nonzero(scores[q] > high), np.count_nonzero(scores[q] >= low)
+    # NaN is neither above nor level with anything
+    scores[query, row] = np.nan
+    if outside is not None:
+        scores[outside] = np.nan
+    candidates = comm.all_sum(np.count_nonzero(~np.isnan(scores), axis=1))
+    counted = np.zeros((len(of), 2), np.int64)
+    for i, (q, score) in enumerate(zip(of, true, strict=True)):
+        counted[i] = np.count_nonzero(scores[q] > score), np.count_nonzero(scores[q] >= score)
     above, up_to = comm.all_sum(counted).T
-    rank = np.where(broken[of] > 0, np.nan, 1 + (above + up_to) / 2)
-    return np.asarray(rank[begin: begin + len(own)])
+    rank = np.where(candidates[of] > 0, 1 + (above + up_to) / 2, NO_RANK)
+    rank[broken[of] > 0] = np.nan
+    return rank[begin: begin + len(own)]

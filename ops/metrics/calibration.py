@@ -19,23 +19,32 @@ def calibration_sums(confidence: np.ndarray, right: np.ndarray) -> np.ndarray:
 
     Returns:
         [BINS, 3] int64; adds up over workers. Bin i holds confidences in (i / BINS, (i + 1) / BINS].
-        Confidences that are NaN are in the last bin, with the largest possible sum.
+        A confidence that is NaN counts as one of 1 that is wrong.
     """
-    confidence = np.where(np.isnan(confidence), 1.0, confidence.astype(np.float64))
+    broken = np.isnan(confidence)
+    confidence = np.where(broken, 1.0, confidence.astype(np.float64))
     bins = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
-    units = np.rint(confidence * UNIT).astype(np.int64)
     out = np.zeros((BINS, 3), np.int64)
-    np.add.at(out, bins, np.stack((np.ones_like(units), right.astype(np.int64), units), axis=1))
+    out[:, 0] = np.bincount(bins, minlength=BINS)
+    out[:, 1] = np.bincount(bins[right & ~broken], minlength=BINS)
+    np.add.at(out[:, 2], bins, np.rint(confidence * UNIT).astype(np.int64))
     return out
 
 
 def class_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """:func:`calibration_sums` of softmax probabilities of the most likely class; labels [n], negative if unknown, outputs [n, C]."""
+    """:func:`calibration_sums` of softmax probabilities of the most likely class.
+
+    Args:
+        labels: Classes, [n] integers, negative if unknown.
+        out: Outputs, [n, C]; those of equal infinities share the probability.
+    """
     known = labels >= 0
     out = out[known].astype(np.float64)
     largest = out.argmax(axis=1)
     top = np.take_along_axis(out, largest[:, None], 1)
-    return calibration_sums(1 / np.exp(out - top).sum(axis=1), largest == labels[known])
+    # infinity minus itself is no number
+    below = np.subtract(out, top, out=np.zeros_like(out), where=out != top)
+    return calibration_sums(1 / np.exp(below).sum(axis=1), largest == labels[known])
 
 
 def label_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:

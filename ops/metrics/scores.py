@@ -1,15 +1,16 @@
 """Measures of scores that need all rows at once: areas under curves, and the best threshold.
 
-Rows are gathered first. Scores that differ only by rounding tie, so that values are equal on any
-number of workers.
+Rows are gathered first. Scores tie if they are equal, and in no other case. Infinite scores are the
+highest and the lowest ones. A value does not depend on the order of the rows, to the bit.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from .shared import TIE, same_shape
+from .shared import same_shape
 
 
 def auc(labels: np.ndarray, scores: np.ndarray) -> float:
@@ -17,25 +18,25 @@ def auc(labels: np.ndarray, scores: np.ndarray) -> float:
 
     Args:
         labels: [n] or [n, C] of 0 and 1; NaN (unknown) is left out.
-        scores: The same shape.
+        scores: Numbers of the same shape.
 
     Returns:
         The mean over the columns that have positives and negatives; NaN if none has or a score is NaN.
     """
-    areas = [area for area in (one_auc(*rows) for rows in _columns(labels, scores)) if area is not None]
+    areas = [area for area in map(one_auc, _columns(labels, scores)) if area is not None]
     return float(np.mean(areas)) if areas else float("nan")
 
 
-def one_auc(positive: np.ndarray, scores: np.ndarray) -> float | None:
-    """The area of one column, the Mann-Whitney statistic with ties counting half; None without both kinds of rows."""
-    if positive.all() or not positive.any():
+def one_auc(column: Column) -> float | None:
+    """The area of one column, the Mann-Whitney statistic; None without both kinds of rows."""
+    positive, negative = column
+    if not len(positive) or not len(negative):
         return None
-    if np.isnan(scores).any():
+    if column.has_nan:
         return float("nan")
-    width = _width(scores)
-    negative, scores = np.sort(scores[~positive].astype(np.float64)), scores[positive].astype(np.float64)
-    below, up_to = np.searchsorted(negative, scores - width, "left"), np.searchsorted(negative, scores + width, "right")
-    return float((below + up_to).mean() / 2 / len(negative))
+    # of each positive, twice the negatives below and once those at its score
+    twice = negative.searchsorted(positive, "left").sum() + negative.searchsorted(positive, "right").sum()
+    return float(twice / (2 * len(positive) * len(negative)))
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
@@ -48,16 +49,19 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
         The mean over the columns that have known labels; one without positives counts as 0, as in
         scikit-learn. NaN if no label is known or a score is NaN.
     """
-    found = [one_average_precision(*rows) for rows in _columns(labels, scores) if len(rows[0])]
+    found = [one_average_precision(column) for column in _columns(labels, scores) if column.n_rows]
     return float(np.mean(found)) if found else float("nan")
 
 
-def one_average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
+def one_average_precision(column: Column) -> float:
     """The average precision of one column, 0 without positives."""
-    if np.isnan(scores).any():
+    if column.has_nan:
         return float("nan")
-    true, taken, _ = _cuts(positive, scores)
-    return float(np.sum(np.diff(true, prepend=0) * (true / taken)) / max(true[-1], 1))
+    if not len(column.positive):
+        return 0.0
+    cuts = _cuts(column)
+    rise = np.diff(cuts.true, prepend=0)
+    return float(np.sum(rise * (cuts.true / cuts.taken)) / len(column.positive))
 
 
 def f1_at(true: np.ndarray, taken: np.ndarray, positives: int, n: int) -> np.ndarray:
@@ -70,50 +74,96 @@ def balanced_accuracy_at(true: np.ndarray, taken: np.ndarray, positives: int, n:
     return np.asarray((true / positives + (n - positives - taken + true) / max(n - positives, 1)) / (2 if n > positives else 1))
 
 
-# goals of thresholds by name
+# goals of thresholds by name; none may rise if a negative is predicted too
 GOALS: dict[str, Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]] = {"f1": f1_at, "balanced_accuracy": balanced_accuracy_at}
 
 
 def best_thresholds(labels: np.ndarray, scores: np.ndarray, goal: str) -> np.ndarray:
     """For each column, the score above which a row is predicted positive so that a measure is largest.
 
-    A threshold lies in the middle between two scores that do not tie; it is the highest of the best.
+    A threshold lies in the middle between two scores, or at the lower one if no number lies between
+    them; it is the highest of the best.
 
     Args:
         labels, scores: As for :func:`auc`, [n, C].
         goal: A name in ``GOALS``.
 
     Returns:
-        [C] float64: -inf to predict all rows; 0 for a column without positives, or with a score
-        that is not finite.
+        [C] float64: -inf to predict all rows; 0 for a column in which nothing can be chosen: it has
+        no positives, all of them score -inf, or a score is NaN.
     """
-    return np.array([_best_threshold(*rows, goal) for rows in _columns(labels, scores)])
+    return np.array([_best_threshold(column, goal) for column in _columns(labels, scores)])
 
 
-def _best_threshold(positive: np.ndarray, scores: np.ndarray, goal: str) -> float:
-    if not positive.any() or not np.isfinite(scores).all():
+def _best_threshold(column: Column, goal: str) -> float:
+    if column.has_nan:
         return 0.0
-    true, taken, below = _cuts(positive, scores)
-    return float(below[np.argmax(GOALS[goal](true, taken, int(true[-1]), len(positive)))])
+    cuts = _cuts(column)
+    # no threshold is below -inf
+    reached = np.count_nonzero(cuts.score > -np.inf)
+    if not reached:
+        return 0.0
+    quality = GOALS[goal](cuts.true[:reached], cuts.taken[:reached], len(column.positive), column.n_rows)
+    best = int(np.argmax(quality))
+    at = float(cuts.score[best])
+    below = _next_below(column, cuts.score[best])
+    middle = at / 2 + below / 2
+    # between neighbouring numbers, and below infinity, there is no middle
+    return middle if middle < at else below
 
 
-def _columns(labels: np.ndarray, scores: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Of each column, which of the known rows are positive, and their scores."""
+class Column(NamedTuple):
+    """The scores of one column of labels.
+
+    Attributes:
+        positive, negative: Scores of the known rows whose label is 1, and of the other ones, ascending.
+    """
+
+    positive: np.ndarray
+    negative: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of known rows."""
+        return len(self.positive) + len(self.negative)
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a score is NaN; sorting puts it last."""
+        return any(bool(np.isnan(scores[-1])) for scores in self if len(scores))
+
+
+class Cuts(NamedTuple):
+    """What is predicted if all rows are that score at least as high as some positive; a row for each score of positives, from the highest.
+
+    Attributes:
+        score: The score, [m].
+        true, taken: Positives, and all rows, that score at least as high, [m] int64.
+    """
+
+    score: np.ndarray
+    true: np.ndarray
+    taken: np.ndarray
+
+
+def _columns(labels: np.ndarray, scores: np.ndarray) -> Iterator[Column]:
+    """The sorted scores of each column."""
     same_shape(labels, scores)
     width = labels.shape[1] if labels.ndim == 2 else 1
     for y, x in zip(labels.reshape(-1, width).T, scores.reshape(-1, width).T, strict=True):
         known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), bool)
-        yield y[known] == 1, x[known]
+        yield Column(np.sort(x[y == 1]), np.sort(x[known & (y != 1)]))
 
 
-def _cuts(positive: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each place between scores that do not tie, from the highest on: positives above, rows above, and the score in its middle."""
-    order = np.argsort(-scores, kind="stable")
-    x = scores[order].astype(np.float64)
-    last = np.append(np.flatnonzero(x[:-1] - x[1:] > _width(scores)), len(x) - 1)
-    return np.cumsum(positive[order])[last], last + 1, np.append((x[last[:-1]] + x[last[:-1] + 1]) / 2, -np.inf)
+def _cuts(column: Column) -> Cuts:
+    positive, negative = column
+    first = np.flatnonzero(np.append(True, positive[1:] != positive[:-1])[:len(positive)])[::-1]
+    score = positive[first]
+    true = len(positive) - first
+    return Cuts(score, true, true + len(negative) - negative.searchsorted(score, "left"))
 
 
-def _width(scores: np.ndarray) -> float:
-    """The largest difference of scores that tie."""
-    return float(TIE * np.finfo(scores.dtype).eps * np.abs(scores).max(initial=0))
+def _next_below(column: Column, score: np.generic) -> float:
+    """The highest score that is below a score; -inf if there is none."""
+    last = [scores.searchsorted(score, "left") - 1 for scores in column]
+    return max((float(scores[i]) for scores, i in zip(column, last, strict=True) if i >= 0), default=-np.inf)

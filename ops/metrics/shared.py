@@ -1,17 +1,9 @@
-"""What the measures share.
-
-Scores tie if they are equal up to rounding. Indistinguishable nodes, such as two without edges,
-have equal scores in exact arithmetic, but computed ones may differ in the last bits, which depend
-on the number of workers.
-"""
+"""What the measures share."""
 from __future__ import annotations
 
 import numpy as np
 
 from graphtheta.errors import ShapeError
-
-# scores closer than this many roundings of the largest of them tie
-TIE = 100
 
 
 def ratio(a: float, b: float) -> float:

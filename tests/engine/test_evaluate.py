@@ -163,13 +163,16 @@ def test_links():
         assert metrics["test_auc"] == pytest.approx(area)
 
 
-def test_links_of_a_node_without_negatives_come_first():
+def test_links_without_negatives_have_no_rank(caplog):
     n = 9
     graph = graphs.fill(np.zeros(n - 1, int), np.arange(1, n), n)
     known = np.unique(np.concatenate((graph.src * n + graph.dst, graph.dst * n + graph.src)))
     held = lambda p: {"test": Links.of(p, graph.src[:4], graph.dst[:4], known, 3, 1)}
     for metrics, _ in evaluate(graph, links_of(held), Pairs()):
-        assert metrics["test_mrr"] == 1 and np.isfinite(metrics["test_loss"])
+        assert np.isnan(metrics["test_mrr"]) and np.isfinite(metrics["test_loss"])
+    text = "mrr and hits1 and hits3 and hits10 of the test set are not defined (NaN): none of its links has a candidate"
+    # rank 0 of each run says it
+    assert sum(text in message for message in caplog.messages) == len(RUNS)
 
 
 def test_evaluation_leaves_the_model_alone():

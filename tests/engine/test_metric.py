@@ -86,33 +86,18 @@ def test_ranking():
     assert ranking.ranks(np.zeros(1), np.zeros((1, 10))).tolist() == [6]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_scores_that_are_equal_but_for_rounding_tie(rng, dtype):
-    """In the order of additions nobody can see which of two equal scores is larger."""
-    labels, x = (rng.random(200) < 0.4).astype(np.float32), rng.integers(-3, 4, 200).astype(dtype) / 3
-    positive, negative = x[:20], rng.choice(x, (20, 30))
-    for _ in range(10):
-        moved = [a * (1 + np.finfo(dtype).eps * rng.integers(-3, 4, a.shape)).astype(dtype) for a in (x, positive, negative)]
-        assert any(not np.array_equal(a, b) for a, b in zip(moved, (x, positive, negative), strict=True))
-        assert scores.auc(labels, moved[0]) == scores.auc(labels, x)
-        assert scores.average_precision(labels, moved[0]) == scores.average_precision(labels, x)
-        np.testing.assert_allclose(scores.best_thresholds(labels, moved[0], "f1"), scores.best_thresholds(labels, x, "f1"), rtol=1e-5)
-        np.testing.assert_array_equal(ranking.ranks(*moved[1:]), ranking.ranks(positive, negative))
-    # and what differs by more does not
-    assert ranking.ranks(np.array([1], dtype), np.array([[1 + 1e-3, 1 - 1e-3]], dtype)).tolist() == [2]
-
-
 def test_scores_that_are_no_numbers_have_no_rank():
     rank = ranking.ranks(np.array([np.nan, 0.5, 0.5]), np.array([[0.1, 0.2], [np.nan, 0.1], [0.1, 0.7]]))
     assert np.isnan(rank).tolist() == [True, True, False] and rank[2] == 2
-    assert np.isnan(ranking.mrr(ranking.ranking_sums(rank)))
+    sums = ranking.ranking_sums(rank)
+    assert np.isnan([ranking.mrr(sums), ranking.hits(sums, 1)]).all()
 
 
 def test_sums_over_workers(rng):
     y, p, k = rng.integers(-1, 4, 90), rng.integers(0, 4, 90), rng.standard_normal((90, 2))
     cuts = [0, 0, 17, 50, 90, 90]
     shares = [slice(a, b) for a, b in pairwise(cuts)]
-    for function, arrays in ((lambda a, b: counts.confusion(a, b, 4), (y, p)), (regression.regression_sums, (k, k + 1)),
+    for function, arrays in ((lambda a, b: counts.confusion(a, b, 4), (y, p)),
                              (counts.label_counts, (k > 0, k > 1)), (lambda a: ranking.ranking_sums(a), (1.0 + p,)),
                              (counts.class_sums, (y, rng.standard_normal((90, 4)))), (counts.label_sums, (k > 0, k)),
                              (counts.class_recalls, (y, rng.standard_normal((90, 4)))), (counts.label_recalls, (k > 0, k))):
