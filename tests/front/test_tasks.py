@@ -50,7 +50,7 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
                                  "rmse", "r2")
     assert LinkKind.keys == ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss",
                              "adversarial_temperature", "decoder", "sample_weights", "link_relation", "rank_all")
-    of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold")}
+    of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold", "positive")}
     assert readers() == {**of_nodes, **{key: ["link", "triple"] for key in LinkKind.keys},
                          "sample_weights": ["node", "link", "triple", "edge"],
                          "link_relation": ["link"], "rank_all": ["link"], "margin": ["triple"], "reciprocal": ["triple"]}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ties import tolerance
 
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
@@ -57,7 +58,7 @@ def result(comm: Any, **keys: Any) -> dict[str, Any]:
 def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for name, x in expected.items():
-        np.testing.assert_allclose(found[name], x, rtol=1e-9, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(found[name], x, rtol=1e-9, atol=tolerance(name), err_msg=name)
 
 
 @pytest.mark.parametrize("keys", [
