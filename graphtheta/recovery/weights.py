@@ -4,8 +4,9 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failu
     Raises:
         FormatError: It cannot be written.
     """
-    texts = {"job": to_json(job.model_dump()), "checksums": to_json({name: checksum(x) for name, x in weights.items()})}
+    texts = {"job": to_json(_plain(job)), "checksums": to_json({name: checksum(x) for name, x in weights.items()})}
     texts |= {"trained": trained} if trained else {}
     try:
         if failure is not None:
@@ -88,6 +89,11 @@ def read_saved(path: str | Path) -> Saved:
         raise
     except (ValueError, TypeError, AttributeError, RecursionError) as e:
         raise FormatError(f"{path}: not a weights file ({e}); {REMEDY}") from None
+
+
+def _plain(job: Job) -> dict[str, Any]:
+    """The keys of a job; an option of a model that is infinite is a text, which a job reads too."""
+    return {key: str(x) if isinstance(x, float) and not isfinite(x) else x for key, x in job.model_dump().items()}
 
 
 def _of_texts(texts: Mapping[str, str]) -> str:

@@ -35,7 +35,6 @@ from graphtheta.train.build import Choices, RunSetup, build
 from graphtheta.train.groups import Choice, Groups
 from graphtheta.train.make_model import source_of
 
-
 # what to do about numbers that are not finite
 CALMER = "lower --lr, or check features, targets and edge values for very large numbers"
 

@@ -51,7 +51,7 @@ def test_every_format_has_the_class_of_each_row(size: int, tmp_path: Path) -> No
 
 def test_classes_follow_the_threshold_and_are_numbers_without_names() -> None:
     graph = GRAPH.replace(y=GRAPH.y % 2, meta={"class_names": NAMES})
-    found = [gt.Trainer("sage", graph, **KEYS, threshold=threshold).predictions() for threshold in ("0.5", "0.999999")]
+    found = [gt.Trainer("sage", graph, **KEYS, threshold=threshold, positive=1).predictions() for threshold in ("0.5", "0.999999")]
     assert np.array_equal(found[0].classes, found[0].values.argmax(axis=1)) and found[0].columns == ()
     assert not found[1].classes.any() and found[0].classes.any()
 

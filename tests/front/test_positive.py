@@ -169,5 +169,5 @@ def test_a_resumed_run_of_an_earlier_version_keeps_its_class(tmp_path: Path, mon
     assert first.positive == "fraud"
     trainer = gt.Trainer("gcn", graph(), **{**keys, "epochs": 5})
     assert trainer.fit().positive == "ok"
-    with pytest.raises(ConfigError, match="positive=fraud, but the run in .* has positive=auto"):
+    with pytest.raises(ConfigError, match=r"positive=fraud, but the run in .* has positive=auto"):
         gt.Trainer("gcn", graph(), **{**keys, "epochs": 6, "positive": "fraud"}).fit()

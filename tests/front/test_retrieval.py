@@ -18,9 +18,11 @@ KEYS: dict[str, Any] = {"task": "link", "rank_all": True, "hidden": 4, "dtype": 
 
 
 def bipartite() -> gt.Graph:
-    """Users, items and tags; users rate items, and some are each other's friends."""
+    """Users, items and tags; users rate items, the first one all of them, and some are each other's friends."""
     rng = np.random.default_rng(0)
-    rates = np.unique(rng.integers(0, (USERS, ITEMS), (300, 2)), axis=0).T
+    pairs = rng.integers(0, (USERS, ITEMS), (300, 2))
+    pairs[:ITEMS] = np.stack((np.zeros(ITEMS), np.arange(ITEMS)), axis=1)
+    rates = np.unique(pairs, axis=0).T
     return gt.Graph({("user", "rates", "item"): rates, ("user", "friend", "user"): rng.integers(0, USERS, (2, 30)),
                      ("item", "has", "tag"): (np.arange(ITEMS), np.arange(ITEMS) % 5)}, {"user": USERS, "item": ITEMS, "tag": 5},
                     x={"user": rng.normal(size=(USERS, 3)), "item": rng.normal(size=(ITEMS, 3)), "tag": rng.normal(size=(5, 3))})
@@ -55,6 +57,10 @@ def by_loop(graph: gt.Graph, h: np.ndarray, relation: int | None) -> dict[str, f
         for u in {u for u, _ in held.values()}:
             items = [v for w, v in held.values() if w == u]
             others = [v for v in range(graph.n_nodes) if v != u and types[v] in types[items] and frozenset((u, v)) not in known]
+            if not others:
+                # such as the user whose links of training and validation are all other items
+                assert u == 0
+                continue
             order = sorted([*items, *others], key=lambda v: -h[u] @ h[v])
             place = np.array([order.index(v) + 1 for v in items])
             ideal = [(1 / np.log2(2 + np.arange(min(k, len(items))))).sum() for k in TOPS]

@@ -14,6 +14,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.inference.top import Asked, top
+from graphtheta.ops.metrics.ranking import NO_RANK
 from graphtheta.triples import ranking
 from graphtheta.triples.ranking import rank_block
 
@@ -134,6 +135,30 @@ def test_ranks_of_scores_without_a_value() -> None:
 
     for size in (1, 2):
         np.testing.assert_array_equal(np.concatenate(run_simulated(size, program)), [np.nan, 1])
+
+
+def test_answers_without_candidates_have_no_rank() -> None:
+    """All nodes are known answers of the first query, and all but one of the second one, or are outside."""
+    for outside, wanted in ((False, [NO_RANK] * 4 + [2] * 3), (True, [NO_RANK] * 7)):
+        def program(comm: Any, outside: bool = outside) -> np.ndarray:
+            scores = np.array([[-np.inf, 1.0, 2.0, np.inf], [4.0, 5.0, 6.0, 7.0]])[:, comm.rank::comm.size].copy()
+            query, row = np.nonzero(np.array([[1, 1, 1, 1], [1, 1, 1, 0]])[:, comm.rank::comm.size])
+            last = np.array([[False] * 4, [False, False, False, True]])[:, comm.rank::comm.size]
+            return rank_block(comm, scores, query, row, np.ones(len(query), bool), last if outside else None)
+
+        for size in (1, 2, 3):
+            np.testing.assert_array_equal(np.sort(np.concatenate(run_simulated(size, program))), wanted)
+
+
+def test_infinite_scores_have_their_ranks() -> None:
+    def program(comm: Any) -> np.ndarray:
+        scores = np.array([[-np.inf, 1.0, 2.0, np.inf, np.inf]])[:, comm.rank::comm.size].copy()
+        given = np.array([[1, 0, 0, 1, 0]])[:, comm.rank::comm.size]
+        query, row = np.nonzero(given)
+        return rank_block(comm, scores, query, row, np.ones(len(query), bool))
+
+    for size in (1, 2, 3):
+        np.testing.assert_array_equal(np.sort(np.concatenate(run_simulated(size, program))), [1.5, 4])
 
 
 def drawn_by(comm: Any, **keys: Any) -> list[Any]:
