@@ -24,7 +24,7 @@ class DivergedError(DataError):
     """Training has left the finite numbers: a loss, or what an update made, is NaN or infinite.
 
     Attributes:
-        best_epoch: Epoch of the best model before, whose weights the model holds; 0 if there was none.
+        best_epoch: Epoch of the best model before, whose weights the model holds; 0 for none.
     """
 
     best_epoch = 0

@@ -1,4 +1,5 @@
 """Writes JSON that every parser reads. JSON has no NaN and no infinity: they become null."""
+
 from __future__ import annotations
 
 import json
@@ -11,7 +12,8 @@ def to_json(value: Any, **layout: Any) -> str:
     """The JSON text of a value.
 
     Args:
-        value: Texts, numbers, truth values, None, and lists and mappings of these. Numbers that are not finite become null.
+        value: Texts, numbers, truth values, None, and lists and mappings of these. Numbers that are
+            not finite become null.
         **layout: ``indent``, ``separators`` and ``sort_keys`` of ``json.dumps``.
 
     Raises:

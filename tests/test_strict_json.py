@@ -1,4 +1,5 @@
 """JSON that every parser reads: no NaN, no infinity, in any file of the product."""
+
 from __future__ import annotations
 
 import ast
@@ -16,11 +17,16 @@ from graphtheta.strict_json import to_json
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = st.none() | st.booleans() | st.integers(-9, 9) | st.floats() | st.text(max_size=3)
-VALUES = st.recursive(PLAIN, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=3), x, max_size=3), max_leaves=9)
+VALUES = st.recursive(
+    PLAIN,
+    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=3), x, max_size=3),
+    max_leaves=9,
+)
 
 
 def strict(text: str) -> Any:
     """What a parser reads that knows JSON and nothing else."""
+
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is no JSON")
 
@@ -49,9 +55,19 @@ def test_tuples_numbers_of_numpy_and_what_is_no_json() -> None:
 
 
 def test_everything_is_written_with_it() -> None:
-    for path in [p for folder in ("graphtheta", "ops", "engine", "models") for p in (ROOT / folder).rglob("*.py")]:
+    for path in [
+        p
+        for folder in ("graphtheta", "ops", "engine", "models")
+        for p in (ROOT / folder).rglob("*.py")
+    ]:
         if path.name == "strict_json.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            of_json = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "json"
-            assert not (of_json and node.attr in ("dump", "dumps", "JSONEncoder")), f"{path}:{node.lineno}: use to_json"
+            of_json = (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "json"
+            )
+            assert not (of_json and node.attr in ("dump", "dumps", "JSONEncoder")), (
+                f"{path}:{node.lineno}: use to_json"
+            )

@@ -1,7 +1,8 @@
 """How far metrics may differ between numbers of workers.
 
-Measures of the order of scores move where scores are equal in exact arithmetic, such as those of (h, r, t) and (t, r, h) with distmult,
-and rounding sets them apart; see "Rounding" in docs/metrics.md.
+Measures of the order of scores move where scores are equal in exact arithmetic, such as those of
+(h, r, t) and (t, r, h) with distmult, and rounding sets them apart; see "Rounding" in
+docs/metrics.md.
 """
 from __future__ import annotations
 

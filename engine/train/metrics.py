@@ -27,8 +27,8 @@ class Metric:
     kind         arrays of this worker's rows
     ===========  =====================================================================================
     "classes"    ``y`` [n] integers of at least 0, ``out`` [n, C]
-    "binary"     classes if there are two: ``y`` [n], 1 for the positive class and else 0, ``out`` [n],
-                 its output minus the other one; above 0 predicts it
+    "binary"     classes if there are two: ``y`` [n], 1 for the positive class and else 0, ``out``
+                 [n], its output minus the other one; above 0 predicts it
     "labels"     ``y`` [n, C] of 0 and 1 (NaN: unknown), ``out`` [n, C]; above 0 predicts the label
     "values"     ``y`` [n, ...] (NaN: unknown), ``out`` of the same shape
     "ranks"      ``rank`` [n] float64, of each positive link that has negatives among these, counted
@@ -69,16 +69,25 @@ class Metric:
 
 COUNTS: Mapping[str, Sums] = {"classes": counts.class_sums, "labels": counts.label_sums}
 RECALLS: Mapping[str, Sums] = {"classes": counts.class_recalls, "labels": counts.label_recalls}
-CALIBRATION: Mapping[str, Sums] = {"classes": calibration.class_calibration_sums, "labels": calibration.label_calibration_sums}
+CALIBRATION: Mapping[str, Sums] = {
+    "classes": calibration.class_calibration_sums,
+    "labels": calibration.label_calibration_sums,
+}
 GATHERED: Mapping[str, None] = {"labels": None, "binary": None}
 ONE_CLASS = "all its known labels are of one class"
 NO_POSITIVES = "the positive class occurs in neither truth nor prediction"
-NO_CANDIDATES = "none of its links has a candidate to be ranked among"
+NO_CANDIDATES = "none of its links has a candidate to be ranked among, or one scores NaN"
 EQUAL_TARGETS = "all its targets of a column are equal"
 
 
+def _f1(name: str, sums: Mapping[str, Sums], value: Callable[..., float],
+        **settings: Any) -> Metric:
+    return Metric(name, sums, value, decides=True, undefined=NO_POSITIVES, **settings)
+
+
 def _error(name: str, value: Callable[..., float], **settings: Any) -> Metric:
-    return Metric(name, {"values": regression.regression_sums}, value, merge=regression.merged, **settings)
+    sums = {"values": regression.regression_sums}
+    return Metric(name, sums, value, merge=regression.merged, **settings)
 
 
 def _of_ranks(name: str, value: Callable[..., float], **settings: Any) -> Metric:
@@ -93,9 +102,9 @@ def _retrieval(name: str, at: int) -> Metric:
 METRICS: Registry[Metric] = Registry("metric", lambda x: isinstance(x, Metric), ("auto", "loss"), (
     Metric("accuracy", {"classes": counts.class_sums}, counts.accuracy, decides=True, default_for=("classes",)),
     Metric("balanced_accuracy", RECALLS, counts.balanced_accuracy, decides=True),
-    Metric("f1_micro", COUNTS, counts.f1, decides=True, default_for=("labels",), undefined=NO_POSITIVES),
-    Metric("f1_macro", COUNTS, partial(counts.f1, average="macro"), decides=True, undefined=NO_POSITIVES),
-    Metric("f1", {"binary": counts.binary_sums}, counts.f1, decides=True, undefined=NO_POSITIVES),
+    _f1("f1_micro", COUNTS, counts.f1, default_for=("labels",)),
+    _f1("f1_macro", COUNTS, partial(counts.f1, average="macro")),
+    _f1("f1", {"binary": counts.binary_sums}, counts.f1),
     Metric("auc", GATHERED, scores.auc, undefined=ONE_CLASS),
     Metric("average_precision", GATHERED, scores.average_precision),
     Metric("ece", CALIBRATION, calibration.calibration_error, smaller_is_better=True),
@@ -143,8 +152,8 @@ def measure(comm: Comm, kind: str, *rows: np.ndarray, decided: np.ndarray | None
         comm: The workers.
         kind: Kind of the rows.
         *rows: The arrays of this worker's rows.
-        decided: Replaces the last of them for metrics that decide: 1 where something is predicted, and -1 elsewhere; None if they read
-            the same.
+        decided: Replaces the last of them for metrics that decide: 1 where something is predicted,
+            and -1 elsewhere; None if they read the same.
 
     Collective: all ranks of comm.
     """

@@ -74,10 +74,11 @@ def train_all(job: Job, comm: Comm) -> None:
         say(f"\n{job.seeds} seeds, saved in {job.folder}\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
         positive = sorted({result.positive for result in results})
         if len(positive) > 1:
-            logger.warning(f"the positive class differs between the seeds ({', '.join(positive)}), so means of f1, auc and "
-                           "average_precision mix both; choose one with --positive")
+            logger.warning(f"the positive class differs between the seeds ({', '.join(positive)}), so "
+                           "means of f1, auc and average_precision mix both; choose one with --positive")
         say_positive(", ".join(positive))
-        write_json(job.folder / RESULT_FILE, {"seeds": job.seeds, "metrics": values, "ranks": comm.size, **as_entry(", ".join(positive))})
+        record = {"seeds": job.seeds, "metrics": values, "ranks": comm.size}
+        write_json(job.folder / RESULT_FILE, record | as_entry(", ".join(positive)))
 
 
 def check_startable(jobs: list[Job], comm: Comm) -> None:
@@ -131,7 +132,8 @@ def train_once(job: Job, comm: Comm) -> Result:
             if not error.best_epoch:
                 raise
             trainer.save(job.folder / WEIGHTS)
-            raise DivergedError(f"{error}; {job.folder / WEIGHTS} holds the best model before, of epoch {error.best_epoch}") from None
+            best = f"{job.folder / WEIGHTS} holds the best model before, of epoch {error.best_epoch}"
+            raise DivergedError(f"{error}; {best}") from None
         if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
             if comm.rank == 0:
                 say(f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs")
@@ -154,8 +156,9 @@ def train_once(job: Job, comm: Comm) -> Result:
             say(f"macrobatches of {macrobatches.size}: {relay}")
         if classes.splits:
             counts["classes"] = classes.model_dump()
-        write_json(job.folder / RESULT_FILE, {"best_epoch": result.best_epoch, "metrics": result.metrics, "seconds": result.seconds,
-                                              "ranks": comm.size, **as_entry(result.positive), **counts})
+        record = {"best_epoch": result.best_epoch, "metrics": result.metrics,
+                  "seconds": result.seconds, "ranks": comm.size}
+        write_json(job.folder / RESULT_FILE, record | as_entry(result.positive) | counts)
         if trainer.training.versions.most_bytes:
             say(f"older parameter versions used at most {amount(trainer.training.versions.most_bytes)} of memory")
         shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.setup.metric}
@@ -353,13 +356,13 @@ def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
 
 
 def say_positive(name: str) -> None:
-    """Print which class f1, auc and average precision are about; nothing if the labels are not two classes."""
+    """Print which class f1, auc and average precision are about; nothing without two classes."""
     if name:
         say(f"positive class: {name}")
 
 
 def as_entry(positive: str) -> dict[str, str]:
-    """The entry of a result for the positive class; none if the labels are not two classes."""
+    """The entry of a result for the positive class; none without two classes."""
     return {"positive": positive} if positive else {}
 
 

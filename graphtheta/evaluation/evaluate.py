@@ -41,7 +41,8 @@ class Decisions(NamedTuple):
 
     Attributes:
         counts: By split, true and false positives, false and true negatives of each class or label, [C, 4] int64.
-        thresholds: Probabilities above which a label, [C], or the positive one of two classes, [1], is predicted; None if all are 0.5.
+        thresholds: Probabilities above which a label, [C], or the positive one of two classes, [1],
+            is predicted; None if all are 0.5.
     """
 
     counts: dict[str, np.ndarray]
@@ -75,7 +76,9 @@ class Evaluator(ABC):
         return self.partition.job_comm
 
     def metrics(self, model: Model) -> Metrics:
-        """Loss and all metrics of all splits that have rows. Metrics that are not defined for these are NaN, which is logged once.
+        """Loss and all metrics of all splits that have rows.
+
+        Metrics that are not defined for these are NaN, which is logged once.
 
         Collective: all ranks of job_comm.
         """
@@ -94,9 +97,12 @@ class Evaluator(ABC):
         for name, value in values.items():
             if np.isnan(value) and name in METRICS and f"{split}_{name}" not in self._told:
                 self._told.add(f"{split}_{name}")
-                reasons.setdefault(METRICS[name].undefined or "its rows have no such value", []).append(name)
+                reason = METRICS[name].undefined or "its rows have no such value"
+                reasons.setdefault(reason, []).append(name)
         for reason, names in reasons.items():
-            logger.warning(f"{' and '.join(names)} of the {split} set {'are' if names[1:] else 'is'} not defined (NaN): {reason}")
+            verb = "are" if names[1:] else "is"
+            listed = " and ".join(names)
+            logger.warning(f"{listed} of the {split} set {verb} not defined (NaN): {reason}")
 
     @abstractmethod
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
@@ -139,7 +145,8 @@ class Evaluator(ABC):
             grouping: Groups of all rows, an argument of ``Task.group_loss``; None if there are
                 none.
             weights: Weights of all rows in the loss, an argument of ``Task.mean_loss``.
-            decided: Outputs of 1 and -1, which thresholds decide, for metrics that decide; None without a threshold.
+            decided: Outputs of 1 and -1, which thresholds decide, for metrics that decide; None
+                without a threshold.
 
         Collective: all ranks of job_comm.
         """
@@ -157,8 +164,9 @@ class Evaluator(ABC):
         found = {"loss": loss, **measure(self.job_comm, self.task.kind, y, value, decided=decided)}
         if self.task.kind == "classes" and value.shape[1] == 2:
             said = (value if decided is None else decided).argmax(axis=1) == self.positive
-            found |= measure(self.job_comm, "binary", (y == self.positive).astype(np.int64), margin_of(value, self.positive),
-                             decided=np.where(said, 1, -1))
+            truth = (y == self.positive).astype(np.int64)
+            margin = margin_of(value, self.positive)
+            found |= measure(self.job_comm, "binary", truth, margin, decided=np.where(said, 1, -1))
         return found
 
     def gathered(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
@@ -195,8 +203,8 @@ class RowEvaluator(Evaluator):
     """
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, view: GraphView, *, ids: np.ndarray, y: np.ndarray,
-                 masks: dict[str, np.ndarray], weights: np.ndarray | None = None, threshold: Threshold | None = None,
-                 positive: int = 1):
+                 masks: dict[str, np.ndarray], weights: np.ndarray | None = None,
+                 threshold: Threshold | None = None, positive: int = 1):
         super().__init__(partition, layers, task)
         self._view = view
         self._ids = ids
@@ -216,7 +224,9 @@ class RowEvaluator(Evaluator):
             yield split, self.score(y, out, mask, weights=self._weights, decided=decided)
 
     def decided(self, out: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Decisions at the thresholds as outputs of 1 and -1, and the thresholds as probabilities; None each without a threshold.
+        """Decisions at the thresholds as outputs of 1 and -1, and the thresholds as probabilities.
+
+        Both are None without a threshold.
 
         Collective: all ranks of job_comm.
         """
@@ -249,11 +259,13 @@ class RowEvaluator(Evaluator):
 class NodeEvaluator(RowEvaluator):
     """Evaluator of node labels: the column ``y`` and the masks of the partition."""
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, threshold: Threshold | None = None, positive: int = 1):
+    def __init__(self, partition: Partition, layers: Layers, task: Task,
+                 threshold: Threshold | None = None, positive: int = 1):
         masks = {split: partition.node.read(split) for split in SPLITS if split in partition.node}
         y = partition.node.read("y")
-        super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=y, masks=masks,
-                         weights=task.weights_of(y, partition.node.read), threshold=threshold, positive=positive)
+        super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=y,
+                         masks=masks, weights=task.weights_of(y, partition.node.read),
+                         threshold=threshold, positive=positive)
 
 
 class EdgeEvaluator(RowEvaluator):
@@ -300,7 +312,8 @@ class LinkEvaluator(Evaluator):
             rows, grouping = np.ones(len(out), bool), Grouping(np.arange(len(out)), per)
             found = self.score(pairs.label.reshape(out.shape), Var(out, RowSpace(pairs.gid, "edge")), rows, grouping,
                                weights=pairs.columns.get(WEIGHT))
-            rank = self.ranks(model, split, out.reshape(-1, per), ~np.isnan(pairs.label).reshape(-1, per))
+            drawn = ~np.isnan(pairs.label)
+            rank = self.ranks(model, split, out.reshape(-1, per), drawn.reshape(-1, per))
             yield split, found | measure(self.job_comm, "ranks", rank[rank != NO_RANK])
 
     def scored(self, model: Model, split: str) -> np.ndarray:
@@ -342,13 +355,16 @@ class LinkEvaluator(Evaluator):
         return whole(self.partition, self.layers)
 
     def ranks(self, model: Model, split: str, scores: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        """The rank of each of this worker's links of a split, [n] float64; ``NO_RANK`` for one without candidates.
+        """The rank of each of this worker's links of a split, [n] float64.
+
+        It is ``NO_RANK`` for a link without candidates.
 
         Args:
             model: The model.
             split: The split.
             scores: Of each link and its negatives, the link first, [n, 1 + negatives].
-            drawn: Which of these are links or negatives, and not places of negatives that could not be drawn, bool of this shape.
+            drawn: Which of these are links or negatives, and not places of negatives that could not
+                be drawn, bool of this shape.
 
         Collective: all ranks of job_comm.
         """

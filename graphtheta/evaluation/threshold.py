@@ -1,4 +1,4 @@
-"""Thresholds: the probability above which a label, or the positive one of two classes, is predicted."""
+"""Thresholds: the probability above which a label, or the positive class of two, is predicted."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,18 +22,21 @@ class Threshold:
     value: float | tuple[float, ...] = 0.5
     goal: str = ""
 
-    def decided(self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray, positive: int) -> tuple[np.ndarray, np.ndarray]:
+    def decided(self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray,
+                positive: int) -> tuple[np.ndarray, np.ndarray]:
         """Decisions, as outputs that are 1 for what is predicted and -1 for the rest.
 
         Args:
             comm: The workers.
             y: Labels, [n, C] of 0 and 1 (NaN: unknown); or classes, [n].
             out: Logits, [n, C]; or outputs of two classes, [n, 2].
-            chosen: The rows on which thresholds are chosen, [n] bool; if there are none on any worker, they are 0.5.
+            chosen: The rows on which thresholds are chosen, [n] bool; if there are none on any
+                worker, they are 0.5.
             positive: The class, of two, whose probability is compared.
 
         Returns:
-            [n, C] or [n, 2], of the type of ``out``, and the thresholds as probabilities, [C] or [1].
+            [n, C] or [n, 2], of the type of ``out``, and the thresholds as probabilities, [C] or
+            [1].
 
         Collective: all ranks of comm.
         """
@@ -58,5 +61,5 @@ class Threshold:
 
 
 def margin_of(out: np.ndarray, positive: int) -> np.ndarray:
-    """The output of the positive one of two classes minus that of the other one, [n], of outputs [n, 2]."""
+    """The output of the positive class minus that of the other one, [n], of outputs [n, 2]."""
     return np.asarray(out[:, positive] - out[:, 1 - positive])

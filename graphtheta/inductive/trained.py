@@ -26,7 +26,8 @@ class Trained(BaseModel):
         class_weights: Weights of classes in the loss, see ``Weighting``; None if all weigh 1.
         weight_column, weight_mean: See ``Weighting``.
         weighted: Whether rows have weights in the loss.
-        thresholds: Probabilities above which labels, or the positive class, are predicted, as they were chosen last; None if all are 0.5.
+        thresholds: Probabilities above which labels, or the positive class, are predicted, as they
+            were chosen last; None if all are 0.5.
         positive: Number of the positive class of two classes.
         prepared: How the dataset was prepared: the options "symmetric", "self_loops" and "normalise_features" of
             ``gt.load``. Empty for a graph that was given in Python.
@@ -52,7 +53,7 @@ class Trained(BaseModel):
         return Weighting(classes, self.weight_column, self.weight_mean) if self.weighted else None
 
     def threshold(self, positive: int) -> Threshold | None:
-        """The thresholds as those of a positive class, with which the same rows are predicted; None if none were chosen."""
+        """The thresholds as those of a positive class, which decide alike; None for none."""
         if self.thresholds is None:
             return None
         return Threshold(tuple(x if positive == self.positive else 1 - x for x in self.thresholds))

@@ -130,12 +130,17 @@ class ModelOnGraph:
         """
         self._check_labels()
         with self.comm.ledger.stage("evaluate"), self.setup.scope():
-            return ClassReport.of(self.setup.evaluator.decisions(self.model), self.setup.kind.class_names, self.positive)
+            decisions = self.setup.evaluator.decisions(self.model)
+            return ClassReport.of(decisions, self.setup.kind.class_names, self.positive)
 
     @property
     def positive(self) -> str:
-        """Name of the positive class, that f1, auc and average_precision are about, or its number; empty if there are not two classes."""
-        kind, number = self.setup.kind, self.setup.evaluator.positive
+        """Name of the positive class, that f1, auc and average_precision are about, or its number.
+
+        It is empty if there are not two classes.
+        """
+        kind = self.setup.kind
+        number = self.setup.evaluator.positive
         if "binary" not in kind.measured:
             return ""
         return kind.class_names[number] if kind.class_names else str(number)

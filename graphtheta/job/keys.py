@@ -236,11 +236,13 @@ class TrainKeys(Options):
     sample_weights: str = ""
     """Node or edge column with the weight of each target in the loss, a number of at least 0; negatives weigh as their link."""
     threshold: str = "0.5"
-    """Probability above which a label, or the positive one of two classes, is predicted: a number, or chosen for each label on the
-    validation set at each evaluation, for the best F1 (f1) or balanced accuracy (balanced_accuracy)."""
+    """Probability above which a label, or the positive one of two classes, is predicted: a number,
+    or chosen for each label on the validation set at each evaluation, for the best F1 (f1) or
+    balanced accuracy (balanced_accuracy)."""
     positive: str = "auto"
-    """Positive one of two classes, that f1, auc, average_precision and threshold are about: its name, or its number; auto is the one with
-    fewer training labels, and of equally many the one that sorts last."""
+    """Positive one of two classes, that f1, auc, average_precision and threshold are about: its
+    name, or its number if classes have no names; auto is the one with fewer training labels, and of
+    equally many the one that sorts last."""
     epochs: int = Field(100, ge=0)
     """Number of passes over the training set."""
     steps: int = Field(0, ge=0)

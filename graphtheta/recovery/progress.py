@@ -21,7 +21,8 @@ class Result:
         metrics: Metrics of the best model ("test_accuracy", ...).
         history: One row per evaluated epoch.
         seconds: Time spent training.
-        positive: Name of the positive class, that f1, auc and average_precision are about; empty if there are not two classes.
+        positive: Name of the positive class, that f1, auc and average_precision are about; empty if
+            there are not two classes.
     """
 
     best_epoch: int = 0

@@ -48,7 +48,8 @@ def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failu
     Raises:
         FormatError: It cannot be written.
     """
-    texts = {"job": to_json(_plain(job)), "checksums": to_json({name: checksum(x) for name, x in weights.items()})}
+    checksums = {name: checksum(x) for name, x in weights.items()}
+    texts = {"job": to_json(_plain(job)), "checksums": to_json(checksums)}
     texts |= {"trained": trained} if trained else {}
     try:
         if failure is not None:
@@ -93,7 +94,8 @@ def read_saved(path: str | Path) -> Saved:
 
 def _plain(job: Job) -> dict[str, Any]:
     """The keys of a job; an option of a model that is infinite is a text, which a job reads too."""
-    return {key: str(x) if isinstance(x, float) and not isfinite(x) else x for key, x in job.model_dump().items()}
+    keys = job.model_dump().items()
+    return {key: str(x) if isinstance(x, float) and not isfinite(x) else x for key, x in keys}
 
 
 def _of_texts(texts: Mapping[str, str]) -> str:

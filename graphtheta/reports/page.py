@@ -84,8 +84,11 @@ def _classes(report: ClassReport | None) -> list[str]:
     if report is None or not report.splits:
         return []
     *others, last = report.splits
-    text = "" if not report.positive else f" F1, AUC and average precision above are those of the positive class, {report.positive}."
-    text += "" if not report.thresholds else f" Thresholds: {', '.join(map(figure, report.thresholds))}."
+    text = ""
+    if report.positive:
+        text += f" F1, AUC and average precision are those of the positive class, {report.positive}."
+    if report.thresholds:
+        text += f" Thresholds: {', '.join(map(figure, report.thresholds))}."
     tables = {split: _table((f"{split}: class", *COLUMNS), report.rows(split)) for split in report.splits}
     return ["<h2>Classes</h2>", _note(f"Of the best model. Support is the number of rows of a class.{text}"), tables[last],
             *(f"<details><summary>{split}</summary>{tables[split]}</details>" for split in others)]

@@ -88,7 +88,10 @@ def _text(path: Path) -> str:
 
 
 def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """A JSON mapping with these names, whose values are numbers and mappings, and texts among ``TEXTS``; null is NaN."""
+    """A JSON mapping with these names; its values are numbers, mappings, or texts if in ``TEXTS``.
+
+    null is NaN.
+    """
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -103,7 +106,7 @@ def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> bool:
-    """Whether it is a number that can be printed and drawn; a loss may be infinite or NaN. Texts are shown as they are."""
+    """Whether it is a number that can be printed and drawn, or a text; a loss may not be finite."""
     if name in TEXTS:
         return isinstance(value, str)
     if name in COUNTS:

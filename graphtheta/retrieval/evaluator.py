@@ -80,9 +80,10 @@ class RetrievalEvaluator(LinkEvaluator):
             wanted[block.query[block.target], kind[block.row[block.target]]] = 1
             rank = rank_among(comm, block, comm.all_max(wanted)[:, kind] == 0)
             ranked = rank != NO_RANK
-            counts, hits, gain = (comm.all_sum(x) for x in gains(rank[ranked], block.query[block.target][ranked], len(block.queries)))
-            numbers = block.begin + np.arange(len(counts))
-            own = (numbers >= asked.first) & (numbers < asked.first + len(asked.queries)) & (counts > 0)
+            parts = gains(rank[ranked], block.query[block.target][ranked], len(block.queries))
+            counts, hits, gain = (comm.all_sum(x) for x in parts)
+            numbers = block.begin + np.arange(len(counts)) - asked.first
+            own = (numbers >= 0) & (numbers < len(asked.queries)) & (counts > 0)
             found.append(retrieved(counts[own], hits[own], gain[own]))
 
         score_blocks(self, view, model, asked, take)
@@ -111,7 +112,8 @@ def rank_among(comm: Comm, block: Block, outside: np.ndarray) -> np.ndarray:
     for i in np.flatnonzero(rank != NO_RANK):
         others = scores[slice(*np.searchsorted(queries, (query[i], query[i] + 1)))]
         # itself is level with itself
-        rank[i] += np.count_nonzero(others > score[i]) + (np.count_nonzero(others == score[i]) - 1) / 2
+        rank[i] += np.count_nonzero(others > score[i])
+        rank[i] += (np.count_nonzero(others == score[i]) - 1) / 2
     return rank
 
 

@@ -67,8 +67,9 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
     if death:
         found = dict.fromkeys(found, float("nan"))
         if comm.rank == 0:
-            logger.warning(f"step {training.step}: the audit has no errors to show (NaN), because the exact outputs {death}: the network "
-                           "has died, and old values do not differ from new ones; lower --lr, or change the model")
+            logger.warning(f"step {training.step}: the audit has no errors to show (NaN), because the "
+                           f"exact outputs {death}: the network has died, and old values do not differ "
+                           "from new ones; lower --lr, or change the model")
     return {AUDIT + name: float(x) for name, x in {**found, **figures}.items()}
 
 
@@ -108,7 +109,7 @@ def _relative(reused: np.ndarray, exact: np.ndarray) -> float:
 
 
 def _death(comm: Comm, outputs: np.ndarray) -> str:
-    """In what way the outputs of all workers, [n, ...] each, do not depend on their rows; empty if they do.
+    """How the outputs of all workers, [n, ...] each, do not depend on their rows; empty if they do.
 
     Collective: all ranks of comm.
     """

@@ -31,9 +31,11 @@ class ClassReport(BaseModel):
 
     Attributes:
         names: Of the classes or labels.
-        thresholds: Probabilities above which each label, or the positive one of two classes, is predicted; empty if all are 0.5.
+        thresholds: Probabilities above which each label, or the positive one of two classes, is
+            predicted; empty if all are 0.5.
         splits: A report for each split; none if the task has no classes.
-        positive: Name of the positive class; empty if there are not two classes, or if an earlier version wrote the report.
+        positive: Name of the positive class; empty if there are not two classes, or if an earlier
+            version wrote the report.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -57,7 +59,8 @@ class ClassReport(BaseModel):
             splits[split] = Columns(**{name: x.tolist() for name, x in class_report(counts).items()})
         n = max((len(counts) for counts in found.counts.values()), default=0)
         thresholds = [] if found.thresholds is None else found.thresholds.tolist()
-        return cls(names=[*names] or [str(i) for i in range(n)], thresholds=thresholds, splits=splits, positive=positive)
+        known = [*names] or [str(i) for i in range(n)]
+        return cls(names=known, thresholds=thresholds, splits=splits, positive=positive)
 
     def rows(self, split: str) -> list[tuple[str, ...]]:
         """Cells of a table: each class, and its numbers of a split."""

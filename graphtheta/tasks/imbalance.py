@@ -125,7 +125,7 @@ def threshold_of(text: str, labels: str, width: int) -> Threshold | None:
 
 
 def positive_of(given: str, labels: str, names: Sequence[str], width: int) -> int | None:
-    """Number of the positive class of a job; None if the training labels decide, or if there are not two classes.
+    """Number of the positive class of a job; None if the training labels decide.
 
     Args:
         given: The key ``positive`` of the job.
@@ -136,17 +136,17 @@ def positive_of(given: str, labels: str, names: Sequence[str], width: int) -> in
     Raises:
         ConfigError: There is no such class, or the labels are not two classes.
     """
-    two = labels == "classes" and width == 2
     if given == RARER:
         return None
-    if not two:
-        reason = {"values": "real values", "labels": "several labels, whose positive value is 1"}.get(labels, f"{width} classes")
-        raise ConfigError(f"positive={given} chooses one of two classes, but the data has {reason}; drop --positive")
+    if labels != "classes" or width != 2:
+        others = {"values": "real values", "labels": "several labels, whose positive value is 1"}
+        raise ConfigError(f"positive={given} chooses one of two classes, but the data has "
+                          f"{others.get(labels, f'{width} classes')}; drop --positive")
     # a name that is a number comes before the number
     known = [*names, *(str(i) for i in range(width) if str(i) not in names)]
     if given not in known:
-        shown = ", ".join(names or known)
-        raise ConfigError(f"positive={given}: there is no such class{did_you_mean(given, known)}; the classes are {shown}")
+        raise ConfigError(f"positive={given}: there is no such class{did_you_mean(given, known)}; "
+                          f"the classes are {', '.join(names or known)}")
     return known.index(given) if given in names else int(given)
 
 

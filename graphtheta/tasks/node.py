@@ -11,7 +11,13 @@ from graphtheta.errors import DataError
 from graphtheta.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.evaluation.threshold import Threshold
 from graphtheta.ops.losses.weighting import Weighting
-from graphtheta.tasks.imbalance import check_weights, positive_of, rarer_class, threshold_of, weighting_of
+from graphtheta.tasks.imbalance import (
+    check_weights,
+    positive_of,
+    rarer_class,
+    threshold_of,
+    weighting_of,
+)
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.timed import TimedNodeEvaluator, timed_sampler
 

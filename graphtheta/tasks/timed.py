@@ -58,8 +58,8 @@ class TimedNodeEvaluator(NodeEvaluator):
     Collective: all ranks of job_comm.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, threshold: Threshold | None, sampler: Timed,
-                 positive: int = 1):
+    def __init__(self, partition: Partition, layers: Layers, task: Task,
+                 threshold: Threshold | None, sampler: Timed, positive: int = 1):
         super().__init__(partition, layers, task, threshold, positive)
         if isinstance(sampler, Checked):
             sampler.check(partition)

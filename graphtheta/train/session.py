@@ -196,7 +196,8 @@ class Session(ModelOnGraph):
         weights = weighting or Weighting()
         return Trained(graph=setup.schema, read=read, task=setup.kind.name, weighted=weighting is not None,
                        class_weights=None if weights.classes is None else weights.classes.tolist(), weight_column=weights.column,
-                       weight_mean=weights.mean, thresholds=None if thresholds is None else thresholds.tolist(),
+                       weight_mean=weights.mean,
+                       thresholds=None if thresholds is None else thresholds.tolist(),
                        positive=setup.evaluator.positive, prepared=setup.prepared)
 
     def save(self, path: str | Path) -> None:
@@ -219,7 +220,8 @@ class Session(ModelOnGraph):
         """Load the weights from a file that ``save`` wrote.
 
         Returns:
-            What the file says about the graph of the training, as JSON, see ``Trained``; empty if an earlier version wrote it.
+            What the file says about the graph of the training, as JSON, see ``Trained``; empty if
+            an earlier version wrote it.
 
         Raises:
             FormatError: The file cannot be read.

@@ -21,6 +21,7 @@ from graphtheta.engine.store.table import VALUE
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.engine.train.step import QUIET
 from graphtheta.errors import ConfigError, DivergedError, FormatError
+from graphtheta.evaluation.evaluate import SPLITS
 from graphtheta.inductive.trained import EARLIER_POSITIVE
 from graphtheta.job.keyfile import LARGEST_NUMBER
 from graphtheta.logger import logger
@@ -81,8 +82,8 @@ class Trainer(Session):
             MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first step.
             FormatError: The timeline, or the checkpoint of a run that is asked to stop, cannot be
                 written; or another job is training in the folder.
-            DivergedError: A loss, or what an update made, is NaN or infinite; on all ranks together. The model holds the weights of the
-                best validation metric before.
+            DivergedError: A loss, or what an update made, is NaN or infinite; on all ranks together.
+                The model holds the weights of the best validation metric before.
             Stopped: The run was asked to stop and can be resumed; on all ranks together.
 
         Collective: all ranks.
@@ -118,7 +119,7 @@ class Trainer(Session):
         return run.result(self.positive)
 
     def _take_best(self) -> None:
-        """Give the model the weights of the best evaluation; they stay as they are if there was none."""
+        """Give the model the weights of the best evaluation, if there was one."""
         if self._best is None:
             return
         self.model.load_state(self._best)
@@ -133,11 +134,13 @@ class Trainer(Session):
 
         Collective: all ranks.
         """
-        arrays = self.model.state() | {table.name: table.arrays()[VALUE] for table in self.setup.tables}
+        arrays = self.model.state()
+        arrays |= {table.name: table.arrays()[VALUE] for table in self.setup.tables}
         own = [name for name, x in arrays.items() if not is_finite(x)]
         names = dict.fromkeys(name for of_rank in self.comm.all_gather(own) for name in of_rank)
         if names:
-            raise DivergedError(f"after step {self.step} the model has NaN or infinite values in {listed(list(names))}; {CALMER}")
+            raise DivergedError(f"after step {self.step} the model has NaN or infinite values in "
+                                f"{listed(list(names))}; {CALMER}")
 
     def _train(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
         """Train to the end of the run, a few updates at a time."""
@@ -223,7 +226,9 @@ class Trainer(Session):
 
     def _evaluate(self, run: Progress, log: Log | None) -> None:
         """Evaluate the model, and store its weights if it is the best so far."""
-        loss, metrics = float(np.mean(run.losses)), self.measure()
+        loss = float(np.mean(run.losses))
+        metrics = self.measure()
+        self._check_losses(metrics)
         if self.job.audit and not run.audit:
             self._audit(run)
         row: dict[str, Any] = {"epoch": run.epoch + 1, "step": self.step, "loss": loss, "seconds": run.epoch_seconds, **metrics,
@@ -232,6 +237,18 @@ class Trainer(Session):
             row.update(log.epoch(row))
         if run.take_row(row, metrics, self._quality(metrics, loss)):
             self._best, self._best_rows = self.model.state(), [table.values() for table in self.setup.tables]
+
+    def _check_losses(self, metrics: dict[str, float]) -> None:
+        """Check the loss of the training set; without one, whether any set has a finite loss.
+
+        Raises:
+            DivergedError: It has not, although the model is finite; on all ranks together.
+        """
+        losses = {split: metrics[f"{split}_loss"] for split in SPLITS if f"{split}_loss" in metrics}
+        split = next(iter(losses), "")
+        if losses and not np.isfinite(losses["train"] if split == "train" else list(losses.values())).any():
+            raise DivergedError(f"after step {self.step} the loss of the {split} set is {losses[split]}; "
+                                f"{CALMER}")
 
     def _cache_counts(self) -> dict[str, int]:
         """Rows that the caches of all workers held, and did not hold, since the last evaluation; empty without caches.

@@ -232,20 +232,21 @@ def score_blocks(evaluator: LinkEvaluator, view: GraphView, model: Model, ranked
                           "return self.decoder(graph, h), and change scores in the decoder")
 
 
-def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray, target: np.ndarray,
-               outside: np.ndarray | None = None) -> np.ndarray:
+def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray,
+               target: np.ndarray, outside: np.ndarray | None = None) -> np.ndarray:
     """Ranks of the true answers of this worker among all nodes of all workers that are no known answers.
 
     Args:
         comm: The workers.
-        scores: Of the same queries on every rank and this worker's nodes, [q, n_masters]; those of known answers and of nodes
-            outside are overwritten.
+        scores: Of the same queries on every rank and this worker's nodes, [q, n_masters]; those of
+            known answers and of nodes outside are overwritten.
         query, row: Position of each known answer of this worker, [m] int64.
         target: Those to be ranked, [m] bool.
         outside: Nodes that are no candidates, [q, n_masters] bool; None if all are.
 
     Returns:
-        [number of targets] float64; ``NO_RANK`` if all candidates are known answers, NaN if a score of the query is.
+        [number of targets] float64; ``NO_RANK`` if all candidates are known answers, NaN if a score
+        of the query is.
 
     Collective: all ranks of comm.
     """

@@ -33,7 +33,8 @@ def confusion(labels: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.n
     """
     same_shape(labels, predicted)
     known = labels >= 0
-    flat = labels[known].astype(np.int64) * n_classes + predicted[known].astype(np.int64, copy=False)
+    said = predicted[known].astype(np.int64, copy=False)
+    flat = labels[known].astype(np.int64) * n_classes + said
     return np.bincount(flat, minlength=n_classes * n_classes).reshape(n_classes, n_classes)
 
 

@@ -1,4 +1,5 @@
 """Ranks of links among their negatives: MRR and Hits@k."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ KS = (1, 3, 10)
 NO_RANK = 0.0
 
 
-def ranks(positive: np.ndarray, negative: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
+def ranks(
+    positive: np.ndarray, negative: np.ndarray, counts: np.ndarray | None = None
+) -> np.ndarray:
     """The rank of each positive among its negatives, counted from 1.
 
     Args:
@@ -31,8 +34,10 @@ def ranks(positive: np.ndarray, negative: np.ndarray, counts: np.ndarray | None 
     if negative.ndim == 1:
         negative = np.broadcast_to(negative, (len(positive), len(negative)))
     if len(negative) != len(positive):
-        raise ShapeError(f"ranks: {len(positive)} positive scores and {len(negative)} rows of negative scores; give one row "
-                         "for each positive")
+        raise ShapeError(
+            f"ranks: {len(positive)} positive scores and {len(negative)} rows of negative scores; give one row "
+            "for each positive"
+        )
     counts = negative != -np.inf if counts is None else np.broadcast_to(counts, negative.shape)
     wanted = positive[:, None]
     above = ((negative > wanted) & counts).sum(axis=1)

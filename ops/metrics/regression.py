@@ -3,6 +3,7 @@
 The variation of targets is summed about their mean, because the mean of the squares minus the
 square of the mean cancels for targets that are far from zero, such as prices and times.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -28,7 +29,9 @@ def regression_sums(targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     width = targets.shape[1] if targets.ndim == 2 else 1
     columns = zip(targets.reshape(-1, width).T, predicted.reshape(-1, width).T, strict=True)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.stack([_of_column(truth.astype(np.float64), said) for truth, said in columns], axis=1)
+        return np.stack(
+            [_of_column(truth.astype(np.float64), said) for truth, said in columns], axis=1
+        )
 
 
 def _of_column(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -49,7 +52,8 @@ def _of_column(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 def merged(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Figures of all rows, [6, k], of those of their parts, [6, k] each.
 
-    Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979.
+    Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample
+    variances, 1979.
     """
     whole = parts[0].copy()
     for part in parts[1:]:

@@ -3,6 +3,7 @@
 Rows are gathered first. Scores tie if they are equal, and in no other case. Infinite scores are the
 highest and the lowest ones. A value does not depend on the order of the rows, to the bit.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -35,7 +36,10 @@ def one_auc(column: Column) -> float | None:
     if column.has_nan:
         return float("nan")
     # of each positive, twice the negatives below and once those at its score
-    twice = negative.searchsorted(positive, "left").sum() + negative.searchsorted(positive, "right").sum()
+    twice = (
+        negative.searchsorted(positive, "left").sum()
+        + negative.searchsorted(positive, "right").sum()
+    )
     return float(twice / (2 * len(positive) * len(negative)))
 
 
@@ -71,11 +75,17 @@ def f1_at(true: np.ndarray, taken: np.ndarray, positives: int, n: int) -> np.nda
 
 def balanced_accuracy_at(true: np.ndarray, taken: np.ndarray, positives: int, n: int) -> np.ndarray:
     """Balanced accuracy if ``taken`` of n rows are predicted, ``true`` of them rightly."""
-    return np.asarray((true / positives + (n - positives - taken + true) / max(n - positives, 1)) / (2 if n > positives else 1))
+    return np.asarray(
+        (true / positives + (n - positives - taken + true) / max(n - positives, 1))
+        / (2 if n > positives else 1)
+    )
 
 
 # goals of thresholds by name; none may rise if a negative is predicted too
-GOALS: dict[str, Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]] = {"f1": f1_at, "balanced_accuracy": balanced_accuracy_at}
+GOALS: dict[str, Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]] = {
+    "f1": f1_at,
+    "balanced_accuracy": balanced_accuracy_at,
+}
 
 
 def best_thresholds(labels: np.ndarray, scores: np.ndarray, goal: str) -> np.ndarray:
@@ -103,7 +113,9 @@ def _best_threshold(column: Column, goal: str) -> float:
     reached = np.count_nonzero(cuts.score > -np.inf)
     if not reached:
         return 0.0
-    quality = GOALS[goal](cuts.true[:reached], cuts.taken[:reached], len(column.positive), column.n_rows)
+    quality = GOALS[goal](
+        cuts.true[:reached], cuts.taken[:reached], len(column.positive), column.n_rows
+    )
     best = int(np.argmax(quality))
     at = float(cuts.score[best])
     below = _next_below(column, cuts.score[best])
@@ -116,7 +128,7 @@ class Column(NamedTuple):
     """The scores of one column of labels.
 
     Attributes:
-        positive, negative: Scores of the known rows whose label is 1, and of the other ones, ascending.
+        positive, negative: Scores of the known rows whose label is 1, and of the others, ascending.
     """
 
     positive: np.ndarray
@@ -134,7 +146,7 @@ class Column(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """What is predicted if all rows are that score at least as high as some positive; a row for each score of positives, from the highest.
+    """Places to cut the order of the rows: just below each score of positives, from the highest on.
 
     Attributes:
         score: The score, [m].
@@ -157,7 +169,7 @@ def _columns(labels: np.ndarray, scores: np.ndarray) -> Iterator[Column]:
 
 def _cuts(column: Column) -> Cuts:
     positive, negative = column
-    first = np.flatnonzero(np.append(True, positive[1:] != positive[:-1])[:len(positive)])[::-1]
+    first = np.flatnonzero(np.append(True, positive[1:] != positive[:-1])[: len(positive)])[::-1]
     score = positive[first]
     true = len(positive) - first
     return Cuts(score, true, true + len(negative) - negative.searchsorted(score, "left"))
@@ -166,4 +178,7 @@ def _cuts(column: Column) -> Cuts:
 def _next_below(column: Column, score: np.generic) -> float:
     """The highest score that is below a score; -inf if there is none."""
     last = [scores.searchsorted(score, "left") - 1 for scores in column]
-    return max((float(scores[i]) for scores, i in zip(column, last, strict=True) if i >= 0), default=-np.inf)
+    return max(
+        (float(scores[i]) for scores, i in zip(column, last, strict=True) if i >= 0),
+        default=-np.inf,
+    )

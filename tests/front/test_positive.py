@@ -1,4 +1,5 @@
 """The positive class of two: its default, its key, what follows it, and where its name stands."""
+
 from __future__ import annotations
 
 import json
@@ -27,20 +28,31 @@ KEYS: dict[str, Any] = {"hidden": 4, "backend": "reference", "dtype": "float64",
 METRICS = ("f1", "auc", "average_precision")
 
 
-def graph(names: tuple[str, str] | None = ("fraud", "ok"), share: float = 0.2, **fields: Any) -> gt.Graph:
+def graph(
+    names: tuple[str, str] | None = ("fraud", "ok"), share: float = 0.2, **fields: Any
+) -> gt.Graph:
     """A fifth of the nodes are of the first class, which sorts first."""
     y = (np.random.default_rng(1).random(N) >= share).astype(np.int64)
     masks = {name: np.arange(N) % 3 == i for i, name in enumerate(("train", "val", "test"))}
     x = np.random.default_rng(2).normal(size=(N, 3)) + y[:, None]
     meta = {} if names is None else {"class_names": list(names)}
-    return gt.Graph((SRC, DST), N, **{"x": x, "y": y, "n_classes": 2, "meta": meta, **masks, **fields})
+    return gt.Graph(
+        (SRC, DST), N, **{"x": x, "y": y, "n_classes": 2, "meta": meta, **masks, **fields}
+    )
 
 
-def trained(comm: Any = None, of: gt.Graph | None = None, **keys: Any) -> tuple[gt.Result, Any, Any, np.ndarray | None]:
+def trained(
+    comm: Any = None, of: gt.Graph | None = None, **keys: Any
+) -> tuple[gt.Result, Any, Any, np.ndarray | None]:
     trainer = gt.Trainer("gcn", graph() if of is None else of, comm=comm, **{**KEYS, **keys})
     result = trainer.fit()
     predicted = trainer.predict()
-    return result, trainer.class_report(), trainer.trained(), None if predicted is None else predicted[1]
+    return (
+        result,
+        trainer.class_report(),
+        trainer.trained(),
+        None if predicted is None else predicted[1],
+    )
 
 
 def wanted(out: np.ndarray, positive: int, mask: np.ndarray, threshold: float = 0.5) -> list[float]:
@@ -48,15 +60,24 @@ def wanted(out: np.ndarray, positive: int, mask: np.ndarray, threshold: float = 
     p = np.exp(out - out.max(axis=1, keepdims=True))
     p = (p / p.sum(axis=1, keepdims=True))[mask, positive]
     y = graph().y[mask] == positive
-    return [skl.f1_score(y, p > threshold), skl.roc_auc_score(y, p), skl.average_precision_score(y, p)]
+    return [
+        skl.f1_score(y, p > threshold),
+        skl.roc_auc_score(y, p),
+        skl.average_precision_score(y, p),
+    ]
 
 
 @pytest.mark.parametrize("key, positive", [("auto", 0), ("fraud", 0), ("ok", 1), ("0", 0), (1, 1)])
 @pytest.mark.parametrize("threshold", ["0.5", "0.3"])
 def test_metrics_are_those_of_the_positive_class(key: Any, positive: int, threshold: str) -> None:
     for size in (1, 3):
-        result, report, facts, out = run_simulated(size, trained, positive=key, threshold=threshold)[0]
-        assert result.positive == report.positive == ("fraud", "ok")[positive] and facts.positive == positive
+        result, report, facts, out = run_simulated(
+            size, trained, positive=key, threshold=threshold
+        )[0]
+        assert (
+            result.positive == report.positive == ("fraud", "ok")[positive]
+            and facts.positive == positive
+        )
         found = [result.metrics[f"test_{name}"] for name in METRICS]
         assert found == pytest.approx(wanted(out, positive, graph().test, float(threshold)))
         assert result.metrics["test_f1"] == pytest.approx(report.splits["test"].f1[positive])
@@ -84,20 +105,43 @@ def test_ties_of_outputs_are_decided_alike() -> None:
         p.value = np.zeros_like(p.value)
     for positive in (0, 1):
         trainer.setup.evaluator.positive = positive
-        assert trainer.measure()["test_f1"] == pytest.approx(trainer.class_report().splits["test"].f1[positive], nan_ok=True)
+        assert trainer.measure()["test_f1"] == pytest.approx(
+            trainer.class_report().splits["test"].f1[positive], nan_ok=True
+        )
 
 
-@pytest.mark.parametrize("keys, fields, words", [
-    ({"positive": "frau"}, {}, r"no such class \(did you mean 'fraud'\?\); the classes are fraud, ok"),
-    ({"positive": "2"}, {"meta": {}}, "no such class; the classes are 0, 1"),
-    ({"positive": "1"}, {"y": np.arange(N) % 3, "n_classes": 3, "meta": {}}, "one of two classes, but the data has 3 classes"),
-    ({"positive": "1"}, {"y": np.ones((N, 1), np.float32) / 3, "n_classes": None, "meta": {}}, "the data has real values"),
-    ({"positive": "1"}, {"y": np.ones((N, 2), np.float32), "n_classes": None, "multilabel": True, "meta": {}}, "several labels"),
-    ({"positive": ""}, {}, "expected the name of a class"),
-    ({"positive": ["fraud"]}, {}, "expected the name of a class"),
-    ({"positive": "fraud", "task": "link"}, {}, "positive=fraud has no meaning with task=link"),
-])
-def test_what_does_not_fit_is_an_error(keys: dict[str, Any], fields: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    "keys, fields, words",
+    [
+        (
+            {"positive": "frau"},
+            {},
+            r"no such class \(did you mean 'fraud'\?\); the classes are fraud, ok",
+        ),
+        ({"positive": "2"}, {"meta": {}}, "no such class; the classes are 0, 1"),
+        (
+            {"positive": "1"},
+            {"y": np.arange(N) % 3, "n_classes": 3, "meta": {}},
+            "one of two classes, but the data has 3 classes",
+        ),
+        (
+            {"positive": "1"},
+            {"y": np.ones((N, 1), np.float32) / 3, "n_classes": None, "meta": {}},
+            "the data has real values",
+        ),
+        (
+            {"positive": "1"},
+            {"y": np.ones((N, 2), np.float32), "n_classes": None, "multilabel": True, "meta": {}},
+            "several labels",
+        ),
+        ({"positive": ""}, {}, "expected the name of a class"),
+        ({"positive": ["fraud"]}, {}, "expected the name of a class"),
+        ({"positive": "fraud", "task": "link"}, {}, "positive=fraud has no meaning with task=link"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(
+    keys: dict[str, Any], fields: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         gt.Trainer("gcn", graph(**fields), **KEYS, **keys)
 
@@ -111,15 +155,28 @@ def test_on_another_graph_it_follows_the_name(tmp_path: Path) -> None:
     other = other.replace(y=1 - graph().y)
     found = trainer.on(other)
     assert found.positive == "fraud" and found.class_report().positive == "fraud"
-    assert [found.measure()[f"test_{name}"] for name in METRICS] == pytest.approx([want[f"test_{name}"] for name in METRICS])
+    assert [found.measure()[f"test_{name}"] for name in METRICS] == pytest.approx(
+        [want[f"test_{name}"] for name in METRICS]
+    )
     # the other class, at the same decisions
-    turned = gt.Inference(trainer.job.change(positive="ok"), trainer.trained(), graph, trainer.comm, lambda *_: trainer.model, {})
+    turned = gt.Inference(
+        trainer.job.change(positive="ok"),
+        trainer.trained(),
+        graph,
+        trainer.comm,
+        lambda *_: trainer.model,
+        {},
+    )
     assert turned.positive == "ok"
     report, before = turned.class_report(), trainer.class_report()
-    assert report.splits == before.splits and report.thresholds == pytest.approx([1 - before.thresholds[0]])
+    assert report.splits == before.splits and report.thresholds == pytest.approx(
+        [1 - before.thresholds[0]]
+    )
 
 
-def test_the_commands_and_files_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_and_files_say_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     write_store(graph(), Path("graph.store"), SerialComm())
     job = ["--dataset", "graph.store", "--backend", "reference", "--epochs", "2"]
@@ -135,7 +192,9 @@ def test_the_commands_and_files_say_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert "positive class: fraud" in capsys.readouterr().out
     assert main(["report", "run"]) == 0
     assert "the positive class, fraud" in Path("run/report.html").read_text()
-    Path("job.yaml").write_text("dataset: graph.store\nbackend: reference\nepochs: 1\npositive: ok\n")
+    Path("job.yaml").write_text(
+        "dataset: graph.store\nbackend: reference\nepochs: 1\npositive: ok\n"
+    )
     assert main(["train", "--config", "job.yaml", "--out", "other"]) == 0
     assert json.loads(Path("other/result.json").read_text())["positive"] == "ok"
     assert main(["train", *job, "--positive", "bad", "--out", "none"]) == 2
@@ -145,18 +204,24 @@ def test_the_commands_and_files_say_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert json.loads(Path("seeds/result.json").read_text())["positive"] == "fraud"
     # a run of a version without the key has the metrics of the second class
     lines = Path("run/job.yaml").read_text().splitlines(keepends=True)
-    Path("run/job.yaml").write_text("".join(line for line in lines if not line.startswith("positive:")))
+    Path("run/job.yaml").write_text(
+        "".join(line for line in lines if not line.startswith("positive:"))
+    )
     saved = read_saved("run/weights.safetensors")
     facts = json.loads(saved.trained)
     del facts["positive"]
-    write_weights(Path("run/weights.safetensors"), saved.job, saved.weights, trained=json.dumps(facts))
+    write_weights(
+        Path("run/weights.safetensors"), saved.job, saved.weights, trained=json.dumps(facts)
+    )
     for more in ([], ["--dataset", "graph.store"]):
         assert main(["evaluate", "run", *more]) == 0
         assert "positive class: ok" in capsys.readouterr().out
     assert Trained.read_from(json.dumps(facts), "").positive == trained_file.EARLIER_POSITIVE
 
 
-def test_a_resumed_run_of_an_earlier_version_keeps_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_of_an_earlier_version_keeps_its_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = {**KEYS, "out": str(tmp_path / "run"), "checkpoint_every": 1, "resume": True}
     dump = gt.Job.model_dump
 

@@ -18,7 +18,7 @@ KEYS: dict[str, Any] = {"task": "link", "rank_all": True, "hidden": 4, "dtype": 
 
 
 def bipartite() -> gt.Graph:
-    """Users, items and tags; users rate items, the first one all of them, and some are each other's friends."""
+    """Users, items and tags; users rate items, the first one all, and some are each other's friends."""
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, (USERS, ITEMS), (300, 2))
     pairs[:ITEMS] = np.stack((np.zeros(ITEMS), np.arange(ITEMS)), axis=1)

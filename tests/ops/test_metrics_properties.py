@@ -1,4 +1,5 @@
 """Every metric against scikit-learn and plain loops, for any rows; the same on any shares of the rows."""
+
 from __future__ import annotations
 
 import warnings
@@ -17,7 +18,9 @@ EPS = np.finfo(np.float64).eps
 SEEDS = st.integers(0, 2**32 - 1)
 LABELS = st.sampled_from([bool, np.int8, np.uint8, np.int64, np.float32, np.float64])
 # how scores lie: distinct, with ties, in a few ulps, with outliers, with infinities, integers
-SCORES = st.sampled_from(["normal", "rounded", "ulps", "chain", "outlier", "huge", "infinite", "integers", "equal"])
+SCORES = st.sampled_from(
+    ["normal", "rounded", "ulps", "chain", "outlier", "huge", "infinite", "integers", "equal"]
+)
 FLOATS = st.sampled_from([np.float16, np.float32, np.float64])
 SHARES = st.lists(st.floats(0, 1), max_size=4)
 
@@ -68,7 +71,9 @@ def of_sklearn(name: str, *args: object, **keys: object) -> float:
 
 @settings(max_examples=150, deadline=None)
 @given(SEEDS, st.integers(1, 60), st.sampled_from([0, 0.1, 0.5, 1]), SCORES, LABELS, FLOATS)
-def test_areas_under_curves(seed: int, n: int, share: float, kind: str, label: type, dtype: type) -> None:
+def test_areas_under_curves(
+    seed: int, n: int, share: float, kind: str, label: type, dtype: type
+) -> None:
     rng = np.random.default_rng(seed)
     y = drawn_labels(rng, n, share, label)
     x = drawn_scores(rng, kind, n, dtype)
@@ -78,7 +83,9 @@ def test_areas_under_curves(seed: int, n: int, share: float, kind: str, label: t
     else:
         assert np.isnan(area)
     precision = scores.average_precision(y, x)
-    assert precision == pytest.approx(of_sklearn("average_precision_score", y.astype(int), order(x)), abs=1e-12)
+    assert precision == pytest.approx(
+        of_sklearn("average_precision_score", y.astype(int), order(x)), abs=1e-12
+    )
     # to the bit in any order of the rows, and so for any shares of them
     moved = rng.permutation(n)
     assert np.array_equal(scores.auc(y[moved], x[moved]), area, equal_nan=True)
@@ -116,12 +123,23 @@ def test_areas_of_many_rows() -> None:
     for outlier in (0, 100, 1e30, np.inf):
         x[np.flatnonzero(y)[0]] = outlier
         assert scores.auc(y, x) == pytest.approx(of_sklearn("roc_auc_score", y, order(x)), abs=1e-9)
-        assert scores.average_precision(y, x) == pytest.approx(of_sklearn("average_precision_score", y, order(x)), abs=1e-9)
+        assert scores.average_precision(y, x) == pytest.approx(
+            of_sklearn("average_precision_score", y, order(x)), abs=1e-9
+        )
 
 
 @settings(max_examples=150, deadline=None)
-@given(SEEDS, st.integers(1, 30), st.sampled_from([0.1, 0.5, 1]), SCORES, LABELS, st.sampled_from([np.float32, np.float64]))
-def test_no_threshold_is_better(seed: int, n: int, share: float, kind: str, label: type, dtype: type) -> None:
+@given(
+    SEEDS,
+    st.integers(1, 30),
+    st.sampled_from([0.1, 0.5, 1]),
+    SCORES,
+    LABELS,
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_no_threshold_is_better(
+    seed: int, n: int, share: float, kind: str, label: type, dtype: type
+) -> None:
     rng = np.random.default_rng(seed)
     y = drawn_labels(rng, n, share, label)
     x = drawn_scores(rng, kind, n, dtype)
@@ -131,7 +149,9 @@ def test_no_threshold_is_better(seed: int, n: int, share: float, kind: str, labe
         reachable = [x > t for t in (*x, -np.inf)]
         best = max(of_sklearn(measure, truth, said) for said in reachable)
         if truth.any():
-            assert of_sklearn(measure, truth, x.astype(np.float64) > cut) == pytest.approx(best, abs=1e-12)
+            assert of_sklearn(measure, truth, x.astype(np.float64) > cut) == pytest.approx(
+                best, abs=1e-12
+            )
         else:
             assert cut == 0
 
@@ -150,7 +170,10 @@ def test_rounding_moves_areas_no_more_than_documented(seed: int, n: int, delta: 
     if y.any():
         # of the rows that score at least as high as a positive, only those that are near can be other ones
         bound = np.mean(near[y].sum(axis=1) / (x >= x[y][:, None]).sum(axis=1))
-        assert abs(scores.average_precision(y, moved) - scores.average_precision(y, x)) <= bound + 1e-12
+        assert (
+            abs(scores.average_precision(y, moved) - scores.average_precision(y, x))
+            <= bound + 1e-12
+        )
     k = n // 2
     before, after = (ranking.ranks(z[:1], z[None, 1:]) for z in (x, moved))
     assert np.abs(after - before).max() <= near[0, 1:].sum() and k >= 1
@@ -167,13 +190,19 @@ def test_ranks(seed: int, n: int, k: int, kind: str, dtype: type, cuts: list[flo
         want = []
         for own, others, some in zip(positive, negative, counted, strict=True):
             others = others[some]
-            want.append(1 + sum(others > own) + sum(others == own) / 2 if len(others) else ranking.NO_RANK)
+            want.append(
+                1 + sum(others > own) + sum(others == own) / 2 if len(others) else ranking.NO_RANK
+            )
         np.testing.assert_array_equal(found, want)
         real = found[found != ranking.NO_RANK]
         sums = ranking.ranking_sums(found)
         if len(real):
-            assert ranking.mrr(sums) == pytest.approx(np.mean(1 / real)) and 0 < ranking.mrr(sums) <= 1
-            assert [ranking.hits(sums, i) for i in ranking.KS] == pytest.approx([np.mean(real <= i) for i in ranking.KS])
+            assert (
+                ranking.mrr(sums) == pytest.approx(np.mean(1 / real)) and 0 < ranking.mrr(sums) <= 1
+            )
+            assert [ranking.hits(sums, i) for i in ranking.KS] == pytest.approx(
+                [np.mean(real <= i) for i in ranking.KS]
+            )
         else:
             assert np.isnan([ranking.mrr(sums), *(ranking.hits(sums, i) for i in ranking.KS)]).all()
         parts = sum(ranking.ranking_sums(found[share]) for share in shares(n, cuts))
@@ -186,25 +215,43 @@ def test_ranks_of_infinite_scores() -> None:
     assert ranking.ranks(np.array([np.inf]), infinite).tolist() == [2]
     assert ranking.ranks(np.array([-np.inf]), finite).tolist() == [3]
     for mask in (-1e30, np.finfo(np.float32).min, -np.inf):
-        assert ranking.ranks(np.ones(1, np.float32), np.array([[2, 0, mask]], np.float32)).tolist() == [2]
+        assert ranking.ranks(
+            np.ones(1, np.float32), np.array([[2, 0, mask]], np.float32)
+        ).tolist() == [2]
     # a negative that counts may score -inf
-    assert ranking.ranks(np.array([-np.inf]), np.array([[-np.inf, -np.inf]]), np.ones((1, 2), bool)).tolist() == [2]
-    assert ranking.ranks(np.ones(1), np.array([[np.nan, 0]]), np.array([[False, True]])).tolist() == [1]
+    assert ranking.ranks(
+        np.array([-np.inf]), np.array([[-np.inf, -np.inf]]), np.ones((1, 2), bool)
+    ).tolist() == [2]
+    assert ranking.ranks(
+        np.ones(1), np.array([[np.nan, 0]]), np.array([[False, True]])
+    ).tolist() == [1]
 
 
 @settings(max_examples=150, deadline=None)
-@given(SEEDS, st.integers(2, 60), st.sampled_from([0, 1, 1e4, 1e8, 1.7e9, -1e12]), st.floats(1e-3, 1e3), SHARES)
+@given(
+    SEEDS,
+    st.integers(2, 60),
+    st.sampled_from([0, 1, 1e4, 1e8, 1.7e9, -1e12]),
+    st.floats(1e-3, 1e3),
+    SHARES,
+)
 def test_regression(seed: int, n: int, mean: float, deviation: float, cuts: list[float]) -> None:
     rng = np.random.default_rng(seed)
     y = mean + deviation * rng.standard_normal((n, 2))
     p = y + deviation * rng.standard_normal((n, 2))
     whole = regression.regression_sums(y, p)
-    parts = regression.merged([regression.regression_sums(y[share], p[share]) for share in shares(n, cuts)])
+    parts = regression.merged(
+        [regression.regression_sums(y[share], p[share]) for share in shares(n, cuts)]
+    )
     # a target has a relative error of eps, so an error of the prediction has one of eps * mean / deviation
     rtol = 1e-12 + 16 * EPS * abs(mean) / deviation
     for sums in (whole, parts):
-        assert regression.mae(sums) == pytest.approx(of_sklearn("mean_absolute_error", y, p), rel=rtol)
-        assert regression.rmse(sums) == pytest.approx(np.sqrt(of_sklearn("mean_squared_error", y, p)), rel=rtol)
+        assert regression.mae(sums) == pytest.approx(
+            of_sklearn("mean_absolute_error", y, p), rel=rtol
+        )
+        assert regression.rmse(sums) == pytest.approx(
+            np.sqrt(of_sklearn("mean_squared_error", y, p)), rel=rtol
+        )
         unexplained = 1 - of_sklearn("r2_score", y, p)
         assert 1 - regression.r2(sums) == pytest.approx(unexplained, rel=n * rtol, abs=n * 1e-15)
     # shares are put together to a few roundings of the share that is not explained, wherever the targets lie
@@ -212,15 +259,24 @@ def test_regression(seed: int, n: int, mean: float, deviation: float, cuts: list
 
 
 @settings(max_examples=80, deadline=None)
-@given(SEEDS, st.integers(1, 40), st.sampled_from([0.1, 1 / 3, 1e6 / 3, 1.7e9, 1e300]), SHARES,
-       st.sampled_from([np.float32, np.float64]))
-def test_equal_targets_have_no_r2(seed: int, n: int, value: float, cuts: list[float], dtype: type) -> None:
+@given(
+    SEEDS,
+    st.integers(1, 40),
+    st.sampled_from([0.1, 1 / 3, 1e6 / 3, 1.7e9, 1e300]),
+    SHARES,
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_equal_targets_have_no_r2(
+    seed: int, n: int, value: float, cuts: list[float], dtype: type
+) -> None:
     with np.errstate(over="ignore"):
         y = np.full(n, value).astype(dtype)
     y[~np.isfinite(y)] = 1
     p = y + np.random.default_rng(seed).standard_normal(n).astype(dtype)
     parts = [regression.regression_sums(y[share], p[share]) for share in shares(n, cuts)]
-    assert np.isnan(regression.r2(regression.merged(parts))) and np.isnan(regression.r2(regression.regression_sums(y, p)))
+    assert np.isnan(regression.r2(regression.merged(parts))) and np.isnan(
+        regression.r2(regression.regression_sums(y, p))
+    )
 
 
 def test_times_in_float32_and_targets_of_any_type() -> None:
@@ -241,19 +297,33 @@ def test_times_in_float32_and_targets_of_any_type() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(SEEDS, st.integers(1, 60), st.integers(2, 5), st.sampled_from([np.int8, np.uint8, np.int64]), SHARES)
-def test_decisions_of_classes(seed: int, n: int, n_classes: int, dtype: type, cuts: list[float]) -> None:
+@given(
+    SEEDS,
+    st.integers(1, 60),
+    st.integers(2, 5),
+    st.sampled_from([np.int8, np.uint8, np.int64]),
+    SHARES,
+)
+def test_decisions_of_classes(
+    seed: int, n: int, n_classes: int, dtype: type, cuts: list[float]
+) -> None:
     rng = np.random.default_rng(seed)
     # classes may be absent from truth, prediction or both
     y = rng.integers(0, rng.integers(1, n_classes + 1), n).astype(dtype)
     out = np.eye(n_classes)[rng.integers(0, rng.integers(1, n_classes + 1), n)]
     said = out.argmax(axis=1)
     found = counts.class_sums(y, out)
-    assert np.array_equal(sum(counts.class_sums(y[share], out[share]) for share in shares(n, cuts)), found)
+    assert np.array_equal(
+        sum(counts.class_sums(y[share], out[share]) for share in shares(n, cuts)), found
+    )
     assert counts.accuracy(found) == pytest.approx(of_sklearn("accuracy_score", y, said))
     for average in ("micro", "macro"):
-        assert counts.f1(found, average) == pytest.approx(of_sklearn("f1_score", y, said, average=average))
-    assert counts.balanced_accuracy(counts.class_recalls(y, out)) == pytest.approx(of_sklearn("balanced_accuracy_score", y, said))
+        assert counts.f1(found, average) == pytest.approx(
+            of_sklearn("f1_score", y, said, average=average)
+        )
+    assert counts.balanced_accuracy(counts.class_recalls(y, out)) == pytest.approx(
+        of_sklearn("balanced_accuracy_score", y, said)
+    )
     matrix = counts.confusion(y, said.astype(np.uint64), n_classes)
     np.testing.assert_array_equal(matrix, skl.confusion_matrix(y, said, labels=range(n_classes)))
 
@@ -266,12 +336,17 @@ def test_decisions_of_labels(seed: int, n: int, width: int, share: float, dtype:
     out = rng.standard_normal((n, width)) - rng.integers(0, 2) * 9
     found = counts.label_sums(y, out)
     truth, said = y.astype(int), (out > 0).astype(int)
-    each = [of_sklearn("f1_score", a, b, zero_division=np.nan) for a, b in zip(truth.T, said.T, strict=True)]
+    each = [
+        of_sklearn("f1_score", a, b, zero_division=np.nan)
+        for a, b in zip(truth.T, said.T, strict=True)
+    ]
     pooled = of_sklearn("f1_score", truth.ravel(), said.ravel(), zero_division=np.nan)
     np.testing.assert_allclose(counts.f1(found), pooled)
     real = [x for x in each if not np.isnan(x)]
     np.testing.assert_allclose(counts.f1(found, "macro"), np.mean(real) if real else np.nan)
-    want = [of_sklearn("balanced_accuracy_score", a, b) for a, b in zip(truth.T, said.T, strict=True)]
+    want = [
+        of_sklearn("balanced_accuracy_score", a, b) for a, b in zip(truth.T, said.T, strict=True)
+    ]
     assert counts.balanced_accuracy(counts.label_recalls(y, out)) == pytest.approx(np.mean(want))
     if width == 1:
         np.testing.assert_allclose(counts.f1(counts.binary_sums(y[:, 0], out[:, 0])), pooled)
@@ -288,8 +363,17 @@ def by_bins(p: np.ndarray, right: np.ndarray) -> float:
 
 
 @settings(max_examples=100, deadline=None)
-@given(SEEDS, st.integers(1, 60), st.integers(2, 4), st.sampled_from([0.1, 1, 50]), st.sampled_from([0, 0.3]), SHARES)
-def test_calibration(seed: int, n: int, n_classes: int, scale: float, sure: float, cuts: list[float]) -> None:
+@given(
+    SEEDS,
+    st.integers(1, 60),
+    st.integers(2, 4),
+    st.sampled_from([0.1, 1, 50]),
+    st.sampled_from([0, 0.3]),
+    SHARES,
+)
+def test_calibration(
+    seed: int, n: int, n_classes: int, scale: float, sure: float, cuts: list[float]
+) -> None:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_classes, n)
     out = scale * rng.standard_normal((n, n_classes))
@@ -299,9 +383,16 @@ def test_calibration(seed: int, n: int, n_classes: int, scale: float, sure: floa
     p = np.exp(out - out.max(axis=1, keepdims=True))
     p = p.max(axis=1) / p.sum(axis=1)
     whole = calibration.class_calibration_sums(y, out)
-    assert calibration.calibration_error(whole) == pytest.approx(by_bins(p, out.argmax(axis=1) == y), abs=1e-8)
-    assert np.array_equal(sum(calibration.class_calibration_sums(y[share], out[share]) for share in shares(n, cuts)), whole)
-    infinite = calibration.class_calibration_sums(np.array([0, 0, 0]), np.array([[np.inf, 1], [np.inf, np.inf], [-np.inf, -np.inf]]))
+    assert calibration.calibration_error(whole) == pytest.approx(
+        by_bins(p, out.argmax(axis=1) == y), abs=1e-8
+    )
+    assert np.array_equal(
+        sum(calibration.class_calibration_sums(y[share], out[share]) for share in shares(n, cuts)),
+        whole,
+    )
+    infinite = calibration.class_calibration_sums(
+        np.array([0, 0, 0]), np.array([[np.inf, 1], [np.inf, np.inf], [-np.inf, -np.inf]])
+    )
     assert infinite[[7, 14], 0].tolist() == [2, 1]
     logits = out[:, 0]
     logits[certain] = np.where(y[certain] > 0, np.inf, -np.inf)
@@ -309,7 +400,9 @@ def test_calibration(seed: int, n: int, n_classes: int, scale: float, sure: floa
     with np.errstate(over="ignore"):
         p = 1 / (1 + np.exp(-np.abs(logits)))
     found = calibration.label_calibration_sums(truth[:, None].astype(np.float32), logits[:, None])
-    assert calibration.calibration_error(found) == pytest.approx(by_bins(p, (logits > 0) == truth), abs=1e-8)
+    assert calibration.calibration_error(found) == pytest.approx(
+        by_bins(p, (logits > 0) == truth), abs=1e-8
+    )
 
 
 @settings(max_examples=60, deadline=None)
