@@ -45,7 +45,9 @@ class Threshold:
         if self.goal:
             cut = self._chosen(comm, (y == positive)[:, None] if classes else y, margin, chosen)
         else:
-            cut = np.broadcast_to(scipy.special.logit(np.asarray(self.value)), margin.shape[1:])
+            # a chosen one may have been rounded to 1, which nothing is above
+            value = np.minimum(self.value, np.nextafter(1, 0))
+            cut = np.broadcast_to(scipy.special.logit(value), margin.shape[1:])
         signs = np.where(margin > cut, 1, -1).astype(out.dtype)
         if classes:
             signs = np.concatenate((-signs, signs) if positive else (signs, -signs), axis=1)

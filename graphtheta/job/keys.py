@@ -241,8 +241,8 @@ class TrainKeys(Options):
     balanced accuracy (balanced_accuracy)."""
     positive: str = "auto"
     """Positive one of two classes, that f1, auc, average_precision and threshold are about: its
-    name, or its number if classes have no names; auto is the one with fewer training labels, and of
-    equally many the one that sorts last."""
+    name or its number; auto is the one with fewer training labels, and of equally many the one that
+    sorts last."""
     epochs: int = Field(100, ge=0)
     """Number of passes over the training set."""
     steps: int = Field(0, ge=0)

@@ -239,16 +239,15 @@ class Trainer(Session):
             self._best, self._best_rows = self.model.state(), [table.values() for table in self.setup.tables]
 
     def _check_losses(self, metrics: dict[str, float]) -> None:
-        """Check the loss of the training set; without one, whether any set has a finite loss.
+        """Check that a model of finite weights has a finite loss of training, or of any set without one.
 
         Raises:
-            DivergedError: It has not, although the model is finite; on all ranks together.
+            DivergedError: It has not; on all ranks together.
         """
-        losses = {split: metrics[f"{split}_loss"] for split in SPLITS if f"{split}_loss" in metrics}
-        split = next(iter(losses), "")
-        if losses and not np.isfinite(losses["train"] if split == "train" else list(losses.values())).any():
-            raise DivergedError(f"after step {self.step} the loss of the {split} set is {losses[split]}; "
-                                f"{CALMER}")
+        losses = [metrics[name] for split in SPLITS if (name := f"{split}_loss") in metrics]
+        judged = losses[:1] if "train_loss" in metrics else losses
+        if judged and not np.isfinite(judged).any():
+            raise DivergedError(f"after step {self.step} the loss of an evaluation is {judged[0]}; {CALMER}")
 
     def _cache_counts(self) -> dict[str, int]:
         """Rows that the caches of all workers held, and did not hold, since the last evaluation; empty without caches.

@@ -121,7 +121,7 @@ def test_a_model_whose_outputs_overflow_has_diverged(task: str) -> None:
         return str(error.value)
 
     for text in run_simulated(2, program):
-        assert re.match(rf"after step 1 the loss of the {'train' if task == 'node' else 'val'} set is (nan|inf);", text)
+        assert re.match("after step 1 the loss of an evaluation is (nan|inf);", text)
 
 
 class Rows(gt.Callback):

@@ -14,6 +14,7 @@ from graphtheta.__main__ import main
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
+from graphtheta.evaluation.threshold import Threshold
 from graphtheta.inductive import trained as trained_file
 from graphtheta.inductive.trained import Trained
 from graphtheta.recovery.weights import read_saved, write_weights
@@ -172,6 +173,20 @@ def test_on_another_graph_it_follows_the_name(tmp_path: Path) -> None:
     assert report.splits == before.splits and report.thresholds == pytest.approx(
         [1 - before.thresholds[0]]
     )
+
+
+@pytest.mark.parametrize("cut", [50.0, -50.0])
+def test_chosen_thresholds_that_round_to_0_or_1_decide(cut: float) -> None:
+    """As probabilities they are 1 and 2e-22."""
+    y = np.array([0, 0, 1, 1])
+    out = np.stack((np.zeros(4), cut + np.array([-20.0, -10, 10, 20])), axis=1)
+    for positive in (1, 0):
+        rows = np.ones(4, bool)
+        decided, chosen = Threshold(goal="f1").decided(SerialComm(), y, out, rows, positive)
+        assert decided.argmax(axis=1).tolist() == y.tolist()
+        carried = Threshold(tuple(chosen.tolist()))
+        again, _ = carried.decided(SerialComm(), y, np.sign(out) * 100, rows, positive)
+        assert again.argmax(axis=1).tolist() == [int(cut > 0)] * 4
 
 
 def test_the_commands_and_files_say_it(
