@@ -113,7 +113,7 @@ def _death(comm: Comm, outputs: np.ndarray) -> str:
 
     Collective: all ranks of comm.
     """
-    rows = outputs.reshape(len(outputs), -1).astype(np.float64)
+    rows = outputs.astype(np.float64)
     n, broken = comm.all_sum(np.array([len(rows), np.count_nonzero(~np.isfinite(rows))]))
     if broken:
         return "are NaN or infinite"
