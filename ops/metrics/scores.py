@@ -99,23 +99,24 @@ def best_thresholds(labels: np.ndarray, scores: np.ndarray, goal: str) -> np.nda
         goal: A name in ``GOALS``.
 
     Returns:
-        [C] float64: -inf to predict all rows; 0 for a column in which nothing can be chosen: it has
-        no positives, all of them score -inf, or a score is NaN.
+        [C] float64: -inf to predict all rows, and the highest score to predict none, which is best
+        only if rows score -inf; 0 for a column without positives, or with a score that is NaN.
     """
     return np.array([_best_threshold(column, goal) for column in _columns(labels, scores)])
 
 
 def _best_threshold(column: Column, goal: str) -> float:
-    if column.has_nan:
+    if column.has_nan or not len(column.positive):
         return 0.0
+    measure = GOALS[goal]
+    positives = len(column.positive)
     cuts = _cuts(column)
     # no threshold is below -inf
     reached = np.count_nonzero(cuts.score > -np.inf)
-    if not reached:
-        return 0.0
-    quality = GOALS[goal](
-        cuts.true[:reached], cuts.taken[:reached], len(column.positive), column.n_rows
-    )
+    quality = measure(cuts.true[:reached], cuts.taken[:reached], positives, column.n_rows)
+    of_none = measure(np.zeros(1), np.zeros(1), positives, column.n_rows)
+    if quality.max(initial=-np.inf) < of_none[0]:
+        return max(float(scores[-1]) for scores in column if len(scores))
     best = int(np.argmax(quality))
     at = float(cuts.score[best])
     below = _next_below(column, cuts.score[best])

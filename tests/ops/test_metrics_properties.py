@@ -254,8 +254,11 @@ def test_regression(seed: int, n: int, mean: float, deviation: float, cuts: list
         )
         unexplained = 1 - of_sklearn("r2_score", y, p)
         assert 1 - regression.r2(sums) == pytest.approx(unexplained, rel=n * rtol, abs=n * 1e-15)
-    # shares are put together to a few roundings of the share that is not explained, wherever the targets lie
+    # shares are put together to the documented bound, wherever the targets lie
     assert 1 - regression.r2(parts) == pytest.approx(1 - regression.r2(whole), rel=8 * n * EPS)
+    for measure in (regression.mae, regression.rmse):
+        # of both columns together
+        assert measure(parts) == pytest.approx(measure(whole), rel=2 * n * EPS)
 
 
 @settings(max_examples=80, deadline=None)
