@@ -3,8 +3,9 @@
 ``dropout(relu(total * factor + bias), 0.5)`` reads ``total`` once and writes its result once;
 backward reads the inputs and the gradient and writes their gradients, without other arrays.
 Deferral changes the time and no result: a value is computed when it is read, or when a second
-function uses it. A function is deferred if its scalar form calls only functions that
-``compile.element`` has as vector code; NumPy is faster at others, such as log.
+function uses it, from what its arguments were when the function was called. A function is deferred
+if its scalar form calls only functions that ``compile.element`` has as vector code; NumPy is faster
+at others, such as log.
 
 Small values, where calling costs more than computing, are computed at once.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -31,14 +32,52 @@ SMALLEST = 1 << 16
 LONGEST = 16
 
 
-class Deferred(Var):
-    """A value that is computed when it is read."""
+class _Whole(NamedTuple):
+    """An argument without rows as it was when a function was called.
 
-    __slots__ = ("_shape", "_dtype", "_value", "args", "length", "prim", "readers", "static", "tape")
+    Attributes:
+        source: The parameter, variable or array.
+        array: Its numbers at that time.
+        needs_grad: Whether gradients flowed into it at that time.
+    """
+
+    source: Any
+    array: np.ndarray
+    needs_grad: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+
+def _as_called(x: Any) -> Any:
+    """An argument of a deferred function, which no later change to parameters and constants reaches.
+
+    An update gives a parameter a new array. An array of the user's, such as a temperature, may be
+    changed in place and is copied, being small. Rows are large and not copied: they must stay as
+    they are until the pass has ended, since gradient rules read them too.
+    """
+    if isinstance(x, (int, float)) or (isinstance(x, Var) and x.space is not None):
+        return x
+    array = value_of(x)
+    return _Whole(x, array if isinstance(x, (Var, Parameter)) else np.array(array), needs_grad(x))
+
+
+class Deferred(Var):
+    """A value that is computed when it is read.
+
+    Attributes:
+        args: The values that the function was called with.
+        draw: Ids of rows and the key of draws, which dropout gets besides.
+    """
+
+    __slots__ = ("_shape", "_dtype", "_value", "args", "draw", "length", "prim", "readers", "static", "tape")
 
     def __init__(self, prim: Operation, args: tuple[Any, ...], static: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype,
                  space: RowSpace):
-        self.prim, self.args, self.static = prim, args, static
+        self.prim, self.static = prim, static
+        self.args = tuple(map(_as_called, _valued(prim, args)))
+        self.draw = args[len(self.args):]
         self._shape, self._dtype, self.space = shape, dtype, space
         self.tape: Tape | None = current()
         self.made_in = self.tape.number
@@ -71,7 +110,8 @@ def move_deferred(x: Var, source: Tape, target: Tape) -> list[Var]:
     """Move a deferred value to another tape; returns its inputs, or x itself if it is computed."""
     if is_open(x) and x.tape is source:
         x.tape = target
-        return [leaf for a in _operands(x) if isinstance(a, Var) for leaf in move_deferred(a, source, target)]
+        read = [a.source if isinstance(a, _Whole) else a for a in x.args]
+        return [leaf for a in read if isinstance(a, Var) for leaf in move_deferred(a, source, target)]
     # a value deferred on an earlier tape can be recorded there only now
     _ = x.value
     return [x]
@@ -108,7 +148,7 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
 
 def _trailing(x: Any) -> tuple[int, ...]:
     """The shape without rows."""
-    shape = x.shape if isinstance(x, (Var, Parameter)) else np.shape(x)
+    shape = x.shape if isinstance(x, (Var, Parameter, _Whole)) else np.shape(x)
     return shape[1:] if isinstance(x, Var) and x.space is not None else shape
 
 
@@ -149,7 +189,7 @@ class _Fused:
     def __init__(self, root: Deferred):
         self.leaves: list[Any] = []
         self.draws: list[tuple[np.ndarray, np.uint64]] = []
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[Any, int] = {}
         self._steps: list[Deferred] = []
         self._visit(root)
         n = len(self.leaves)
@@ -158,6 +198,7 @@ class _Fused:
         unit = [tuple(d == 1 for d in _trailing(x)) for x in (*self.leaves, *self._steps)]
         self.structure = Structure(tuple(self._leaf(x) for x in self.leaves), steps, tuple(unit))
         self.values = [_plain(x, root.dtype) for x in self.leaves]
+        self.inputs = [x.source if isinstance(x, _Whole) else x for x in self.leaves]
         self.n, self.shape, self.dtype = root.shape[0], root.shape, root.dtype
         self.width = max(prod(d.shape[1:]) for d in [*self._steps, *(a for a in root.args if isinstance(a, Var))])
         top = root.args[0].shape[1:] if root.prim.traits.lazy == "total" else root.shape[1:]
@@ -170,27 +211,28 @@ class _Fused:
     def _visit(self, x: Any) -> None:
         if is_open(x):
             if not any(x is d for d in self._steps):
-                for a in _operands(x):
+                for a in x.args:
                     self._visit(a)
                 self._steps.append(x)
-        elif id(x) not in self._numbers:
-            self._numbers[id(x)] = len(self.leaves)
+        elif _identity(x) not in self._numbers:
+            self._numbers[_identity(x)] = len(self.leaves)
             self.leaves.append(x)
 
     def _leaf(self, x: Any) -> Leaf:
         if isinstance(x, (int, float)):
             return Leaf("number")
-        return Leaf("row" if isinstance(x, Var) and x.space is not None else "whole", needs_grad(x))
+        return Leaf("whole" if isinstance(x, _Whole) else "row", needs_grad(x))
 
     def _step(self, d: Deferred, number: dict[int, int]) -> Step:
-        static, operands = dict(d.static), _operands(d)
+        static = dict(d.static)
         kind, form = d.prim.traits.lazy or "scalar", d.prim.form(static)
         if kind == "draw":
             rate, site = static.pop("rate"), static.pop("site")
             static = {"threshold": min(int(rate * 2.0**64), 2**64 - 1), "scale": 1 / (1 - rate)}
-            self.draws.append((d.args[1], np.uint64(rng.key(int(d.args[2]), Purpose.DROPOUT, site))))
-        ranks = tuple(len(_trailing(a)) for a in operands)
-        return Step(kind, form, tuple(number[id(a)] for a in operands), tuple(static.items()), ranks)
+            ids, key = d.draw
+            self.draws.append((ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site))))
+        ranks = tuple(len(_trailing(a)) for a in d.args)
+        return Step(kind, form, tuple(number[_identity(a)] for a in d.args), tuple(static.items()), ranks)
 
     # ---- running
 
@@ -263,8 +305,9 @@ def _code(structure: Structure) -> _Code:
     return _CODES[structure]
 
 
-def _operands(d: Deferred) -> tuple[Any, ...]:
-    return _valued(d.prim, d.args)
+def _identity(x: Any) -> Any:
+    """Equal for arguments that are one leaf: a parameter is another one after an update."""
+    return (id(x.source), id(x.array), x.needs_grad) if isinstance(x, _Whole) else id(x)
 
 
 def _valued(prim: Operation, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -276,14 +319,16 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
     """A leaf as the kernels take it: [n, size] for rows, [size] without, a number."""
     if isinstance(x, (int, float)):
         return dtype.type(x)
-    value = np.ascontiguousarray(value_of(x))
-    return value.reshape(len(value), prod(value.shape[1:])) if isinstance(x, Var) and x.space is not None else value.reshape(-1)
+    if isinstance(x, _Whole):
+        return np.ascontiguousarray(x.array).reshape(-1)
+    value = np.ascontiguousarray(x.value)
+    return value.reshape(len(value), prod(value.shape[1:]))
 
 
 def _compute(d: Deferred) -> None:
     tape, fused = d.tape, _Fused(d)
     d._value = fused.forward()
     # the tape refers to the value; a reference back would be a cycle
-    d.tape, d.args = None, ()
+    d.tape, d.args, d.draw = None, (), ()
     assert tape is not None
-    tape.add("fused", fused.leaves, [d], lambda gs: fused.backward(gs[0]))
+    tape.add("fused", fused.inputs, [d], lambda gs: fused.backward(gs[0]))

@@ -40,7 +40,8 @@ class Var(Operators):
     """A value of the forward pass.
 
     Attributes:
-        value: numpy array, or a scipy CSR array for sparse rows.
+        value: numpy array, or a scipy CSR array for sparse rows. It must stay as it is until the
+            pass has ended: functions of large values, and gradient rules, read it later.
         space: The rows of axis 0, or None for a value that has none (parameters, losses).
         needs_grad: Whether gradients flow into it; they flow into floats only.
         name: Name of a column, for messages; empty for other values.

@@ -4,6 +4,7 @@ import pytest
 
 from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, batch_norm, dropout, dtype_scope
 from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.autodiff.tape import frozen_scope, version_scope
 from graphtheta.ops.functions import shape
 from graphtheta.ops.functions.elementwise import (
     absolute,
@@ -130,3 +131,32 @@ def test_nothing_is_recorded_outside_of_a_tape(monkeypatch):
     monkeypatch.setattr(fusion, "SMALLEST", 0)
     out = mul(Var(np.ones((4, 2)), SPACE.prefix(4), True), 2.0)
     assert not out.needs_grad and np.array_equal(out.value, np.full((4, 2), 2.0))
+
+
+def grown(p):
+    """An update, as an optimiser makes it: a new array."""
+    p.value = p.value * 5
+
+
+def test_a_value_is_that_of_its_call_whenever_it_is_read(monkeypatch):
+    """Parameters are updated, constants changed in place, and versions exchanged before a value is read."""
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
+    x = Var(np.ones((N, 2)), SPACE, True)
+    p, factor = Parameter(np.ones(2)), np.ones(2)
+    with Tape() as tape:
+        first = x * p * factor
+        grown(p)
+        factor[:] = 7.0
+        # the same parameter before and after an update
+        both = first + p
+        with version_scope({p: np.full(2, 3.0)}):
+            older = relu(both * p)
+        with frozen_scope(frozenset({p})):
+            frozen = mul(older, p)
+        grown(p)
+    assert isinstance(frozen, fusion.Deferred)
+    assert np.array_equal(frozen.value, np.full((N, 2), (1 + 5) * 3.0 * 5))
+    grads = tape.backward(frozen)
+    # through the factor 1 of first, the addend 5, and the factor 3
+    assert np.array_equal(grads.of(p), np.full(2, N * (15.0 + 15.0 + 6 * 5)))
+    assert np.array_equal(grads.of(x), np.full((N, 2), 15.0))
