@@ -251,9 +251,9 @@ class _Fused:
         blocks, _ = row_blocks(self.n, self.width)
         into: dict[int, np.ndarray] = {}
         for k in sorted(set(shared.values())):
-            size = self.values[k].size if self.structure.leaves[k].kind == "whole" else self.values[k].shape[1]
             whole = self.structure.leaves[k].kind == "whole"
-            into[k] = np.zeros((blocks, size), self.dtype) if whole else empty((self.n, size), self.dtype)
+            # a sum over many rows, see ``rows.columns``
+            into[k] = np.zeros((blocks, self.values[k].size)) if whole else empty(self.values[k].shape, self.dtype)
         given, made = self._arguments(), list(into.values())
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
         by_blocks(lambda b, begin, end: kernel(begin, end, *given, g, b, *made), self.n, self.width, self.per_number)
@@ -262,7 +262,7 @@ class _Fused:
             found = into[shared[k]] if k in shared else None
             if found is not None and self.structure.leaves[k].kind == "whole":
                 # in the order of the rows, whichever thread computed them
-                found = found.sum(axis=0)
+                found = found.sum(axis=0).astype(self.dtype)
             out.append(None if found is None else found.reshape(x.shape))
         return out
 

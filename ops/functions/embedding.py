@@ -11,6 +11,7 @@ from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import current
 from ..autodiff.traits import Traits
+from ..rows.columns import sums_by_number
 from .rows import has_rows, same_rows, trailing
 
 
@@ -22,9 +23,8 @@ def embedding_p(table: Any, index: Any, *, of: str = "the index", among: str = "
 
 
 def _embedding_table(g: Any, y: Any, table: Any, index: Any, of: str = "", among: str = "") -> Any:
-    out = np.zeros_like(table)
-    np.add.at(out, index, g)
-    return out
+    rows = g.reshape(index.size, *table.shape[1:])
+    return sums_by_number(rows, index.ravel(), len(table)).astype(table.dtype)
 
 
 defvjp(embedding_p, table=_embedding_table, index=None)

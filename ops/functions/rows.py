@@ -31,6 +31,7 @@ from ..autodiff.tape import Parameter, Var, current, space_of
 from ..autodiff.traits import Traits, all_axes, always, first
 from ..compile.scalar import Scalar
 from ..rows.alignment import are_aligned
+from ..rows.columns import sum_over
 from ..rows.stored import StoredRows
 
 
@@ -228,4 +229,4 @@ def unbroadcast(g: Any, x: Any) -> Any:
         return g
     lead = g.ndim - len(shape)
     repeated = tuple(range(lead)) + tuple(i + lead for i, d in enumerate(shape) if d == 1 and g.shape[i + lead] != 1)
-    return g.sum(axis=repeated).reshape(shape)
+    return sum_over(g, repeated).reshape(shape)

@@ -15,6 +15,7 @@ from graphtheta.errors import ShapeError
 
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Shape, Traits, always, first
+from ..rows.columns import sum_over
 from .constant import stop_gradient
 from .elementwise import div, exp, neg, sub
 from .rows import has_rows, same_dtype, same_rows, trailing, unbroadcast
@@ -177,7 +178,7 @@ def repeat_rows_p(x: Any, like: Any) -> Any:
     return np.broadcast_to(x, like.shape[:1] + np.shape(x))
 
 
-defvjp(repeat_rows_p, x=lambda g, y, x, like: g.sum(axis=0), like=None)
+defvjp(repeat_rows_p, x=lambda g, y, x, like: sum_over(g, (0,)), like=None)
 
 
 def repeat_rows(x: Any, like: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Statistics of batch norm: sums over the rows of each column, and gradients that flow through them.
+"""Sums over the rows of each column, and gradients that flow through the statistics of batch norm.
 
-Rows are added in order, in the arithmetic of NumPy, so that results do not depend on threads.
-``counted`` has a mark for each row, or is empty if all of them count. Loops begin at 0, because an
-index that may be negative is compared each time.
+``counted`` has a mark for each row, or is empty if all of them count. Loops over columns begin at
+0, because an index that may be negative is compared each time.
 """
 from __future__ import annotations
 
@@ -10,26 +9,33 @@ from ..compile.jit import jit
 
 
 @jit()
-def sums(x, counted, begin, end, out):  # type: ignore[no-untyped-def]
-    """Add the rows that count to ``out``, [d] float64, in the columns begin to end."""
-    part = out[begin:end]
-    for i in range(x.shape[0]):
+def sums(x, counted, out):  # type: ignore[no-untyped-def]
+    """Add the rows that count to ``out``, [d] float64."""
+    for i in range(len(x)):
         if not len(counted) or counted[i]:
-            row = x[i, begin:end]
-            for j in range(len(part)):
-                part[j] += row[j]
+            row = x[i]
+            for j in range(len(out)):
+                out[j] += row[j]
 
 
 @jit()
-def squares(x, mean, counted, begin, end, out):  # type: ignore[no-untyped-def]
-    """Add the squares of what the rows that count are above ``mean``, [d] of the type of x, in the columns begin to end."""
-    part, middle = out[begin:end], mean[begin:end]
-    for i in range(x.shape[0]):
+def sums_by_number(x, numbers, out):  # type: ignore[no-untyped-def]
+    """Add each row to the row of ``out``, [k, d] float64, that its number chooses."""
+    for i in range(len(x)):
+        row, part = x[i], out[numbers[i]]
+        for j in range(len(part)):
+            part[j] += row[j]
+
+
+@jit()
+def squares(x, mean, counted, out):  # type: ignore[no-untyped-def]
+    """Add the squares of what the rows that count are above ``mean``, [d] of the type of x."""
+    for i in range(len(x)):
         if not len(counted) or counted[i]:
-            row = x[i, begin:end]
-            for j in range(len(part)):
-                centred = row[j] - middle[j]
-                part[j] += centred * centred
+            row = x[i]
+            for j in range(len(out)):
+                centred = row[j] - mean[j]
+                out[j] += centred * centred
 
 
 @jit()

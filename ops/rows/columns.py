@@ -1,7 +1,8 @@
 """Sums over the rows of each column, and gradients that flow through them, on all threads.
 
-Rows are [n, ...]; marks of rows that count are [n] bool, or None if all of them do. Rows are added in
-order, so that results do not depend on the number of threads.
+Rows are [n, ...]; marks of rows that count are [n] bool, or None if all of them do. Rows are added
+in float64, because single precision loses 4 % of a sum over millions of them; they are added in
+order in blocks of a fixed size, so that results do not depend on the number of threads.
 """
 from __future__ import annotations
 
@@ -10,24 +11,80 @@ from math import prod
 
 import numpy as np
 
-from ..autodiff.buffers import PER_NUMBER, by_blocks, empty, run_parts
+from ..autodiff.buffers import LEAST_BLOCK, by_blocks, empty, row_blocks
 
-# columns that a thread sums
-_COLUMNS = 128
+# narrow rows are added side by side, as rows of about so many numbers, for which loops are compiled
+_WIDE = 64
 _ALL = np.zeros(0, bool)
 
 
-def row_sums(x: np.ndarray, counted: np.ndarray | None, mean: np.ndarray | None = None) -> np.ndarray:
+def row_sums(x: np.ndarray, counted: np.ndarray | None = None, mean: np.ndarray | None = None) -> np.ndarray:
     """Sums of the rows that count, [...] float64; if a mean [...] is given, of the squares of what they are above it."""
+    width = prod(x.shape[1:])
+    if mean is None and x.size < LEAST_BLOCK or not x.size:
+        # a kernel would not be faster, and numba takes longer to import than many programs to run
+        return np.asarray((x if counted is None else x[counted]).sum(axis=0, dtype=np.float64))
     from ..kernels.columns import squares, sums
 
-    rows, marks = _flat(x), _ALL if counted is None else counted
-    out = np.zeros(rows.shape[1])
-    if mean is None:
-        _by_columns(lambda a, b: sums(rows, marks, a, b, out), rows)
-    else:
-        _by_columns(lambda a, b: squares(rows, mean.reshape(-1), marks, a, b, out), rows)
-    return out.reshape(x.shape[1:])
+    side = max(1, _WIDE // width) if counted is None else 1
+    wide = side * width
+    numbers = None if mean is None else np.tile(np.ascontiguousarray(mean).reshape(-1), side)
+    parts = np.zeros((row_blocks(len(x) // side, wide)[0] + 1, wide))
+
+    def add(part: np.ndarray, begin: int, end: int, columns: int) -> None:
+        rows = _flat(x[begin:end]).reshape(-1, columns)
+        # one kernel for arrays that may be changed and those that must not
+        rows.flags.writeable = False
+        marks = _ALL if counted is None else counted[begin:end]
+        if numbers is None:
+            sums(rows, marks, part)
+        else:
+            squares(rows, numbers, marks, part)
+
+    by_blocks(lambda b, begin, end: add(parts[b], begin * side, end * side, wide), len(x) // side, wide)
+    # rows that are left over
+    add(parts[-1, :width], len(x) // side * side, len(x), width)
+    return parts.reshape(-1, width).sum(axis=0).reshape(x.shape[1:])
+
+
+def sums_by_number(x: np.ndarray, numbers: np.ndarray, k: int) -> np.ndarray:
+    """Sums of the rows that have each number below k, [k, ...] float64.
+
+    Args:
+        x: [n, ...].
+        numbers: [n] integers in [0, k).
+        k: How many numbers there are.
+    """
+    from ..kernels.columns import sums_by_number as add
+
+    width = prod(x.shape[1:])
+    # a block has a table of its own, which is no larger than its rows
+    parts = np.zeros((max(1, row_blocks(len(x), width, k)[0]), k, width))
+    numbers = np.ascontiguousarray(numbers, np.int64)
+
+    def block(b: int, begin: int, end: int) -> None:
+        rows, of_rows = _flat(x[begin:end]), numbers[begin:end]
+        # one kernel for arrays that may be changed and those that must not
+        rows.flags.writeable = of_rows.flags.writeable = False
+        add(rows, of_rows, parts[b])
+
+    by_blocks(block, len(x), width, least=k)
+    return parts.sum(axis=0).reshape(k, *x.shape[1:])
+
+
+def sum_over(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+    """Sum over some axes, in the type of x, as accurate for many rows as for few.
+
+    NumPy adds a last axis in pairs, but the rows of an array in order.
+
+    Args:
+        x: [...]; rows are its first axis.
+        axis: Axes, none twice.
+    """
+    axes = {k % x.ndim for k in axis}
+    if x.dtype.kind != "f" or 0 not in axes or x.ndim == 1:
+        return np.asarray(x.sum(axis=axis))
+    return row_sums(x).sum(axis=tuple(k - 1 for k in axes if k)).astype(x.dtype)
 
 
 def statistics(x: np.ndarray, counted: np.ndarray | None,
@@ -72,9 +129,3 @@ def through_statistics(g: np.ndarray, x: np.ndarray, mean: np.ndarray, shift: np
 def _flat(x: np.ndarray) -> np.ndarray:
     """All axes but the first as one."""
     return np.ascontiguousarray(x).reshape(len(x), prod(x.shape[1:]))
-
-
-def _by_columns(work: Callable[[int, int], object], rows: np.ndarray) -> None:
-    """Call work(first column, end) for parts of the columns of some rows on all threads."""
-    width = rows.shape[1]
-    run_parts(lambda b: work(b * _COLUMNS, min(width, (b + 1) * _COLUMNS)), -(-width // _COLUMNS), rows.size * PER_NUMBER)
